@@ -1,0 +1,60 @@
+# Every target does its own set-up: Python 3.10 to 3.13 and a Java runtime (17, 21 or later) are all a machine needs.
+
+PYTHON ?= $(shell for python in python3 python3.13 python3.12 python3.11 python3.10; do \
+	$$python -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null && echo $$python && break; \
+	done)
+BIN := .venv/bin
+INSTALLED := .venv/.installed
+SOURCES := layer mapping schema_compat spark_connector tests examples
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check format bench soak compat lock clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(INSTALLED) ## the flights of 2013, through a Pulsar program, on a real Kafka broker
+	@$(BIN)/python examples/flights_demo.py $(ARGS)
+
+test: $(INSTALLED) ## all tests but benchmarks, soaks and those that need Pulsar; ARGS="-k name" goes to pytest
+	@$(BIN)/python -m pytest -m "not benchmark and not soak and not pulsar" --require kafka $(ARGS)
+
+check: $(INSTALLED) ## lint, format and types
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+
+format: $(INSTALLED) ## put the code into its form
+	@$(BIN)/ruff check --fix
+	@$(BIN)/ruff format
+
+bench: $(INSTALLED) ## measure
+	@$(BIN)/python -m pytest -s -m benchmark --require kafka --timeout 0 $(ARGS)
+
+soak: $(INSTALLED) ## the long proof
+	@$(BIN)/python -m pytest -s -m soak --require kafka --timeout 0 $(ARGS)
+
+compat: $(INSTALLED) ## the same scenarios here and on a real Pulsar
+	@$(BIN)/python -m pytest -s -m pulsar --require kafka --require pulsar --timeout 0 $(ARGS)
+
+lock: $(BIN)/uv ## resolve requirements/dev.lock anew from pyproject.toml
+	$(BIN)/uv pip compile --universal --python-version 3.10 --no-header --generate-hashes --no-emit-index-url \
+		--no-emit-find-links --no-annotate --extra dev -o requirements/dev.lock pyproject.toml
+
+clean: ## remove what was built; the user's cache of broker jars stays
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "no Python of version 3.10 to 3.13 found: install one, or say make PYTHON=..."; exit 1; }
+	@$(PYTHON) -m venv .venv || { echo "the virtual environment failed: on Debian and Ubuntu, apt install python3-venv"; exit 1; }
+
+$(BIN)/uv: | $(BIN)/python
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'uv>=0.7'
+
+$(INSTALLED): pyproject.toml requirements/dev.lock | $(BIN)/python
+	@echo "installing the locked dependencies (some minutes, once) ..."
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@

@@ -1,0 +1,1 @@
+"""The parts of `flights_demo.py`."""

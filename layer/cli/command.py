@@ -1,0 +1,91 @@
+"""How a command is registered: options that all share, and errors that end in one line."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, Final, Optional
+
+import typer
+
+from layer.cli.failure import failures
+from layer.cli.settings import OutputFormat, Settings
+from layer.kafka.settings import LIBRDKAFKA_LOG
+
+_PANEL: Final = "Options of every command"
+_LOG: Final = logging.getLogger("layer")
+_DEBUG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+URL_HELP: Final = "Where the cluster is: kafka://host:port[,host:port...]."
+KAFKA_CONFIG_HELP: Final = "A librdkafka option as key=value, or a file of such lines. May be repeated."
+OUTPUT_HELP: Final = "For people or for programs; JSON is all that is on standard output then."
+DEBUG_HELP: Final = "Show tracebacks and the log."
+
+
+def _everywhere(
+    *,
+    url: Annotated[
+        Optional[str],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        typer.Option("--url", help=URL_HELP, rich_help_panel=_PANEL, show_default=False),
+    ] = None,
+    kafka_config: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--kafka-config", help=KAFKA_CONFIG_HELP, rich_help_panel=_PANEL, metavar="FILE|KEY=VALUE"),
+    ] = None,
+    output: Annotated[
+        Optional[OutputFormat],  # noqa: UP045
+        typer.Option("--output", help=OUTPUT_HELP, rich_help_panel=_PANEL, show_default=False),
+    ] = None,
+    debug: Annotated[bool, typer.Option("--debug", help=DEBUG_HELP, rich_help_panel=_PANEL)] = False,
+) -> None:
+    """Only its signature is used: what may be said after the verb as well as before the noun."""
+
+
+_SHARED: Final = inspect.signature(_everywhere, eval_str=True).parameters
+_CONTEXT: Final = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+
+
+def command(app: typer.Typer, name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a function as `name` of `app`. Its first parameter is `settings`, the others are typer's."""
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+
+        @functools.wraps(function)
+        def run(**given: Any) -> None:
+            context: typer.Context = given.pop("ctx")
+            shared = {option: given.pop(option) for option in _SHARED}
+            settings: Settings = context.obj.overridden(**shared)
+            with log_on_stderr(settings.debug), failures(settings.debug):
+                function(settings, **given)
+
+        del run.__wrapped__
+        parameters = [_CONTEXT, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own), *_SHARED.values()]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        app.command(name)(run)
+        return function
+
+    return register
+
+
+@contextmanager
+def log_on_stderr(debug: bool) -> Iterator[None]:
+    """Warnings of this package go to standard error; librdkafka's own lines only with `debug`."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter(_DEBUG_FORMAT if debug else "pok: %(message)s"))
+    kinds = {_LOG: handler, LIBRDKAFKA_LOG: handler if debug else logging.NullHandler()}
+    before = [(logger, logger.handlers[:], logger.propagate, logger.level) for logger in kinds]
+    for logger, its_handler in kinds.items():
+        logger.handlers[:], logger.propagate = [its_handler], False
+        logger.setLevel(logging.DEBUG if debug else logging.WARNING)
+    try:
+        yield
+    finally:
+        for logger, handlers, propagate, level in before:
+            logger.handlers[:], logger.propagate = handlers, propagate
+            logger.setLevel(level)

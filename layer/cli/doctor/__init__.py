@@ -1,0 +1,1 @@
+"""`pok doctor`: what is wrong with this machine, this cluster, these rights."""

@@ -1,0 +1,187 @@
+"""This cluster: does it answer, how fast, and do its settings and state topics suit us?"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from layer import errors
+from layer.cli.connection import require_listener
+from layer.cli.doctor.report import Finding, Status, fail, judge, ok, warn
+from layer.cli.failure import CommandFailed, one_line
+from layer.deadline import Deadline
+from layer.kafka.admin import KafkaAdmin
+from layer.kafka.group import MAX_COMMIT_BYTES
+from layer.kafka.settings import MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BYTES
+from mapping.state_records.cursor_state import MAX_METADATA_CHARS
+from mapping.state_topics import ALL, StateTopic
+
+CONNECT_S: Final = 5.0
+ANSWER_S: Final = 10.0
+SESSION_TIMEOUT_MS: Final = 6000
+WEEK_MINUTES: Final = 7 * 24 * 60
+KAFKA_DEFAULT_MESSAGE_BYTES: Final = 1_048_588
+_SLOW_MS: Final = 50.0
+_ROUND_TRIPS: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class SettingRule:
+    """What a broker setting should be, and why. An absent setting is not judged."""
+
+    name: str
+    good: Callable[[str], bool]
+    advice: str
+    otherwise: Status = Status.WARN
+
+
+SETTING_RULES: Final = (
+    SettingRule(
+        "group.initial.rebalance.delay.ms",
+        lambda value: int(value) == 0,
+        "the first consumer of each subscription waits so long: set it to 0",
+    ),
+    SettingRule(
+        "group.min.session.timeout.ms",
+        lambda value: int(value) <= SESSION_TIMEOUT_MS,
+        f"consumers ask for {SESSION_TIMEOUT_MS} and are refused: set it to {SESSION_TIMEOUT_MS} at most",
+        Status.FAIL,
+    ),
+    SettingRule(
+        "group.max.session.timeout.ms",
+        lambda value: int(value) >= SESSION_TIMEOUT_MS,
+        f"consumers ask for {SESSION_TIMEOUT_MS} and are refused: set it to {SESSION_TIMEOUT_MS} at least",
+        Status.FAIL,
+    ),
+    SettingRule(
+        "offset.metadata.max.bytes",
+        lambda value: int(value) > MAX_METADATA_CHARS,
+        "commits that carry acknowledged holes are refused: set it to 4096 at least",
+        Status.FAIL,
+    ),
+    SettingRule(
+        "offsets.retention.minutes",
+        lambda value: int(value) >= WEEK_MINUTES,
+        "idle subscriptions go back to their last checkpoint after so long: set it to 2147483647",
+    ),
+    SettingRule(
+        "message.max.bytes",
+        lambda value: int(value) >= MAX_COMMIT_BYTES + 65_536,
+        f"commits of up to {MAX_COMMIT_BYTES:,} bytes are refused: set it to {KAFKA_DEFAULT_MESSAGE_BYTES} at least",
+        Status.FAIL,
+    ),
+    SettingRule(
+        "replica.fetch.max.bytes",
+        lambda value: int(value) >= KAFKA_DEFAULT_MESSAGE_BYTES,
+        f"replicas of large messages ({MAX_MESSAGE_BYTES + RECORD_OVERHEAD_BYTES:,} bytes) are fetched one by one",
+    ),
+    SettingRule(
+        "auto.create.topics.enable",
+        lambda value: value.lower() == "false",
+        "a mistyped name of a Kafka topic makes one, which then stays: set it to false",
+    ),
+)
+
+
+def check_reachable(admin: KafkaAdmin, bootstrap: str) -> Finding:
+    """Whether the cluster answers, and how long one question takes."""
+    try:
+        require_listener(bootstrap)
+        cluster_id = admin.cluster_id(Deadline.after(CONNECT_S))
+        took_ms = min(_timed_ms(admin) for _ in range(_ROUND_TRIPS))
+    except CommandFailed as nobody:
+        return fail("reachable", *str(nobody).split("; ", 1))
+    except errors.NotAuthenticated as refused:
+        return fail("reachable", one_line(refused), "name the credentials with --kafka-config")
+    except errors.LayerError as failure:
+        return fail(
+            "reachable",
+            f"{bootstrap} takes connections, but: {one_line(failure)}",
+            "is it a Kafka listener, and does it want TLS or a login (--kafka-config security.protocol=...)?",
+        )
+    return judge(
+        "reachable",
+        took_ms <= _SLOW_MS,
+        f"{bootstrap}, cluster {cluster_id}, {took_ms:.1f} ms a round trip",
+        "every synchronous send and every admin call waits for some: run nearer to the cluster",
+    )
+
+
+def check_settings(admin: KafkaAdmin) -> Iterator[Finding]:
+    """The broker's version and settings, as far as this user may read them."""
+    try:
+        configs = admin.broker_configs(Deadline.after(ANSWER_S))
+    except errors.DeadlineExceeded as late:
+        yield fail(
+            "broker settings", one_line(late), "the address that the broker advertises must be reachable from here"
+        )
+        return
+    except errors.LayerError as failure:
+        yield warn("broker settings", one_line(failure), "grant DescribeConfigs on the cluster, or ask who runs it")
+        return
+    yield check_version(configs)
+    yield from judge_settings(configs)
+
+
+def check_version(configs: Mapping[str, str]) -> Finding:
+    protocol = configs.get("inter.broker.protocol.version")  # Kafka 4 has none any more
+    if protocol is None:
+        return ok("broker version", "4.0 or later")
+    return warn("broker version", protocol, "tested is Kafka 4: update")
+
+
+def judge_settings(configs: Mapping[str, str]) -> Iterator[Finding]:
+    """One line for each rule whose setting is there."""
+    for rule in SETTING_RULES:
+        value = configs.get(rule.name)
+        if value is None:
+            continue
+        try:
+            yield judge(rule.name, rule.good(value), value, rule.advice, rule.otherwise)
+        except ValueError:
+            yield warn(rule.name, f"{value} is no number", "ask who runs the cluster")
+
+
+def check_state_topics(admin: KafkaAdmin) -> Iterator[Finding]:
+    """Partitions and clean-up of every state topic; the missing ones in one line."""
+    try:
+        there = admin.list_topics(Deadline.after(ANSWER_S))
+    except errors.LayerError as failure:
+        yield warn("state topics", one_line(failure), "grant Describe on topics pulsar.system.*")
+        return
+    present = [topic for topic in ALL if topic.kafka_name in there]
+    missing = [topic.name for topic in ALL if topic.kafka_name not in there]
+    findings = [_check_state_topic(admin, topic, there[topic.kafka_name]) for topic in present]
+    yield from (finding for finding in findings if finding.status is not Status.OK)
+    sound = sum(finding.status is Status.OK for finding in findings)
+    told = f"{sound} of {len(ALL)} as they should be"
+    yield ok("state topics", f"{told}; made at first use: {', '.join(missing)}" if missing else told)
+
+
+def _check_state_topic(admin: KafkaAdmin, topic: StateTopic, partitions: int) -> Finding:
+    check = f"state topic {topic.name}"
+    if partitions != topic.partitions:
+        return fail(
+            check,
+            f"{topic.kafka_name} has {partitions} partitions, not {topic.partitions}",
+            "ids are made from the number: restore the topic as it was",
+        )
+    try:
+        cleanup = admin.topic_configs(topic.kafka_name, Deadline.after(ANSWER_S)).get("cleanup.policy", "")
+    except errors.LayerError as failure:
+        return warn(check, one_line(failure), f"grant DescribeConfigs on topic {topic.kafka_name}")
+    if cleanup != topic.cleanup.value:
+        return fail(
+            check,
+            f"cleanup.policy of {topic.kafka_name} is {cleanup}, not {topic.cleanup.value}",
+            f"kafka-configs --alter --topic {topic.kafka_name} --add-config cleanup.policy={topic.cleanup.value}",
+        )
+    return ok(check, f"{partitions} partitions, {cleanup}")
+
+
+def _timed_ms(admin: KafkaAdmin) -> float:
+    start = time.perf_counter()
+    admin.cluster_id(Deadline.after(CONNECT_S))
+    return (time.perf_counter() - start) * 1000

@@ -1,0 +1,64 @@
+"""`pok doctor`: one line for each check, and exit code 1 when one fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from layer.cli.command import command
+from layer.cli.doctor.cluster import check_reachable, check_settings, check_state_topics
+from layer.cli.doctor.machine import check_machine
+from layer.cli.doctor.probe import probe
+from layer.cli.doctor.report import Finding, Status
+from layer.cli.failure import EXIT_FAILED
+from layer.cli.output import news, show_table, write_json
+from layer.cli.settings import Settings
+from layer.kafka.admin import KafkaAdmin
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "doctor")(doctor)
+
+
+def doctor(
+    settings: Settings,
+    try_it: Annotated[
+        bool, typer.Option("--probe", help="Also try rights and clock out, on a topic that is deleted again.")
+    ] = False,
+) -> None:
+    """What is wrong with this machine, this cluster, these rights: ok, warn or fail, and what to do.
+
+    Exit code 1 when a check fails.
+    """
+    findings = list(_examine(settings, try_it))
+    if settings.json:
+        write_json([asdict(finding) for finding in findings])
+    else:
+        show_table(
+            ("", "check", "found", "what to do"),
+            [(finding.status.value, finding.check, finding.found, finding.advice) for finding in findings],
+        )
+    if not try_it:
+        news("rights and clocks are tried out with --probe only")
+    if any(finding.status is Status.FAIL for finding in findings):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _examine(settings: Settings, try_it: bool) -> Iterator[Finding]:
+    yield from check_machine()
+    kafka = settings.kafka()
+    admin = KafkaAdmin(kafka.common())
+    try:
+        reachable = check_reachable(admin, kafka.bootstrap)
+        yield reachable
+        if reachable.status is Status.FAIL:
+            return
+        yield from check_settings(admin)
+        yield from check_state_topics(admin)
+        if try_it:
+            yield from probe(kafka, admin)
+    finally:
+        admin.close()

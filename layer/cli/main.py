@@ -1,0 +1,71 @@
+"""The program `pok`: its nouns, and the options that come before them."""
+
+from __future__ import annotations
+
+import platform
+from importlib import metadata
+from typing import Annotated, Optional
+
+import typer
+
+from layer.cli import consume, namespaces, produce, standalone, subscriptions, topics
+from layer.cli.command import DEBUG_HELP, KAFKA_CONFIG_HELP, OUTPUT_HELP, URL_HELP
+from layer.cli.doctor import command as doctor
+from layer.cli.settings import DEFAULT_URL, OutputFormat, Settings
+
+app = typer.Typer(
+    name="pok",
+    help="Pulsar semantics on Kafka.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.add_typer(topics.app, name="topics")
+app.add_typer(namespaces.app, name="namespaces")
+app.add_typer(subscriptions.app, name="subscriptions")
+standalone.register(app)
+produce.register(app)
+consume.register(app)
+doctor.register(app)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(
+            f"pok {_version('pulsar-on-kafka')} "
+            f"(confluent-kafka {_version('confluent-kafka')}, Python {platform.python_version()})"
+        )
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    ctx: typer.Context,
+    url: Annotated[str, typer.Option("--url", envvar="POK_URL", help=URL_HELP)] = DEFAULT_URL,
+    kafka_config: Annotated[
+        Optional[list[str]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        typer.Option("--kafka-config", help=KAFKA_CONFIG_HELP, metavar="FILE|KEY=VALUE"),
+    ] = None,
+    output: Annotated[OutputFormat, typer.Option("--output", help=OUTPUT_HELP)] = OutputFormat.TABLE,
+    debug: Annotated[bool, typer.Option("--debug", help=DEBUG_HELP)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and end.")
+    ] = False,
+) -> None:
+    ctx.obj = Settings().overridden(url, kafka_config, output, debug)
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+def main() -> None:
+    """Entry point. Exit codes: 0 done, 1 refused or failed, 2 not understood."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""`pok namespaces`: make, list and delete namespaces."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from layer.cli.command import command
+from layer.cli.confirm import YES_HELP, confirm
+from layer.cli.connection import admin_of
+from layer.cli.output import show_names, show_result
+from layer.cli.settings import Settings
+
+app = typer.Typer(help="Make, list and delete namespaces.", no_args_is_help=True)
+
+NamespaceArgument = Annotated[str, typer.Argument(metavar="NAMESPACE", help="tenant/namespace.")]
+
+
+@command(app, "list")
+def list_namespaces(settings: Settings, tenant: Annotated[str, typer.Argument(metavar="TENANT")]) -> None:
+    """The namespaces of a tenant, one a line."""
+    with admin_of(settings) as admin:
+        show_names(settings, admin.list_namespaces(tenant))
+
+
+@command(app, "create")
+def create(settings: Settings, namespace: NamespaceArgument) -> None:
+    """Make a namespace, and with it its tenant."""
+    with admin_of(settings) as admin:
+        admin.create_namespace(namespace)
+        show_result(settings, f"created {namespace}", {"created": namespace})
+
+
+@command(app, "delete")
+def delete(
+    settings: Settings,
+    namespace: NamespaceArgument,
+    yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
+) -> None:
+    """Delete a namespace that has no topics."""
+    with admin_of(settings) as admin:
+        admin.list_topics(namespace)  # before anybody is asked: does it exist?
+        confirm(f"delete namespace {namespace}", yes)
+        admin.delete_namespace(namespace)
+        show_result(settings, f"deleted {namespace}", {"deleted": namespace})

@@ -1,0 +1,206 @@
+"""`pok subscriptions`: make, look at, move and delete subscriptions."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from enum import Enum
+from typing import Annotated, Optional
+
+import typer
+
+from layer.admin import AdminClient, SubscriptionStats
+from layer.cli.command import command
+from layer.cli.confirm import YES_HELP, confirm
+from layer.cli.connection import admin_of
+from layer.cli.output import show_names, show_pairs, show_result, show_table, write_json, write_line
+from layer.cli.settings import Settings
+from layer.cli.topics import TopicArgument
+from layer.cli.values import message_id_text, parse_message_id, parse_time, printable, time_text
+from layer.client.message_id import NativeMessageId
+
+app = typer.Typer(help="Make, look at, move and delete subscriptions.", no_args_is_help=True)
+
+SubscriptionOption = Annotated[str, typer.Option("--subscription", "-s", help="Name of the subscription.")]
+YesOption = Annotated[bool, typer.Option("--yes", help=YES_HELP)]
+
+
+class Initial(str, Enum):
+    """Where a new subscription starts."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@command(app, "list")
+def list_subscriptions(settings: Settings, topic: TopicArgument) -> None:
+    """The subscriptions of a topic, one a line."""
+    with admin_of(settings) as admin:
+        show_names(settings, admin.list_subscriptions(topic))
+
+
+@command(app, "create")
+def create(
+    settings: Settings,
+    topic: TopicArgument,
+    subscription: SubscriptionOption,
+    initial: Annotated[Initial, typer.Option("--initial", help="Where it starts.")] = Initial.LATEST,
+) -> None:
+    """Make a subscription."""
+    with admin_of(settings) as admin:
+        admin.create_subscription(topic, subscription, from_earliest=initial is Initial.EARLIEST)
+        show_result(
+            settings,
+            f"created {printable(subscription)} at the {initial.value} message",
+            {"created": subscription, "initial": initial.value},
+        )
+
+
+@command(app, "stats")
+def show_stats(settings: Settings, topic: TopicArgument, subscription: SubscriptionOption) -> None:
+    """Backlog, mark-delete, holes and owner of each partition, as last saved. Disturbs nobody."""
+    with admin_of(settings) as admin:
+        stats = admin.subscription_stats(topic, subscription)
+    if settings.json:
+        write_json(asdict(stats))
+        return
+    show_pairs(
+        {
+            "subscription": stats.subscription,
+            "topic": stats.topic,
+            "type": stats.type,
+            "group": stats.group,
+            "backlog": stats.backlog,
+            "acked above mark-delete": stats.individually_deleted,
+            "consumers": ", ".join(stats.consumers) or "none",
+        }
+    )
+    write_line("")
+    show_table(
+        ("partition", "start", "end", "mark-delete", "backlog", "acked above", "holes", "saved in", "owner"),
+        [
+            (
+                p.partition,
+                p.start,
+                p.end,
+                p.mark_delete,
+                p.backlog,
+                p.individually_deleted,
+                p.holes,
+                p.saved_in,
+                p.owner,
+            )
+            for p in stats.partitions
+        ],
+    )
+
+
+@command(app, "reset")
+def reset(
+    settings: Settings,
+    topic: TopicArgument,
+    subscription: SubscriptionOption,
+    moment: Annotated[
+        Optional[str],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        typer.Option(
+            "--time",
+            metavar="TIME",
+            help="The first message published at or after it comes next: ISO 8601 (local time unless it has an "
+            "offset), Unix milliseconds, or so long ago (90s, 1h, 2d).",
+            show_default=False,
+        ),
+    ] = None,
+    message_id: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--message-id",
+            metavar="ID",
+            help="This message comes next: ledger:entry[:partition] as produce and consume print it; earliest; latest.",
+            show_default=False,
+        ),
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Set a subscription without live consumers to a place. What was acknowledged on it is forgotten."""
+    timestamp_ms, wanted, place = _place(moment, message_id)
+    with admin_of(settings) as admin:
+        stats = admin.subscription_stats(topic, subscription)
+        confirm(f"set {_told(stats)} to {place}", yes)
+        admin.reset_cursor(topic, subscription, timestamp_ms=timestamp_ms, message_id=wanted)
+        _show_backlog(settings, admin, stats, f"set to {place}", {"reset_to": place})
+
+
+@command(app, "skip")
+def skip(
+    settings: Settings,
+    topic: TopicArgument,
+    subscription: SubscriptionOption,
+    count: Annotated[int, typer.Option("--count", "-n", help="Unacknowledged messages to skip, in each partition.")],
+    yes: YesOption = False,
+) -> None:
+    """Acknowledge the next messages unread. Wants a subscription without live consumers."""
+    with admin_of(settings) as admin:
+        stats = admin.subscription_stats(topic, subscription)
+        confirm(f"skip up to {count:,} messages of each partition of {_told(stats)}", yes)
+        skipped = admin.skip(topic, subscription, count)
+        _show_backlog(settings, admin, stats, f"{skipped:,} messages skipped", {"skipped": skipped})
+
+
+@command(app, "clear-backlog")
+def clear_backlog(
+    settings: Settings, topic: TopicArgument, subscription: SubscriptionOption, yes: YesOption = False
+) -> None:
+    """Acknowledge everything up to the end unread. Wants a subscription without live consumers."""
+    with admin_of(settings) as admin:
+        stats = admin.subscription_stats(topic, subscription)
+        confirm(f"acknowledge the whole backlog of {_told(stats)}", yes)
+        admin.clear_backlog(topic, subscription)
+        _show_backlog(settings, admin, stats, "cleared", {"cleared": stats.backlog})
+
+
+@command(app, "unsubscribe")
+def unsubscribe(
+    settings: Settings, topic: TopicArgument, subscription: SubscriptionOption, yes: YesOption = False
+) -> None:
+    """Delete a subscription with everything acknowledged on it. Wants one without live consumers."""
+    with admin_of(settings) as admin:
+        stats = admin.subscription_stats(topic, subscription)
+        confirm(f"delete {_told(stats)}", yes)
+        admin.unsubscribe(topic, subscription)
+        show_result(
+            settings,
+            f"deleted {printable(subscription)} of {stats.topic}",
+            {"deleted": subscription, "topic": stats.topic},
+        )
+
+
+def _place(moment: str | None, message_id: str | None) -> tuple[int | None, NativeMessageId | None, str]:
+    """(time, message id, the same in words); exactly one of the first two is there."""
+    if (moment is None) == (message_id is None):
+        raise typer.BadParameter("say where to: either --time or --message-id")
+    try:
+        if moment is not None:
+            timestamp_ms = parse_time(moment, time.time_ns() // 1_000_000)
+            return timestamp_ms, None, time_text(timestamp_ms)
+        wanted = parse_message_id(message_id or "")
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--message-id" if moment is None else "--time") from error
+    return None, wanted, message_id_text(wanted)
+
+
+def _told(stats: SubscriptionStats) -> str:
+    return (
+        f"subscription {printable(stats.subscription)} of {stats.topic} "
+        f"(backlog {stats.backlog:,}, {stats.individually_deleted:,} acknowledged above mark-delete)"
+    )
+
+
+def _show_backlog(
+    settings: Settings, admin: AdminClient, before: SubscriptionStats, what: str, result: dict[str, object]
+) -> None:
+    backlog = admin.subscription_stats(before.topic, before.subscription).backlog
+    show_result(
+        settings,
+        f"{printable(before.subscription)} of {before.topic}: {what}, backlog {before.backlog:,} -> {backlog:,}",
+        {"subscription": before.subscription, "topic": before.topic, **result, "backlog": backlog},
+    )

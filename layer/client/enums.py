@@ -1,0 +1,72 @@
+"""The enumerations of the official client. Source: `pulsar-client` 3.13.0."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class _Named(IntEnum):
+    def __str__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+
+class BatchingType(_Named):
+    Default = 0
+    KeyBased = 1
+
+
+class CompressionType(_Named):
+    NONE = 0
+    LZ4 = 1
+    ZLib = 2
+    ZSTD = 3
+    SNAPPY = 4
+
+
+class ConsumerCryptoFailureAction(_Named):
+    FAIL = 0
+    DISCARD = 1
+    CONSUME = 2
+
+
+class ConsumerType(_Named):
+    Exclusive = 0
+    Shared = 1
+    Failover = 2
+    KeyShared = 3
+
+
+class InitialPosition(_Named):
+    Latest = 0
+    Earliest = 1
+
+
+class KeySharedMode(_Named):
+    AutoSplit = 0
+    Sticky = 1
+
+
+class LoggerLevel(_Named):
+    Debug = 0
+    Info = 1
+    Warn = 2
+    Error = 3
+
+
+class PartitionsRoutingMode(_Named):
+    UseSinglePartition = 0
+    RoundRobinDistribution = 1
+    CustomPartition = 2
+
+
+class ProducerAccessMode(_Named):
+    Shared = 0
+    Exclusive = 1
+    WaitForExclusive = 2
+    ExclusiveWithFencing = 3
+
+
+class RegexSubscriptionMode(_Named):
+    PersistentOnly = 0
+    NonPersistentOnly = 1
+    AllTopics = 2

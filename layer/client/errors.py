@@ -1,0 +1,58 @@
+"""Our errors to the exceptions that a Pulsar program catches, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from layer import errors, exceptions
+from mapping.errors import ForeignLedger, InvalidMessageId, InvalidSubscriptionName, InvalidTopicName, MappingError
+
+_NAMES: Final[tuple[tuple[type[Exception], type[exceptions.PulsarException]], ...]] = (
+    (InvalidTopicName, exceptions.InvalidTopicName),
+    (InvalidSubscriptionName, exceptions.InvalidConfiguration),
+    (ForeignLedger, exceptions.InvalidMessage),
+    (InvalidMessageId, exceptions.InvalidMessage),
+    (MappingError, exceptions.InvalidMessage),
+    (errors.NotSupportedYet, exceptions.NotSupported),
+    (errors.InvalidOption, exceptions.InvalidConfiguration),
+    (errors.NoSuchNamespace, exceptions.TopicNotFound),
+    (errors.NoSuchTopic, exceptions.TopicNotFound),
+    (errors.NoSuchSubscription, exceptions.SubscriptionNotFound),
+    (errors.SubscriptionBusy, exceptions.ConsumerBusy),
+    (errors.TopicIncarnationChanged, exceptions.TopicNotFound),
+    (errors.Closed, exceptions.AlreadyClosed),
+    (errors.Refused, exceptions.NotAllowedError),
+    (errors.Corrupt, exceptions.BrokerMetadataError),
+    (errors.ConnectFailed, exceptions.ConnectError),
+    (errors.NotAuthenticated, exceptions.AuthenticationError),
+    (errors.NotAuthorized, exceptions.AuthorizationError),
+    (errors.RecordTooLarge, exceptions.MessageTooBig),
+    (errors.AppendOutcomeUnknown, exceptions.Timeout),
+    (errors.CommitOutcomeUnknown, exceptions.Timeout),
+    (errors.DeadlineExceeded, exceptions.Timeout),
+    (errors.Fenced, exceptions.NotConnected),
+    (errors.StoreError, exceptions.BrokerPersistenceError),
+)
+
+
+def as_pulsar(error: Exception) -> exceptions.PulsarException:
+    """The official exception for one of ours; `UnknownError` for anything unforeseen."""
+    if isinstance(error, exceptions.PulsarException):
+        return error
+    for ours, theirs in _NAMES:
+        if isinstance(error, ours):
+            return theirs(str(error))
+    return exceptions.UnknownError(f"{type(error).__name__}: {error}")
+
+
+@contextmanager
+def pulsar_errors() -> Iterator[None]:
+    """Raise what a Pulsar program expects, ours chained behind it. Ctrl-C becomes `Interrupted`, as officially."""
+    try:
+        yield
+    except (errors.LayerError, MappingError) as error:
+        raise as_pulsar(error) from error
+    except KeyboardInterrupt as interrupt:
+        raise exceptions.Interrupted("interrupted by a signal") from interrupt

@@ -1,0 +1,224 @@
+"""`MessageId`: the two classes of the official client.
+
+`NativeMessageId` stands for the C extension's class, which `producer.send`, `message.message_id()` and
+`MessageId.deserialize` give; `MessageId` is the Python class around it. Both compare among themselves and are
+unhashable, as officially.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Final
+
+from layer.client.errors import pulsar_errors
+from mapping.ledger import LedgerLayout
+from mapping.message_id import decode_message_id, encode_message_id
+
+_LATEST: Final = 9_223_372_036_854_775_807
+
+
+class NativeMessageId:
+    """Ledger id, entry id, partition (-1 on a non-partitioned topic), batch index (-1 outside of a batch)."""
+
+    __slots__ = ("_batch_index", "_batch_size", "_entry_id", "_ledger_id", "_partition", "_topic")
+
+    earliest: ClassVar[NativeMessageId]
+    latest: ClassVar[NativeMessageId]
+
+    def __init__(self, partition: int, ledger_id: int, entry_id: int, batch_index: int) -> None:
+        self._partition = int(partition)
+        self._ledger_id = int(ledger_id)
+        self._entry_id = int(entry_id)
+        self._batch_index = int(batch_index)
+        self._batch_size = 0
+        self._topic = ""
+
+    def ledger_id(self) -> int:
+        return self._ledger_id
+
+    def entry_id(self) -> int:
+        return self._entry_id
+
+    def partition(self) -> int:
+        return self._partition
+
+    def batch_index(self) -> int:
+        return self._batch_index
+
+    def topic_name(self, name: str) -> None:
+        """Set the topic this id belongs to (it is not part of the serialized form)."""
+        self._topic = name
+
+    def serialize(self) -> bytes:
+        """The same bytes as the official client's."""
+        return encode_message_id(
+            self.ledger_id(), self.entry_id(), self.partition(), self.batch_index(), self._batch_size
+        )
+
+    @staticmethod
+    def deserialize(message_id_bytes: bytes) -> NativeMessageId:
+        with pulsar_errors():
+            parts = decode_message_id(message_id_bytes)
+        made = NativeMessageId(parts.partition, parts.ledger_id, parts.entry_id, parts.batch_index)
+        made._batch_size = parts.batch_size
+        return made
+
+    def _order(self) -> tuple[int, int, int, int]:
+        return self.ledger_id(), self.entry_id(), self.batch_index(), self.partition()
+
+    def __eq__(self, other: object) -> bool:
+        their = _order_of(other)
+        return NotImplemented if their is None else self._order() == their
+
+    def __ne__(self, other: object) -> bool:
+        their = _order_of(other)
+        return NotImplemented if their is None else self._order() != their
+
+    def __lt__(self, other: object) -> bool:
+        their = _order_of(other)
+        return NotImplemented if their is None else self._order() < their
+
+    def __le__(self, other: object) -> bool:
+        their = _order_of(other)
+        return NotImplemented if their is None else self._order() <= their
+
+    def __gt__(self, other: object) -> bool:
+        their = _order_of(other)
+        return NotImplemented if their is None else self._order() > their
+
+    def __ge__(self, other: object) -> bool:
+        their = _order_of(other)
+        return NotImplemented if their is None else self._order() >= their
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return f"({self.ledger_id()},{self.entry_id()},{self.partition()},{self.batch_index()})"
+
+    __repr__ = __str__
+
+
+class PartitionOrigin:
+    """What the ids of one partition's records have in common. `partition` is -1 on a non-partitioned topic."""
+
+    __slots__ = ("layout", "partition", "topic")
+
+    def __init__(self, layout: LedgerLayout, partition: int, topic: str) -> None:
+        self.layout = layout
+        self.partition = partition
+        self.topic = topic
+
+
+class StoredMessageId(NativeMessageId):
+    """The id of the record at an offset. Works out ledger and entry when they are asked for: most ids never are."""
+
+    __slots__ = ("_offset", "_origin")
+
+    def __init__(self, origin: PartitionOrigin, offset: int) -> None:
+        self._origin = origin
+        self._offset = offset
+
+    def ledger_id(self) -> int:
+        origin = self._origin
+        return origin.layout.position(max(0, origin.partition), self._offset)[0]
+
+    def entry_id(self) -> int:
+        return self._offset % self._origin.layout.entries_per_ledger
+
+    def partition(self) -> int:
+        return self._origin.partition
+
+    def batch_index(self) -> int:
+        return -1
+
+    def topic_name(self, name: str) -> None:
+        self._origin = PartitionOrigin(self._origin.layout, self._origin.partition, name)
+
+    def serialize(self) -> bytes:
+        return encode_message_id(self.ledger_id(), self.entry_id(), self.partition())
+
+
+NativeMessageId.earliest = NativeMessageId(-1, -1, -1, -1)
+NativeMessageId.latest = NativeMessageId(-1, _LATEST, _LATEST, -1)
+
+
+class MessageId:
+    """The position of a message. Source: `pulsar.MessageId`."""
+
+    earliest: ClassVar[NativeMessageId] = NativeMessageId.earliest
+    latest: ClassVar[NativeMessageId] = NativeMessageId.latest
+
+    def __init__(self, partition: int = -1, ledger_id: int = -1, entry_id: int = -1, batch_index: int = -1) -> None:
+        self._msg_id = NativeMessageId(partition, ledger_id, entry_id, batch_index)
+
+    def ledger_id(self) -> int:
+        return self._msg_id.ledger_id()
+
+    def entry_id(self) -> int:
+        return self._msg_id.entry_id()
+
+    def batch_index(self) -> int:
+        return self._msg_id.batch_index()
+
+    def partition(self) -> int:
+        return self._msg_id.partition()
+
+    def serialize(self) -> bytes:
+        """Bytes from which `deserialize` makes an equal id."""
+        return self._msg_id.serialize()
+
+    @staticmethod
+    def deserialize(message_id_bytes: bytes, topic: str | None = None) -> NativeMessageId:
+        """The id that `serialize` wrote; `topic` names the topic it belongs to.
+
+        Raises:
+            InvalidMessage: the bytes are no message id.
+        """
+        made = NativeMessageId.deserialize(message_id_bytes)
+        if topic is not None:
+            made.topic_name(topic)
+        return made
+
+    @classmethod
+    def wrap(cls, msg_id: NativeMessageId) -> MessageId:
+        made = cls()
+        made._msg_id = msg_id
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return self._msg_id == other
+
+    def __ne__(self, other: object) -> bool:
+        return self._msg_id != other
+
+    def __lt__(self, other: object) -> bool:
+        return self._msg_id < other
+
+    def __le__(self, other: object) -> bool:
+        return self._msg_id <= other
+
+    def __gt__(self, other: object) -> bool:
+        return self._msg_id > other
+
+    def __ge__(self, other: object) -> bool:
+        return self._msg_id >= other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        return str(self._msg_id)
+
+    __repr__ = __str__
+
+
+def native(message_id: object) -> NativeMessageId | None:
+    """The native id behind either class; None for anything else."""
+    if isinstance(message_id, NativeMessageId):
+        return message_id
+    if isinstance(message_id, MessageId):
+        return message_id._msg_id
+    return None
+
+
+def _order_of(other: object) -> tuple[int, int, int, int] | None:
+    their = native(other)
+    return None if their is None else their._order()

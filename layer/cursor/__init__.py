@@ -1,0 +1,1 @@
+"""The cursor of one subscription on one partition: what was acknowledged, and how that survives."""

@@ -1,0 +1,64 @@
+"""Reading `cursor_checkpoints`: what a cursor stood at when Kafka has forgotten its group's offsets."""
+
+from __future__ import annotations
+
+import threading
+
+from layer.clock import Clock
+from layer.cursor.store import CursorIdentity
+from layer.deadline import Deadline
+from layer.kafka.records import CommittedOffset
+from layer.statelog.api import LogRecord, StateLog
+from layer.statelog.view import LogView
+from mapping.state_keys import CursorCheckpointKey, decode_key
+from mapping.state_records.cursor_checkpoint import CursorCheckpoint, decode_checkpoint
+from mapping.state_topics import CURSOR_CHECKPOINTS
+
+_Cursor = tuple[str, int, str]
+
+
+class CheckpointFold:
+    """The live checkpoints of one partition of the state topic, per cursor and session."""
+
+    def __init__(self) -> None:
+        self._by_cursor: dict[_Cursor, dict[str, CursorCheckpoint]] = {}
+
+    def apply(self, record: LogRecord) -> None:
+        key = decode_key(record.key)
+        if not isinstance(key, CursorCheckpointKey):
+            return
+        cursor = (key.topic, key.partition, key.subscription)
+        if record.value is None:
+            sessions = self._by_cursor.get(cursor, {})
+            sessions.pop(key.session, None)
+            if not sessions:
+                self._by_cursor.pop(cursor, None)
+        else:
+            self._by_cursor.setdefault(cursor, {})[key.session] = decode_checkpoint(record.value)
+
+    def newest(self, cursor: _Cursor) -> CursorCheckpoint | None:
+        sessions = self._by_cursor.get(cursor, {})
+        return max(sessions.values(), key=lambda found: (found.version, found.save), default=None)
+
+
+class Checkpoints:
+    """Thread-safe. Memory: one small record per cursor of the state partitions that were asked for."""
+
+    def __init__(self, log: StateLog, clock: Clock) -> None:
+        self._log = log
+        self._clock = clock
+        self._views: dict[int, LogView[CheckpointFold]] = {}
+        self._lock = threading.Lock()
+
+    def newest(self, identity: CursorIdentity, deadline: Deadline) -> CommittedOffset | None:
+        """The checkpoint with the highest version, as the commit it copies."""
+        partition = CURSOR_CHECKPOINTS.partition_for(identity.topic)
+        with self._lock:
+            view = self._views.get(partition)
+            if view is None:
+                view = self._views[partition] = LogView(
+                    self._log, CURSOR_CHECKPOINTS, partition, CheckpointFold, self._clock
+                )
+        cursor = (identity.topic, identity.partition, identity.subscription)
+        found = view.ask(lambda fold: fold.newest(cursor), deadline)
+        return None if found is None else CommittedOffset(found.kafka_offset, found.metadata)

@@ -1,0 +1,1 @@
+"""Who gets which message: one member per subscription and process, its partitions, and the consumers attached to it."""

@@ -1,0 +1,176 @@
+"""One consumer's inbox: filled by the member's thread, emptied by the application's.
+
+The fast path of `receive` is a bare `popleft`; both sides meet under the lock only when the inbox runs empty (the
+receiver waits) or full (the member waits, `starved`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from layer.deadline import Deadline
+from layer.dispatch.delivery import Delivery, Feed, PartitionSlot
+from layer.errors import Closed, DeadlineExceeded
+
+DEFAULT_MAX_UNACKED: Final = 50_000
+"""Pulsar's `maxUnackedMessagesPerConsumer`."""
+
+
+class Decoder(Protocol):
+    def decode(self, data: bytes) -> Any: ...
+
+
+class _AsTheyAre:
+    def decode(self, data: bytes) -> bytes:
+        return data
+
+
+class Endpoint:
+    """Inbox of at most `capacity` messages; with capacity 0 a message is handed out only to a waiting receiver."""
+
+    def __init__(
+        self,
+        name: str,
+        capacity: int,
+        *,
+        delivery_type: type[Delivery],
+        schema: Decoder | None = None,
+        priority: int = 0,
+        max_unacked: int = DEFAULT_MAX_UNACKED,
+    ) -> None:
+        self.name = name
+        self.capacity = capacity
+        self.priority = priority
+        self.delivery_type = delivery_type
+        self.schema: Decoder = schema if schema is not None else _AsTheyAre()
+        """How the application wants payloads; carried for the messages, not used here."""
+        self.max_unacked = max_unacked
+        self.queue: deque[Delivery] = deque()
+        self.starved = False
+        """The member has messages and waits for this inbox to be half empty."""
+        self.unacked = 0
+        """Messages of shared subscriptions handed out and not acknowledged; touched by the member's thread only."""
+        self.failure: Exception | None = None
+        self.on_available: Callable[[], None] | None = None
+        self.wake_member: Callable[[], None] = _nothing
+        self._half = capacity // 2
+        self._waiting = 0
+        self._closed = False
+        self._changed = threading.Condition()
+        self._feeds: dict[int, Feed] = {}
+
+    def feed(self, slot: PartitionSlot) -> Feed:
+        """The feed of this consumer for a partition (always the same object)."""
+        feed = self._feeds.get(slot.number)
+        if feed is None or feed.slot is not slot:
+            feed = self._feeds[slot.number] = Feed(slot, self)
+        return feed
+
+    # The member's side --------------------------------------------------------------------------------------------
+
+    def permits(self) -> int:
+        """How many messages this inbox takes now."""
+        if self._closed:
+            return 0
+        if self.capacity == 0:
+            return max(0, self._waiting - len(self.queue))
+        return max(0, self.capacity - len(self.queue))
+
+    def shared_permits(self) -> int:
+        """`permits`, or 0 while the limit of unacknowledged messages is reached."""
+        permits = self.permits()
+        return min(permits, self.max_unacked - self.unacked) if permits else 0
+
+    def has_room_again(self) -> bool:
+        """At most half full: time for the member to refill."""
+        return len(self.queue) <= self._half
+
+    def deliver(self, deliveries: Sequence[Delivery]) -> None:
+        self.queue.extend(deliveries)
+        if self._waiting:
+            with self._changed:
+                self._changed.notify_all()
+        if self.on_available is not None:
+            self.on_available()
+
+    def discard(self, slot: PartitionSlot | None) -> list[Delivery]:
+        """Take out what was not received yet (of one partition, or all); order of the rest is kept."""
+        waiting, self.queue = self.queue, deque()
+        taken: list[Delivery] = []
+        kept: list[Delivery] = []
+        while True:
+            try:
+                delivery = waiting.popleft()
+            except IndexError:
+                break
+            (taken if slot is None or delivery.feed.slot is slot else kept).append(delivery)
+        self.queue.extendleft(reversed(kept))
+        if kept and self._waiting:
+            with self._changed:
+                self._changed.notify_all()
+        return taken
+
+    def fail(self, failure: Exception) -> None:
+        """Every receive from now on raises `failure`."""
+        with self._changed:
+            self.failure = failure
+            self._changed.notify_all()
+        if self.on_available is not None:
+            self.on_available()
+
+    # The application's side ---------------------------------------------------------------------------------------
+
+    def take_now(self) -> Delivery | None:
+        """The next message if one is there."""
+        try:
+            delivery = self.queue.popleft()
+        except IndexError:
+            return None
+        if self.starved and self.has_room_again():
+            self.wake_member()
+        return delivery
+
+    def take(self, deadline: Deadline) -> Delivery:
+        """The next message, waited for.
+
+        Raises:
+            DeadlineExceeded: none came in time.
+            Closed: the consumer was closed.
+        """
+        with self._changed:
+            self._waiting += 1
+            try:
+                while True:
+                    if self._closed:
+                        raise Closed(f"consumer {self.name} is closed")
+                    try:
+                        delivery = self.queue.popleft()
+                    except IndexError:
+                        pass
+                    else:
+                        return delivery
+                    if self.failure is not None:
+                        raise self.failure
+                    if self.starved or self.capacity == 0:
+                        self.wake_member()
+                    if not self._changed.wait(deadline.remaining_s()) and not self.queue:
+                        raise DeadlineExceeded(f"no message for consumer {self.name} in time")
+            finally:
+                self._waiting -= 1
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self.queue = deque()
+            self._changed.notify_all()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,62 @@
+"""Which consumer gets the next messages of a partition. Pure: endpoints in, choice out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Final
+
+from layer.dispatch.endpoint import Endpoint
+
+ROUND_ROBIN_BATCH: Final = 20
+"""Messages a consumer gets before it is the next one's turn. Source: Pulsar's `dispatcherMaxRoundRobinBatchSize`."""
+
+
+class SubscriptionType(str, Enum):
+    EXCLUSIVE = "Exclusive"
+    SHARED = "Shared"
+    FAILOVER = "Failover"
+    KEY_SHARED = "Key_Shared"
+
+    @property
+    def is_shared(self) -> bool:
+        return self in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED)
+
+
+def active_consumer(endpoints: Sequence[Endpoint], partition: int) -> Endpoint | None:
+    """The one consumer of an Exclusive or Failover subscription that gets `partition`.
+
+    Among the consumers of the highest priority level (the lowest number), sorted by name, partition i takes number
+    i modulo their count. Source: AbstractDispatcherSingleActiveConsumer.pickAndScheduleActiveConsumer.
+    """
+    candidates = [endpoint for endpoint in endpoints if not endpoint.closed]
+    if not candidates:
+        return None
+    highest = min(endpoint.priority for endpoint in candidates)
+    ranked = sorted((e for e in candidates if e.priority == highest), key=lambda endpoint: endpoint.name)
+    return ranked[partition % len(ranked)]
+
+
+class RoundRobin:
+    """Turns of a Shared subscription: by priority level, then one batch each.
+
+    Source: PersistentDispatcherMultipleConsumers.
+    """
+
+    def __init__(self) -> None:
+        self._last: Endpoint | None = None
+
+    def next(self, endpoints: Sequence[Endpoint]) -> tuple[Endpoint, int] | None:
+        """Whose turn it is and how many messages it may get; None when nobody takes any."""
+        ready = [(endpoint, permits) for endpoint in endpoints if (permits := endpoint.shared_permits()) > 0]
+        if not ready:
+            return None
+        if len(endpoints) == 1:
+            return ready[0]
+        level = min(endpoint.priority for endpoint, _ in ready)
+        turn = [entry for entry in ready if entry[0].priority == level]
+        order = {id(endpoint): number for number, endpoint in enumerate(endpoints)}
+        last = order.get(id(self._last), -1)
+        chosen = next((entry for entry in turn if order[id(entry[0])] > last), turn[0])
+        self._last = chosen[0]
+        return chosen[0], min(chosen[1], ROUND_ROBIN_BATCH)

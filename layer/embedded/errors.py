@@ -1,0 +1,53 @@
+"""What can keep an embedded broker from running. Each message is one line and says what to do."""
+
+from __future__ import annotations
+
+from layer.errors import LayerError
+
+
+class EmbeddedBrokerError(LayerError):
+    """The broker cannot be had; the message says what to do about it."""
+
+
+class NoJava(EmbeddedBrokerError):
+    """No Java runtime was found."""
+
+
+class JavaTooOld(EmbeddedBrokerError):
+    """The Java runtime that was found cannot run this Kafka."""
+
+
+class NoDownloader(EmbeddedBrokerError):
+    """The jars are not in the cache and there is nothing to fetch them with."""
+
+
+class NoDiskSpace(EmbeddedBrokerError):
+    """The cache or the data directory cannot hold what must be written."""
+
+
+class DownloadFailed(EmbeddedBrokerError):
+    """Every downloader failed; the message ends in their last lines."""
+
+
+class PortBusy(EmbeddedBrokerError):
+    """Something else listens on the wanted port."""
+
+
+class DataDirBusy(EmbeddedBrokerError):
+    """Another broker works on the same data directory."""
+
+
+class BrokerDidNotStart(EmbeddedBrokerError):
+    """The broker's process ended, or did not answer in time; the message ends in its last log lines."""
+
+
+class NotRunning(EmbeddedBrokerError):
+    """The call needs a running broker."""
+
+
+class NoContainerEngine(EmbeddedBrokerError):
+    """No container engine, or no testcontainers package to talk to it."""
+
+
+class CannotRestart(EmbeddedBrokerError):
+    """The broker is not ours to stop, kill or pause."""

@@ -1,0 +1,126 @@
+"""A broker's data directory: Kafka's format, written quickly, and the question who works on it.
+
+    <data dir>/
+        kafka/meta.properties, bootstrap.checkpoint, ...   Kafka's own log directory
+        server.properties, log4j2.xml, broker.log          ours, rewritten at each start
+
+Kafka's `StorageTool format` costs a JVM start of 1 s. Its result is a file of feature levels, which is the same for
+every cluster of one Kafka version, and `meta.properties`, three ids. So the first format on a machine is the tool's
+own, kept beside the jars, and the following ones copy it.
+"""
+
+from __future__ import annotations
+
+import base64
+import errno
+import fcntl
+import os
+import shutil
+import subprocess
+import tempfile
+import uuid
+from pathlib import Path
+from typing import Final
+
+from layer.deadline import Deadline
+from layer.embedded.download import last_lines
+from layer.embedded.errors import BrokerDidNotStart, DataDirBusy, NoDiskSpace
+from layer.embedded.jars import KafkaJars
+from layer.embedded.java import Java
+from layer.embedded.settings import node_properties, parse_properties, render_properties
+from layer.embedded.waiting import wait_until
+
+_CHECKPOINT: Final = "bootstrap.checkpoint"
+_META: Final = "meta.properties"
+
+
+def require_room(data_dir: Path, needed_bytes: int) -> None:
+    """Raises `NoDiskSpace` when less than `needed_bytes` are free where `data_dir` lies."""
+    free = shutil.disk_usage(data_dir).free
+    if free < needed_bytes:
+        raise NoDiskSpace(
+            f"{data_dir} has {free // 1_000_000} MB free, a broker needs {needed_bytes // 1_000_000}: "
+            "free some, or choose another data directory"
+        )
+
+
+def ensure_formatted(log_dir: Path, jars: KafkaJars, java: Java) -> str:
+    """Format the directory if nobody did before. Returns its cluster id."""
+    cluster_id = _cluster_id(log_dir)
+    if cluster_id is not None:
+        return cluster_id
+    log_dir.mkdir(parents=True, exist_ok=True)
+    template = jars.home / _CHECKPOINT
+    if not template.exists():
+        _make_template(template, jars, java)
+    shutil.copyfile(template, log_dir / _CHECKPOINT)
+    fresh = _kafka_uuid()
+    _write_whole(
+        log_dir / _META,
+        render_properties({"version": "1", "cluster.id": fresh, "node.id": "1", "directory.id": _kafka_uuid()}),
+    )
+    return fresh
+
+
+def wait_unlocked(log_dir: Path, deadline: Deadline) -> None:
+    """Wait until no broker holds the directory's lock; a lock file that nobody holds is stale and does not count.
+
+    Raises:
+        DataDirBusy: somebody still holds it at the deadline.
+    """
+    if not wait_until(lambda: not _is_locked(log_dir), deadline):
+        raise DataDirBusy(f"another broker works on {log_dir.parent}: stop it, or choose another data directory")
+
+
+def _is_locked(log_dir: Path) -> bool:
+    """Kafka locks `.lock` as POSIX does for Java's FileLock; trying for it and letting go tells."""
+    try:
+        with (log_dir / ".lock").open("r+b") as lock:
+            fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EAGAIN):
+            return True
+        raise
+    return False
+
+
+def _cluster_id(log_dir: Path) -> str | None:
+    meta = log_dir / _META
+    return parse_properties(meta.read_text(encoding="utf-8")).get("cluster.id") if meta.exists() else None
+
+
+def _make_template(template: Path, jars: KafkaJars, java: Java) -> None:
+    with tempfile.TemporaryDirectory(prefix="pok-format-") as name:
+        work = Path(name)
+        properties = work / "server.properties"
+        # No port of it is ever opened.
+        properties.write_text(render_properties(node_properties(9092, 9093, str(work / "kafka"), {})), encoding="utf-8")
+        output = work / "output.txt"
+        tool = [java.executable, "-XX:TieredStopAtLevel=1", "-cp", jars.class_path, "kafka.tools.StorageTool"]
+        with output.open("wb") as sink:
+            done = subprocess.run(
+                [*tool, "format", "-t", _kafka_uuid(), "-c", str(properties)],
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                timeout=120,
+                check=False,
+            )
+        if done.returncode != 0:
+            raise BrokerDidNotStart(f"Kafka could not format a data directory: {last_lines(output, 5)}")
+        _write_whole(template, (work / "kafka" / _CHECKPOINT).read_bytes())
+
+
+def _write_whole(file: Path, content: str | bytes) -> None:
+    """All of it or nothing, also when two processes write the same file at once."""
+    partial = file.with_name(f"{file.name}.{os.getpid()}")
+    partial.write_bytes(content.encode() if isinstance(content, str) else content)
+    partial.replace(file)
+
+
+def _kafka_uuid() -> str:
+    """A random UUID as Kafka writes it: 22 characters, never a leading '-', which its tools take for an option."""
+    text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    return _kafka_uuid() if text.startswith("-") else text

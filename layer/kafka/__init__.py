@@ -1,0 +1,1 @@
+"""Thin adapters over confluent-kafka: the only package that knows librdkafka."""

@@ -1,0 +1,266 @@
+"""What Kafka's admin API is asked for here, with futures turned into results and errors into ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any, Final, TypeVar
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+)
+
+from layer import errors
+from layer.deadline import Deadline
+from layer.kafka import handles
+from layer.kafka.errors import is_no_such_topic, translate
+from layer.kafka.records import CommittedOffset, GroupDescription, GroupMember, TopicDescription
+
+_T = TypeVar("_T")
+_LONGEST_S: Final = 3600.0
+
+
+class KafkaAdmin:
+    """Synchronous, thread-safe face of librdkafka's AdminClient. Every call takes a deadline."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._handle = AdminClient(config)
+        handles.track(self._handle)
+
+    def _budget(self, deadline: Deadline) -> dict[str, float]:
+        return {"request_timeout": max(0.05, min(deadline.remaining_s(), _LONGEST_S))}
+
+    @staticmethod
+    def _result(future: Future[_T], deadline: Deadline, what: str) -> _T:
+        try:
+            return future.result(timeout=min(deadline.remaining_s(), _LONGEST_S) + 1.0)
+        except KafkaException as failure:
+            raise translate(failure, what) from failure
+        except TimeoutError as late:
+            raise errors.DeadlineExceeded(f"{what}: no answer in time") from late
+
+    # Cluster and topics -------------------------------------------------------------------------------------------
+
+    def cluster_id(self, deadline: Deadline) -> str:
+        """Kafka's id of the cluster; the cheapest proof that a broker answers.
+
+        Raises:
+            ConnectFailed: no broker answered in time.
+        """
+        try:
+            metadata = self._handle.list_topics(topic="", timeout=max(0.05, min(deadline.remaining_s(), _LONGEST_S)))
+        except KafkaException as failure:
+            translated = translate(failure, "connecting")
+            if isinstance(translated, (errors.NotAuthenticated, errors.NotAuthorized)):
+                raise translated from failure
+            raise errors.ConnectFailed(str(translated)) from failure
+        return str(metadata.cluster_id)
+
+    def list_topics(self, deadline: Deadline) -> dict[str, int]:
+        """Every topic that this client may see, with its number of partitions."""
+        try:
+            metadata = self._handle.list_topics(timeout=max(0.05, min(deadline.remaining_s(), _LONGEST_S)))
+        except KafkaException as failure:
+            raise translate(failure, "listing topics") from failure
+        return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
+
+    def describe_topic(self, topic: str, deadline: Deadline) -> TopicDescription | None:
+        """The topic as it is now, or None when there is none of that name."""
+        what = f"describing topic {topic}"
+        future = self._handle.describe_topics(TopicCollection([topic]), **self._budget(deadline))[topic]
+        try:
+            found = future.result(timeout=min(deadline.remaining_s(), _LONGEST_S) + 1.0)
+        except KafkaException as failure:
+            if is_no_such_topic(failure.args[0]):
+                return None
+            raise translate(failure, what) from failure
+        except TimeoutError as late:
+            raise errors.DeadlineExceeded(f"{what}: no answer in time") from late
+        return TopicDescription(topic, str(found.topic_id), len(found.partitions))
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str], deadline: Deadline) -> bool:
+        """True when this call made the topic, False when it was there already. Replication is the broker's default."""
+        future = self._handle.create_topics(
+            [NewTopic(topic, num_partitions=partitions, replication_factor=-1, config=dict(configs))],
+            **self._budget(deadline),
+        )[topic]
+        try:
+            future.result(timeout=min(deadline.remaining_s(), _LONGEST_S) + 1.0)
+        except KafkaException as failure:
+            if failure.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                return False
+            raise translate(failure, f"creating topic {topic}") from failure
+        except TimeoutError as late:
+            raise errors.DeadlineExceeded(f"creating topic {topic}: no answer in time") from late
+        return True
+
+    def grow_topic(self, topic: str, partitions: int, deadline: Deadline) -> None:
+        """Raise the number of partitions to `partitions`."""
+        future = self._handle.create_partitions([NewPartitions(topic, partitions)], **self._budget(deadline))[topic]
+        self._result(future, deadline, f"growing topic {topic} to {partitions} partitions")
+
+    def delete_topic(self, topic: str, deadline: Deadline) -> bool:
+        """True when the topic was there."""
+        future = self._handle.delete_topics([topic], **self._budget(deadline))[topic]
+        try:
+            future.result(timeout=min(deadline.remaining_s(), _LONGEST_S) + 1.0)
+        except KafkaException as failure:
+            if is_no_such_topic(failure.args[0]):
+                return False
+            raise translate(failure, f"deleting topic {topic}") from failure
+        return True
+
+    def topic_configs(self, topic: str, deadline: Deadline) -> dict[str, str]:
+        resource = ConfigResource(ResourceType.TOPIC, topic)
+        return self._configs(resource, f"reading the configuration of topic {topic}", deadline)
+
+    def broker_configs(self, deadline: Deadline) -> dict[str, str]:
+        """The configuration of one broker of the cluster (the lowest id)."""
+        try:
+            metadata = self._handle.list_topics(topic="", timeout=max(0.05, min(deadline.remaining_s(), _LONGEST_S)))
+        except KafkaException as failure:
+            raise translate(failure, "listing brokers") from failure
+        resource = ConfigResource(ResourceType.BROKER, str(min(metadata.brokers)))
+        return self._configs(resource, "reading a broker's configuration", deadline)
+
+    def _configs(self, resource: ConfigResource, what: str, deadline: Deadline) -> dict[str, str]:
+        future = self._handle.describe_configs([resource], **self._budget(deadline))[resource]
+        entries = self._result(future, deadline, what)
+        return {name: entry.value for name, entry in entries.items() if entry.value is not None}
+
+    def set_topic_configs(self, topic: str, configs: Mapping[str, str], deadline: Deadline) -> None:
+        resource = ConfigResource(
+            ResourceType.TOPIC,
+            topic,
+            incremental_configs=[
+                ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in configs.items()
+            ],
+        )
+        future = self._handle.incremental_alter_configs([resource], **self._budget(deadline))[resource]
+        self._result(future, deadline, f"configuring topic {topic}")
+
+    # Offsets ------------------------------------------------------------------------------------------------------
+
+    def start_offsets(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> dict[int, int]:
+        """Log start offset per partition."""
+        return self._offsets(topic, partitions, OffsetSpec.earliest(), deadline)
+
+    def end_offsets(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> dict[int, int]:
+        """High watermark per partition: the offset that the next record will get."""
+        return self._offsets(topic, partitions, OffsetSpec.latest(), deadline)
+
+    def _offsets(self, topic: str, partitions: Sequence[int], spec: Any, deadline: Deadline) -> dict[int, int]:
+        request = {TopicPartition(topic, partition): spec for partition in partitions}
+        futures = self._handle.list_offsets(request, **self._budget(deadline))
+        return {
+            where.partition: int(
+                self._result(future, deadline, f"asking for offsets of {topic}-{where.partition}").offset
+            )
+            for where, future in futures.items()
+        }
+
+    def delete_records(self, topic: str, before: Mapping[int, int], deadline: Deadline) -> None:
+        """Give back everything below the given offset of each partition."""
+        futures = self._handle.delete_records(
+            [TopicPartition(topic, partition, offset) for partition, offset in before.items()], **self._budget(deadline)
+        )
+        for where, future in futures.items():
+            self._result(future, deadline, f"deleting records of {topic}-{where.partition} below {where.offset}")
+
+    # Groups -------------------------------------------------------------------------------------------------------
+
+    def describe_group(self, group_id: str, deadline: Deadline) -> GroupDescription:
+        """The group as its coordinator knows it; a group that never was is described as DEAD or EMPTY, no members."""
+        future = self._handle.describe_consumer_groups([group_id], **self._budget(deadline))[group_id]
+        try:
+            found = future.result(timeout=min(deadline.remaining_s(), _LONGEST_S) + 1.0)
+        except KafkaException as failure:
+            if failure.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return GroupDescription(group_id, "DEAD", ())
+            raise translate(failure, f"describing group {group_id}") from failure
+        except TimeoutError as late:
+            raise errors.DeadlineExceeded(f"describing group {group_id}: no answer in time") from late
+        members = tuple(
+            GroupMember(
+                str(member.member_id),
+                str(member.client_id),
+                str(member.host),
+                tuple((where.topic, where.partition) for where in member.assignment.topic_partitions),
+            )
+            for member in found.members
+        )
+        return GroupDescription(group_id, str(found.state.name), members)
+
+    def committed(
+        self, group_id: str, topic: str, partitions: Sequence[int], deadline: Deadline
+    ) -> dict[int, CommittedOffset]:
+        """What the group committed for these partitions; partitions without a commit are left out."""
+        request = ConsumerGroupTopicPartitions(group_id, [TopicPartition(topic, p) for p in partitions])
+        future = self._handle.list_consumer_group_offsets([request], **self._budget(deadline))[group_id]
+        try:
+            found = future.result(timeout=min(deadline.remaining_s(), _LONGEST_S) + 1.0)
+        except KafkaException as failure:
+            if failure.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return {}
+            raise translate(failure, f"reading the offsets of group {group_id}") from failure
+        except TimeoutError as late:
+            raise errors.DeadlineExceeded(f"reading the offsets of group {group_id}: no answer in time") from late
+        return {
+            where.partition: CommittedOffset(where.offset, where.metadata or "")
+            for where in found.topic_partitions
+            if where.offset >= 0
+        }
+
+    def alter_committed(
+        self, group_id: str, topic: str, offsets: Mapping[int, CommittedOffset], deadline: Deadline
+    ) -> None:
+        """Set the offsets of a group without members.
+
+        Raises:
+            SubscriptionBusy: the group has members.
+        """
+        request = ConsumerGroupTopicPartitions(
+            group_id,
+            [TopicPartition(topic, p, commit.kafka_offset, commit.metadata) for p, commit in offsets.items()],
+        )
+        what = f"setting the offsets of group {group_id}"
+        future = self._handle.alter_consumer_group_offsets([request], **self._budget(deadline))[group_id]
+        try:
+            answer = future.result(timeout=min(deadline.remaining_s(), _LONGEST_S) + 1.0)
+        except KafkaException as failure:
+            if failure.args[0].code() in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP):
+                raise errors.SubscriptionBusy(f"{what}: the group has live members") from failure
+            raise translate(failure, what) from failure
+        for where in answer.topic_partitions:
+            if where.error is not None:
+                if where.error.code() in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP):
+                    raise errors.SubscriptionBusy(f"{what}: the group has live members")
+                raise translate(where.error, what)
+
+    def delete_group(self, group_id: str, deadline: Deadline) -> bool:
+        """True when the group was there.
+
+        Raises:
+            SubscriptionBusy: the group has members.
+        """
+        future = self._handle.delete_consumer_groups([group_id], **self._budget(deadline))[group_id]
+        try:
+            future.result(timeout=min(deadline.remaining_s(), _LONGEST_S) + 1.0)
+        except KafkaException as failure:
+            if failure.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+                return False
+            if failure.args[0].code() == KafkaError.NON_EMPTY_GROUP:
+                raise errors.SubscriptionBusy(f"deleting group {group_id}: it has live members") from failure
+            raise translate(failure, f"deleting group {group_id}") from failure
+        return True
+
+    def close(self) -> None:
+        handles.release(self._handle)

@@ -1,0 +1,50 @@
+"""`KafkaError` to ours, once."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from confluent_kafka import KafkaError, KafkaException
+
+from layer import errors
+
+_BY_CODE: Final[dict[int, type[errors.StoreError]]] = {
+    KafkaError._ALL_BROKERS_DOWN: errors.ConnectFailed,
+    KafkaError._TRANSPORT: errors.ConnectFailed,
+    KafkaError._RESOLVE: errors.ConnectFailed,
+    KafkaError._AUTHENTICATION: errors.NotAuthenticated,
+    KafkaError.SASL_AUTHENTICATION_FAILED: errors.NotAuthenticated,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: errors.NotAuthorized,
+    KafkaError.GROUP_AUTHORIZATION_FAILED: errors.NotAuthorized,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: errors.NotAuthorized,
+    KafkaError.MSG_SIZE_TOO_LARGE: errors.RecordTooLarge,
+    KafkaError.RECORD_LIST_TOO_LARGE: errors.RecordTooLarge,
+    KafkaError._MSG_TIMED_OUT: errors.AppendOutcomeUnknown,
+    KafkaError._TIMED_OUT: errors.DeadlineExceeded,
+    KafkaError.REQUEST_TIMED_OUT: errors.DeadlineExceeded,
+    KafkaError.ILLEGAL_GENERATION: errors.Fenced,
+    KafkaError.UNKNOWN_MEMBER_ID: errors.Fenced,
+    KafkaError.FENCED_INSTANCE_ID: errors.Fenced,
+    KafkaError.FENCED_MEMBER_EPOCH: errors.Fenced,
+    KafkaError.STALE_MEMBER_EPOCH: errors.Fenced,
+    KafkaError._ASSIGNMENT_LOST: errors.Fenced,
+    KafkaError.OFFSET_OUT_OF_RANGE: errors.OffsetOutOfRange,
+    KafkaError._AUTO_OFFSET_RESET: errors.OffsetOutOfRange,
+}
+
+_NO_SUCH_TOPIC: Final = frozenset(
+    {KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION}
+)
+
+
+def is_no_such_topic(error: KafkaError) -> bool:
+    return error.code() in _NO_SUCH_TOPIC
+
+
+def translate(error: KafkaError | KafkaException, what: str) -> errors.LayerError:
+    """The error of ours that says the same; `what` says in words what was being done."""
+    kafka_error = error.args[0] if isinstance(error, KafkaException) else error
+    text = f"{what}: {kafka_error.str()} ({kafka_error.name()})"
+    if is_no_such_topic(kafka_error):
+        return errors.NoSuchTopic(text)
+    return _BY_CODE.get(kafka_error.code(), errors.StoreError)(text)

@@ -1,0 +1,138 @@
+"""Reading partitions by offset, outside of any group: for state topics and for records that are wanted again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
+
+from layer.deadline import Deadline
+from layer.errors import Closed
+from layer.kafka import handles
+from layer.kafka.batches import next_batch
+from layer.kafka.errors import is_no_such_topic, translate
+from layer.kafka.records import KafkaRecord
+
+_BATCH: Final = 1000
+
+
+class Fetcher:
+    """Reads ranges of partitions. Used by one thread at a time (callers queue on a lock).
+
+    Memory: one librdkafka fetch queue, bounded by the `queued.max.messages.kbytes` of its configuration.
+    """
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._config = config
+        self._handle: Consumer | None = None
+        self._closed = False
+        self._assigned_to: object | None = None  # which reading the consumer's assignment belongs to
+        self._lock = threading.RLock()  # reentrant: an abandoned iterator may be finalized in here
+
+    def _consumer(self) -> Consumer:
+        if self._closed:
+            raise Closed("the fetcher is closed")
+        if self._handle is None:
+            self._handle = Consumer(self._config)
+            handles.track(self._handle)
+        return self._handle
+
+    def watermarks(self, topic: str, partition: int, deadline: Deadline) -> tuple[int, int]:
+        """(log start, high watermark) as the leader says now."""
+        with self._lock:
+            try:
+                low, high = self._consumer().get_watermark_offsets(
+                    TopicPartition(topic, partition), timeout=max(0.001, min(deadline.remaining_s(), 3600))
+                )
+            except KafkaException as failure:
+                raise translate(failure, f"asking for the end of {topic}-{partition}") from failure
+            return low, high
+
+    def read(self, topic: str, partition: int, start: int, end: int, deadline: Deadline) -> Iterator[list[KafkaRecord]]:
+        """Batches of the records in [start, end), in offset order; compacted offsets are simply missing.
+
+        The fetcher is taken for one batch at a time, never while the caller works on one: an iterator that is left
+        unfinished blocks nobody, and one that takes turns with others only fetches again what it had prefetched.
+
+        Raises:
+            OffsetOutOfRange: `start` lies below the log start.
+            DeadlineExceeded: the position did not reach `end` in time.
+        """
+        position = start
+        reading = object()
+        try:
+            while position < end:
+                deadline.check(f"{topic}-{partition} to be read to {end}, now at {position}")
+                with self._lock:
+                    if self._assigned_to is not reading:
+                        self._assigned_to = reading  # first, so that no finalizer takes the assignment away
+                        self._consumer().assign([TopicPartition(topic, partition, position)])
+                    records, position = self._next(f"{topic}-{partition}", position, end, deadline)
+                if records:
+                    yield records
+        finally:
+            with self._lock:
+                if self._assigned_to is reading:
+                    self._assigned_to = None
+                    if self._handle is not None and handles.is_ours(self._handle):
+                        self._handle.unassign()
+
+    def _next(self, here: str, position: int, end: int, deadline: Deadline) -> tuple[list[KafkaRecord], int]:
+        """What there is of the assigned partition below `end` (perhaps nothing yet), and the position after it."""
+        wanted: list[KafkaRecord] = []
+        for record in next_batch(self._consumer(), _BATCH, min(deadline.remaining_s(), 0.5)):
+            error = record.error()
+            if error is None:
+                offset = record.offset()
+                position = offset + 1
+                if offset < end:
+                    wanted.append(record)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                position = max(position, record.offset())
+            elif is_no_such_topic(error) or error.fatal() or not error.retriable():
+                raise translate(error, f"reading {here} at {position}")
+        return wanted, position
+
+    def read_at(
+        self, topic: str, partition: int, offsets: Sequence[int], deadline: Deadline
+    ) -> Iterator[list[KafkaRecord]]:
+        """The records at exactly these offsets, given in ascending order; the missing ones are simply missing.
+
+        Neighbours are read in one go: a gap below 500 records is read through, a wider one is jumped over.
+        """
+        runs: list[tuple[int, int]] = []
+        for offset in offsets:
+            if runs and offset - runs[-1][1] < 500:
+                runs[-1] = (runs[-1][0], offset + 1)
+            else:
+                runs.append((offset, offset + 1))
+        wanted = set(offsets)
+        for start, end in runs:
+            for batch in self.read(topic, partition, start, end, deadline):
+                hits = [record for record in batch if record.offset() in wanted]
+                if hits:
+                    yield hits
+
+    def offset_at_time(self, topic: str, partition: int, timestamp_ms: int, deadline: Deadline) -> int | None:
+        """Offset of the first record whose timestamp is at or above `timestamp_ms`; None when there is none."""
+        with self._lock:
+            try:
+                found = self._consumer().offsets_for_times(
+                    [TopicPartition(topic, partition, timestamp_ms)],
+                    timeout=max(0.001, min(deadline.remaining_s(), 3600)),
+                )[0]
+            except KafkaException as failure:
+                raise translate(failure, f"looking up {timestamp_ms} ms in {topic}-{partition}") from failure
+        if found.error is not None:
+            raise translate(found.error, f"looking up {timestamp_ms} ms in {topic}-{partition}")
+        return None if found.offset == OFFSET_END or found.offset < 0 else int(found.offset)
+
+    def close(self) -> None:
+        with self._lock:
+            if self._handle is not None and handles.is_ours(self._handle):
+                self._handle.close()
+                handles.release(self._handle)
+            self._handle = None
+            self._closed = True

@@ -1,0 +1,125 @@
+"""Where the cluster is and how to reach it; the one place where librdkafka's option names are written down."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+LIBRDKAFKA_LOG: Final = logging.getLogger("layer.kafka.librdkafka")
+
+_OURS: Final = frozenset(
+    {
+        "auto.offset.reset",
+        "bootstrap.servers",
+        "enable.auto.commit",
+        "enable.auto.offset.store",
+        "enable.idempotence",
+        "enable.partition.eof",
+        "group.id",
+        "group.protocol",
+        "partition.assignment.strategy",
+        "transactional.id",
+    }
+)
+"""What the guarantees of this package rest on, so that a user's `kafka_config` may not set it."""
+
+MAX_MESSAGE_BYTES: Final = 5 * 1024 * 1024
+"""Largest payload of one message, as Pulsar's `maxMessageSize`."""
+
+RECORD_OVERHEAD_BYTES: Final = 512 * 1024
+"""Room for key, headers and record framing on top of the payload."""
+
+
+@dataclass(frozen=True, slots=True)
+class KafkaSettings:
+    """One cluster, and the raw librdkafka options a user gave for it.
+
+    `overrides` may hold passwords and is therefore left out of `repr`.
+    """
+
+    bootstrap: str
+    overrides: Mapping[str, str] = field(default_factory=dict, repr=False)
+    client_id: str = "pulsar-on-kafka"
+    connect_timeout_ms: int = 10_000
+
+    def reserved_overrides(self) -> list[str]:
+        """The overrides that are not the user's to set, sorted."""
+        return sorted(_OURS & set(self.overrides))
+
+    @property
+    def identity(self) -> tuple[Any, ...]:
+        """Equal for Clients that may share one node."""
+        return self.bootstrap, self.client_id, tuple(sorted(self.overrides.items()))
+
+    def common(self) -> dict[str, Any]:
+        return {
+            "bootstrap.servers": self.bootstrap,
+            "client.id": self.client_id,
+            "logger": LIBRDKAFKA_LOG,
+            "socket.nagle.disable": True,
+            "socket.connection.setup.timeout.ms": max(1000, self.connect_timeout_ms),
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 1000,
+            "log.connection.close": False,
+            **self.overrides,
+        }
+
+    def producer(self, *, compression: str, message_timeout_ms: int, linger_ms: float) -> dict[str, Any]:
+        return {
+            **self.common(),
+            "enable.idempotence": True,  # retries neither reorder nor duplicate
+            "compression.type": compression,
+            "message.timeout.ms": message_timeout_ms,
+            "linger.ms": linger_ms,
+            "message.max.bytes": MAX_MESSAGE_BYTES + RECORD_OVERHEAD_BYTES,
+            # Bounded by each Producer's max_pending_messages; these only have to be out of the way.
+            "queue.buffering.max.messages": 1_000_000,
+            "queue.buffering.max.kbytes": 1_048_576,
+            "statistics.interval.ms": 0,
+        }
+
+    def reader(self, *, fetch_queue_kbytes: int) -> dict[str, Any]:
+        """A consumer that is assigned by hand and never commits."""
+        return {
+            **self.common(),
+            "group.id": "pulsar-on-kafka-reader",  # librdkafka asks for one; nothing is ever committed under it
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "enable.partition.eof": True,
+            **_fetching(fetch_queue_kbytes),
+            # A Fetcher reads ranges that are there. A fetch left waiting at the end of one partition would hold up the
+            # next assignment for as long (measured: 500 ms against 1 ms a read).
+            "fetch.wait.max.ms": 1,
+        }
+
+    def group_member(self, *, group_id: str, client_id: str, fetch_queue_kbytes: int) -> dict[str, Any]:
+        return {
+            **self.common(),
+            "client.id": client_id,
+            "group.id": group_id,
+            # KIP-848 groups take 5 s to rejoin after a clean close and 45 s after a crash.
+            "group.protocol": "classic",
+            "partition.assignment.strategy": "cooperative-sticky",
+            "session.timeout.ms": 6000,
+            "heartbeat.interval.ms": 500,
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",  # the cursor decides, never librdkafka
+            "enable.partition.eof": False,
+            "fetch.wait.max.ms": 100,  # a seek waits until the fetch under way is answered
+            **_fetching(fetch_queue_kbytes),
+        }
+
+
+def _fetching(fetch_queue_kbytes: int) -> dict[str, Any]:
+    return {
+        "queued.max.messages.kbytes": fetch_queue_kbytes,
+        "fetch.queue.backoff.ms": 5,  # the default of 1 s stalls small queues
+        "fetch.message.max.bytes": MAX_MESSAGE_BYTES + RECORD_OVERHEAD_BYTES,
+        "fetch.max.bytes": 16 * 1024 * 1024,
+        "fetch.error.backoff.ms": 100,
+        "topic.metadata.refresh.interval.ms": 30_000,
+    }

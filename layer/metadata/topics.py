@@ -1,0 +1,291 @@
+"""Topics: what the `topics` state topic says of them, and the Kafka topics behind it.
+
+Creation writes its intent first (CREATING), then makes the Kafka topic, then says ACTIVE; whoever opens a topic that
+was left halfway finishes it. Deletion goes the other way round, and ends in a DELETED version that keeps the name's
+history. The incarnation of a life is where its CREATING record lies in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from layer import errors
+from layer.clock import Clock
+from layer.deadline import Deadline
+from layer.kafka.admin import KafkaAdmin
+from layer.kafka.settings import MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BYTES
+from layer.metadata.entities import Entities, EntityKeys, Versioned
+from layer.metadata.namespaces import Namespaces
+from mapping.ledger import DEFAULT_ENTRIES_PER_LEDGER, LedgerLayout, incarnation_of
+from mapping.state_keys import TopicKey
+from mapping.state_records.metadata import LifeState, TopicRecord, decode_topic, encode
+from mapping.state_topics import TOPICS
+from mapping.topic_name import TopicName, kafka_topic
+
+MAX_PARTITIONS: Final = 8192
+"""The partition field of a ledger id has 13 bits."""
+
+TOPIC_KEYS: Final[EntityKeys[str]] = EntityKeys(TopicKey, lambda key: str(key.topic), lambda topic: (topic,))
+
+DATA_TOPIC_CONFIGS: Final[Mapping[str, str]] = {
+    # Storage is given back by this project, never behind its back.
+    "retention.ms": "-1",
+    "retention.bytes": "-1",
+    "cleanup.policy": "delete",
+    "message.timestamp.type": "CreateTime",
+    "max.message.bytes": str(MAX_MESSAGE_BYTES + RECORD_OVERHEAD_BYTES),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    """An opened topic. `partitions` is Kafka's number: 1 for a non-partitioned one."""
+
+    name: TopicName
+    kafka_topic: str
+    kafka_topic_id: str
+    partitions: int
+    partitioned: bool
+    layout: LedgerLayout
+    bound: bool = False
+    policies: Mapping[str, Any] = field(default_factory=dict)
+    partition_names: tuple[str, ...] = ()
+
+    def partition_field(self, partition: int) -> int:
+        """What a message id shows as partition."""
+        return partition if self.partitioned else -1
+
+
+class Topics:
+    """Opens, creates, grows and deletes topics. Thread-safe."""
+
+    def __init__(self, entities: Entities[str], namespaces: Namespaces, admin: KafkaAdmin, clock: Clock) -> None:
+        self._entities = entities
+        self._namespaces = namespaces
+        self._admin = admin
+        self._clock = clock
+
+    def find(self, name: TopicName, deadline: Deadline) -> Topic | None:
+        """The topic if it exists. A Kafka topic of that name without a record of ours is not one yet (see `open`)."""
+        found = self._read(name, deadline)
+        if found is None or found[1].state is not LifeState.ACTIVE:
+            return None
+        topic = self._checked(found[1], deadline)
+        return None if topic is None else _of_partition(topic, name)
+
+    def open(self, name: TopicName, deadline: Deadline) -> Topic:
+        """The topic, made as a non-partitioned one if it does not exist.
+
+        A Kafka topic that is there already under the mapped name is bound: it keeps its own configuration.
+
+        Raises:
+            NoSuchNamespace: tenant or namespace do not exist.
+            NoSuchTopic: the name has a partition's suffix, and there is no such partition.
+        """
+        self._namespaces.require(name.namespace_name, deadline)
+        found = self.find(name, deadline)
+        if found is not None:
+            return found
+        if name.partition >= 0:
+            raise errors.NoSuchTopic(f"topic {name.base} does not exist, so it has no partition {name.partition}")
+        return self._create(name, 0, DEFAULT_ENTRIES_PER_LEDGER, deadline)
+
+    def create(
+        self,
+        name: TopicName,
+        partitions: int,
+        deadline: Deadline,
+        *,
+        entries_per_ledger: int = DEFAULT_ENTRIES_PER_LEDGER,
+    ) -> Topic:
+        """Make a topic; 0 partitions is a non-partitioned one.
+
+        Raises:
+            AlreadyExists: the topic exists.
+            InvalidOption: partitions are not 0 to 8,192.
+        """
+        if not 0 <= partitions <= MAX_PARTITIONS:
+            raise errors.InvalidOption(f"partitions must be 0 (non-partitioned) to {MAX_PARTITIONS}, got {partitions}")
+        if name.partition >= 0:
+            raise errors.InvalidOption(f"{name} names a partition; create {name.base} with more partitions instead")
+        self._namespaces.require(name.namespace_name, deadline)
+        if self.find(name, deadline) is not None:
+            raise errors.AlreadyExists(f"topic {name} exists already")
+        return self._create(name, partitions, entries_per_ledger, deadline)
+
+    def bind(self, name: TopicName, existing: str, deadline: Deadline) -> Topic:
+        """Give an existing Kafka topic a Pulsar name: it is read with Pulsar's semantics, its configuration stays.
+
+        Raises:
+            NoSuchTopic: there is no Kafka topic `existing`.
+            AlreadyExists: the Pulsar name is taken.
+        """
+        self._namespaces.require(name.namespace_name, deadline)
+        if self.find(name, deadline) is not None:
+            raise errors.AlreadyExists(f"topic {name} exists already")
+        described = self._admin.describe_topic(existing, deadline)
+        if described is None:
+            raise errors.NoSuchTopic(f"there is no Kafka topic {existing} to bind {name} to")
+        partitions = 0 if described.partitions == 1 else described.partitions
+        record = TopicRecord(
+            str(name), LifeState.CREATING, existing, partitions, DEFAULT_ENTRIES_PER_LEDGER, bound=True,
+            created_ms=self._clock.now_ms(),
+        )  # fmt: skip
+        return self._finish(name, self._begin(name, record, deadline), deadline)
+
+    def grow(self, name: TopicName, partitions: int, deadline: Deadline) -> Topic:
+        """Raise the number of partitions; the new ones start empty.
+
+        Raises:
+            NoSuchTopic: there is none.
+            InvalidOption: the topic is not partitioned, or `partitions` is not above the present number.
+        """
+        topic = self.find(name.base, deadline)
+        if topic is None:
+            raise errors.NoSuchTopic(f"topic {name.base} does not exist")
+        if not topic.partitioned:
+            raise errors.InvalidOption(f"topic {name.base} is not partitioned")
+        if not topic.partitions < partitions <= MAX_PARTITIONS:
+            raise errors.InvalidOption(
+                f"topic {name.base} has {topic.partitions} partitions, can grow to {MAX_PARTITIONS}, got {partitions}"
+            )
+        self._admin.grow_topic(topic.kafka_topic, partitions, deadline)
+
+        def grown(current: Versioned | None) -> bytes | None:
+            if current is None:
+                raise errors.NoSuchTopic(f"topic {name.base} does not exist")
+            record = decode_topic(current.value)
+            return encode(replace(record, partitions=max(record.partitions, partitions)))
+
+        self._entities.update(str(name.base), str(name.base), grown, deadline)
+        return self.open(name.base, deadline)
+
+    def delete(self, name: TopicName, deadline: Deadline) -> None:
+        """Delete the topic with its data (a bound Kafka topic is only unbound).
+
+        Raises:
+            NoSuchTopic: there is none.
+        """
+        found = self._read(name, deadline)
+        if found is None or found[1].state is LifeState.DELETED:
+            raise errors.NoSuchTopic(f"topic {name.base} does not exist")
+        self._set_state(name, LifeState.DELETING, deadline)
+        if not found[1].bound:
+            self._admin.delete_topic(found[1].kafka_topic, deadline)
+        self._set_state(name, LifeState.DELETED, deadline)
+
+    def list(self, namespace: str, deadline: Deadline) -> list[TopicRecord]:
+        """The topics of a namespace, by name."""
+        self._namespaces.require(namespace, deadline)
+        records = [decode_topic(found.value) for found in self._entities.all(deadline)]
+        return sorted(
+            (r for r in records if r.state is LifeState.ACTIVE and TopicName.parse(r.name).namespace_name == namespace),
+            key=lambda record: record.name,
+        )
+
+    # Inside -------------------------------------------------------------------------------------------------------
+
+    def _read(self, name: TopicName, deadline: Deadline) -> tuple[Versioned, TopicRecord] | None:
+        key = str(name.base)
+        current = self._entities.read(key, key, deadline)
+        if current is None:
+            return None
+        record = decode_topic(current.value)
+        if record.state is LifeState.CREATING:  # somebody died halfway
+            self._finish(name.base, current, deadline)
+            return self._read(name, deadline)
+        return current, record
+
+    def _create(self, name: TopicName, partitions: int, entries_per_ledger: int, deadline: Deadline) -> Topic:
+        kafka_name = kafka_topic(name)
+        described = self._admin.describe_topic(kafka_name, deadline)
+        if described is not None:
+            if described.partitions > 1 or partitions == 0:
+                partitions = 0 if described.partitions == 1 else described.partitions
+            elif partitions > described.partitions:
+                raise errors.AlreadyExists(
+                    f"Kafka topic {kafka_name} is there with {described.partitions} partitions, not {partitions}"
+                )
+        record = TopicRecord(
+            str(name), LifeState.CREATING, kafka_name, partitions, entries_per_ledger, bound=described is not None,
+            created_ms=self._clock.now_ms(),
+        )  # fmt: skip
+        return self._finish(name, self._begin(name, record, deadline), deadline)
+
+    def _begin(self, name: TopicName, record: TopicRecord, deadline: Deadline) -> Versioned:
+        """Write the intent; somebody else's intent or topic wins over ours if it was first."""
+
+        def intent(current: Versioned | None) -> bytes | None:
+            if current is not None and decode_topic(current.value).state is not LifeState.DELETED:
+                return None
+            return encode(record)
+
+        return self._entities.update(str(name), str(name), intent, deadline)
+
+    def _finish(self, name: TopicName, intent: Versioned, deadline: Deadline) -> Topic:
+        """Make what a CREATING record says and record it as ACTIVE."""
+        record = decode_topic(intent.value)
+        if record.state is LifeState.CREATING:
+            if not record.bound:
+                self._admin.create_topic(record.kafka_topic, max(1, record.partitions), DATA_TOPIC_CONFIGS, deadline)
+            described = None
+            while described is None:
+                deadline.check(f"Kafka topic {record.kafka_topic} to appear")
+                described = self._admin.describe_topic(record.kafka_topic, deadline)
+            incarnation = incarnation_of(intent.offset, TOPICS.partition_for(str(name)), TOPICS.partitions)
+            active = replace(record, state=LifeState.ACTIVE, incarnation=incarnation, kafka_topic_id=described.topic_id)
+
+            def finished(current: Versioned | None) -> bytes | None:
+                if current is None or current.version != intent.version:
+                    return None
+                return encode(active)
+
+            record = decode_topic(self._entities.update(str(name), str(name), finished, deadline).value)
+        topic = self._checked(record, deadline) if record.state is LifeState.ACTIVE else None
+        if topic is None:
+            raise errors.TopicIncarnationChanged(f"topic {name} was deleted while it was being created")
+        return topic
+
+    def _checked(self, record: TopicRecord, deadline: Deadline) -> Topic | None:
+        """The topic as recorded, once Kafka agrees that it is still the same one.
+
+        A Kafka topic that was deleted and made anew behind our back is a new incarnation: the old life is recorded as
+        DELETED. None when the Kafka topic is gone.
+        """
+        described = self._admin.describe_topic(record.kafka_topic, deadline)
+        name = TopicName.parse(record.name)
+        if described is None or described.topic_id != record.kafka_topic_id:
+            self._set_state(name, LifeState.DELETED, deadline)
+            return None
+        partitioned = record.partitions > 0
+        return Topic(
+            name,
+            record.kafka_topic,
+            record.kafka_topic_id,
+            described.partitions if partitioned else 1,
+            partitioned,
+            LedgerLayout(record.incarnation, record.entries_per_ledger),
+            record.bound,
+            record.policies,
+            tuple(str(name.with_partition(p)) for p in range(described.partitions)) if partitioned else (str(name),),
+        )
+
+    def _set_state(self, name: TopicName, state: LifeState, deadline: Deadline) -> None:
+        def changed(current: Versioned | None) -> bytes | None:
+            if current is None:
+                return None
+            record = decode_topic(current.value)
+            return None if record.state is state else encode(replace(record, state=state))
+
+        self._entities.update(str(name.base), str(name.base), changed, deadline)
+
+
+def _of_partition(topic: Topic, name: TopicName) -> Topic:
+    if name.partition >= 0 and (not topic.partitioned or name.partition >= topic.partitions):
+        raise errors.NoSuchTopic(
+            f"topic {topic.name} has {topic.partitions if topic.partitioned else 'no'} partitions, "
+            f"so there is no partition {name.partition}"
+        )
+    return topic

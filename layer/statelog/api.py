@@ -1,0 +1,115 @@
+"""What every piece of state rests on: partitions of records in an order that all readers agree on.
+
+Source: design.md 5. `MemoryStateLog` and `KafkaStateLog` pass one contract suite (`tests/contract`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from math import inf
+from typing import Final, NamedTuple, Protocol
+
+from layer.deadline import Deadline
+from layer.errors import StoreError
+from mapping.state_topics import Cleanup, StateTopic
+
+_KAFKAS_DELETE_RETENTION_MS: Final = 86_400_000
+
+
+class LogRecord(NamedTuple):
+    """One record as it lies in the log; `value` None is a tombstone. A record without key (foreign) has key b''."""
+
+    offset: int
+    key: bytes
+    value: bytes | None
+    timestamp_ms: int
+
+
+class StateTopicMismatch(StoreError):
+    """A state topic is there and cannot be the one of the catalogue; the message says what differs."""
+
+
+class StateLog(Protocol):
+    """Thread-safe. A state topic comes into being when it is first used.
+
+    Every call may raise `DeadlineExceeded`, `ConnectFailed`, `NotAuthorized`, `Closed`, and `StateTopicMismatch` when
+    the topic found has another number of partitions than the catalogue says. Errors that pass by themselves (a broker
+    restarting) are waited out within the deadline.
+    """
+
+    def append(self, topic: StateTopic, partition: int, key: bytes, value: bytes | None, deadline: Deadline) -> int:
+        """Append one record, wait until it is durable, and give its offset. `value` None is a tombstone.
+
+        Raises:
+            AppendFailed, NotAuthorized, RecordTooLarge: certainly not written.
+            AppendOutcomeUnknown: perhaps written, perhaps still on its way. Find out by reading.
+        """
+        ...
+
+    def append_many(
+        self, topic: StateTopic, partition: int, records: Sequence[tuple[bytes, bytes | None]], deadline: Deadline
+    ) -> list[int]:
+        """Append pipelined, in this order (others' records may stand between), and give the offsets.
+
+        Raises:
+            AppendFailed, NotAuthorized, RecordTooLarge: certainly none was written.
+            AppendOutcomeUnknown: some were, or may have been, or may still be, written.
+        """
+        ...
+
+    def end_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
+        """The high watermark: the offset that the next record will get, as the leader says now."""
+        ...
+
+    def start_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
+        """The first offset that is still there. Compaction does not move it, retention and deleting records do."""
+        ...
+
+    def read(
+        self, topic: StateTopic, partition: int, start: int, end: int, deadline: Deadline
+    ) -> Iterator[list[LogRecord]]:
+        """The records in [start, end) in offset order, in batches that are never empty.
+
+        Compacted offsets are simply missing; that the iterator ends means that the position reached `end`. Other calls
+        on this log are allowed between two batches, and the iterator may be left unfinished.
+
+        Raises:
+            OffsetOutOfRange: `start` lies below the log start.
+            DeadlineExceeded: the position did not reach `end` in time.
+        """
+        ...
+
+    def read_at(
+        self, topic: StateTopic, partition: int, offsets: Sequence[int], deadline: Deadline
+    ) -> Mapping[int, LogRecord]:
+        """The records at exactly these offsets (any order); what compaction or retention took is missing."""
+        ...
+
+    def close(self) -> None:
+        """End reading; a second call does nothing, others raise `Closed`. What was lent to the log stays open."""
+        ...
+
+
+def tombstones_last_s(topic: StateTopic) -> float:
+    """How long a tombstone can be read for certain, in seconds; endless where tombstones mean nothing."""
+    if topic.cleanup is not Cleanup.COMPACT:
+        return inf
+    return int(topic.configs.get("delete.retention.ms", _KAFKAS_DELETE_RETENTION_MS)) / 1000
+
+
+def records_stay_s(topic: StateTopic) -> float:
+    """How long after its append a record certainly makes compaction drop nothing, in seconds; 0 for no promise.
+
+    Kafka goes by the records' timestamps, so this holds only where the broker sets them.
+    """
+    if topic.cleanup is not Cleanup.COMPACT:
+        return inf
+    if topic.configs.get("message.timestamp.type") != "LogAppendTime":
+        return 0.0
+    return int(topic.configs.get("min.compaction.lag.ms", 0)) / 1000
+
+
+def check_partition(topic: StateTopic, partition: int) -> None:
+    """Raises ValueError for a partition that the topic does not have: whoever computed it is wrong."""
+    if not 0 <= partition < topic.partitions:
+        raise ValueError(f"{topic.kafka_name} has partitions 0 to {topic.partitions - 1}, not {partition}")

@@ -1,0 +1,186 @@
+"""Compare-and-set on a log that only appends: propose, read to the end, and believe what stands there.
+
+What is proposed must say what shall be, not what to change, because a proposal whose outcome is unknown is made again
+on the state that was found. An append that timed out is treated as follows. It is never repeated under its own key:
+that would move the key's last record, and with compaction the place that decides. Reading to the end settles it when
+its version is taken (won, or lost for good: whatever arrives later stands behind the winner). Otherwise it may still
+arrive; a further proposal of the same version gets a fresh attempt, and whichever comes first in the log is the
+version, the other a loser like any other.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable
+from typing import Final, Generic
+
+from layer.clock import Clock, SystemClock
+from layer.deadline import Deadline
+from layer.errors import AppendOutcomeUnknown, Closed, StoreError
+from layer.statelog.api import StateLog
+from layer.statelog.versioned import (
+    E,
+    Lost,
+    Outcome,
+    OutcomeUnknown,
+    Versioned,
+    VersionedEntities,
+    VersionedKey,
+    VersionedKeys,
+    Won,
+    judge,
+)
+from layer.statelog.view import LogView
+from mapping.state_topics import StateTopic
+
+__all__ = [
+    "CompareAndSet",
+    "Lost",
+    "Outcome",
+    "OutcomeUnknown",
+    "Versioned",
+    "VersionedEntities",
+    "VersionedKey",
+    "VersionedKeys",
+    "Won",
+]
+
+_log: Final = logging.getLogger(__name__)
+_ATTEMPT_BYTES: Final = 16
+_CLEANED_AT_ONCE: Final = 16
+_CLEANING_S: Final = 1.0
+
+
+def random_attempt() -> str:
+    return secrets.token_hex(_ATTEMPT_BYTES)
+
+
+class CompareAndSet(Generic[E]):
+    """The versioned entities of one partition of a state topic. Thread-safe.
+
+    `keep_winners` leaves the winner of every version in the log (schemas); otherwise superseded ones are cleaned.
+    """
+
+    def __init__(
+        self,
+        log: StateLog,
+        topic: StateTopic,
+        partition: int,
+        keys: VersionedKeys[E],
+        *,
+        clock: Clock | None = None,
+        keep_winners: bool = False,
+        new_attempt: Callable[[], str] = random_attempt,
+    ) -> None:
+        self._log = log
+        self._topic = topic
+        self._partition = partition
+        self._name = f"{topic.kafka_name}-{partition}"
+        self._keys = keys
+        self._keep_winners = keep_winners
+        self._new_attempt = new_attempt
+        self._view: LogView[VersionedEntities[E]] = LogView(
+            log, topic, partition, lambda: VersionedEntities(keys), clock or SystemClock()
+        )
+
+    # Reading ------------------------------------------------------------------------------------------------------
+
+    def read(self, entity: E, deadline: Deadline) -> Versioned | None:
+        """The state, read to the end first; None when the entity was never written."""
+        return self._view.ask(lambda entities: entities.state(entity), deadline)
+
+    def entities(self, deadline: Deadline) -> dict[E, Versioned]:
+        """Every entity of the partition with its state, read to the end first."""
+        return self._view.ask(lambda entities: entities.states(), deadline)
+
+    def winners(self, entity: E, deadline: Deadline) -> list[Versioned]:
+        """The winner of every version, oldest first, read to the end first. Complete only with `keep_winners`."""
+        return self._view.ask(lambda entities: entities.winners(entity), deadline)
+
+    def cached(self, entity: E) -> Versioned | None:
+        """The state when the end was last reached, without asking the broker; None when nothing is known just now."""
+        return self._view.glance(lambda entities: entities.state(entity))
+
+    # Writing ------------------------------------------------------------------------------------------------------
+
+    def propose(self, entity: E, expected_version: int, value: bytes, deadline: Deadline) -> Outcome:
+        """Make `value` the state after version `expected_version` (0: the entity was never written).
+
+        After a win up to 16 records that nobody needs any more are tombstoned; a loser tombstones its own.
+
+        Raises:
+            AppendFailed, RecordTooLarge, NotAuthorized: certainly not proposed.
+            AppendOutcomeUnknown: the deadline passed before the outcome could be read; `read` tells.
+            Corrupt: the partition holds a record that cannot be read. Perhaps proposed.
+        """
+        return self._propose(entity, expected_version, value, self._new_attempt(), deadline)
+
+    def _propose(self, entity: E, expected_version: int, value: bytes, attempt: str, deadline: Deadline) -> Outcome:
+        overtaken = self._overtaken(entity, expected_version, deadline)
+        if overtaken is not None:
+            return Lost(overtaken)
+        version = expected_version + 1
+        key = self._keys.encode(entity, version, attempt)
+        try:
+            self._log.append(self._topic, self._partition, key, value, deadline)
+        except AppendOutcomeUnknown as unknown:
+            _log.info("entity=%s version=%d append outcome unknown, reading: %s", entity, version, unknown)
+        outcome = judge(version, attempt, self._read_back(entity, version, deadline))
+        if isinstance(outcome, Lost):
+            self._tombstone(entity, [key], deadline)
+        elif isinstance(outcome, Won):
+            self._clean(entity, deadline)
+        return outcome
+
+    def _overtaken(self, entity: E, expected_version: int, deadline: Deadline) -> Versioned | None:
+        """The state, when it is already known to be beyond what the proposer expects: versions never go back."""
+        seen = self.cached(entity)
+        if seen is None or seen.version <= expected_version:
+            return None
+        return self.read(entity, deadline)
+
+    def _read_back(self, entity: E, version: int, deadline: Deadline) -> Versioned | None:
+        try:
+            return self.read(entity, deadline)
+        except (StoreError, Closed) as failure:
+            raise AppendOutcomeUnknown(
+                f"version {version} of {entity} in {self._name} was proposed, its outcome could not be read: {failure}"
+            ) from failure
+
+    def update(self, entity: E, change: Callable[[Versioned | None], bytes | None], deadline: Deadline) -> Versioned:
+        """Read, change, propose, until a proposal wins or nothing is left to write; gives the state then.
+
+        `change` is called with each state found and says what the state shall be, or None when it is that already. It
+        raises an error of its own when the entity is missing, or not fit for the wish. It may meet the outcome of an
+        earlier proposal of this same call, which a time-out had hidden.
+
+        Raises:
+            DeadlineExceeded, AppendOutcomeUnknown: the deadline passed first.
+            ValueError: `change` made nothing of a missing entity.
+        """
+        state = self.read(entity, deadline)
+        while (value := change(state)) is not None:
+            deadline.check(f"an undisturbed proposal for {entity} in {self._name}")
+            attempt = self._new_attempt()
+            outcome = self._propose(entity, state.version if state else 0, value, attempt, deadline)
+            if isinstance(outcome, Won):
+                return Versioned(outcome.version, outcome.offset, attempt, value)
+            state = outcome.state
+        if state is None:
+            raise ValueError(f"{entity} is not in {self._name}, and nothing is to be written")
+        return state
+
+    # Cleaning: what is left behind by a failure here, the next winner takes along --------------------------------
+
+    def _clean(self, entity: E, deadline: Deadline) -> None:
+        obsolete = self._view.glance(lambda entities: entities.to_clean(entity, keep_winners=self._keep_winners))
+        if obsolete:
+            self._tombstone(entity, obsolete[:_CLEANED_AT_ONCE], deadline)
+
+    def _tombstone(self, entity: E, keys: list[bytes], deadline: Deadline) -> None:
+        patience = Deadline.after(min(_CLEANING_S, deadline.remaining_s()))
+        try:
+            self._log.append_many(self._topic, self._partition, [(key, None) for key in keys], patience)
+        except (StoreError, Closed) as failure:
+            _log.info("entity=%s left %d records to clean: %s", entity, len(keys), failure)

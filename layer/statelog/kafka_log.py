@@ -1,0 +1,269 @@
+"""The state log on Kafka: one fetcher and somebody else's producer and admin client for all state topics."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Final, TypeAlias, TypeVar
+
+from layer.deadline import Deadline
+from layer.errors import (
+    AppendFailed,
+    AppendOutcomeUnknown,
+    Closed,
+    DeadlineExceeded,
+    LayerError,
+    NoSuchTopic,
+    NotAuthenticated,
+    NotAuthorized,
+    OffsetOutOfRange,
+    RecordTooLarge,
+    StoreError,
+)
+from layer.kafka.admin import KafkaAdmin
+from layer.kafka.errors import translate
+from layer.kafka.fetcher import Fetcher
+from layer.kafka.producer import KafkaProducer
+from layer.kafka.records import KafkaRecord
+from layer.kafka.settings import KafkaSettings
+from layer.statelog.api import LogRecord, StateTopicMismatch, check_partition
+from mapping.state_topics import StateTopic
+
+_T = TypeVar("_T")
+_Record: TypeAlias = tuple[bytes, bytes | None]
+
+FETCH_QUEUE_KBYTES: Final = 4096
+_RETRY_PAUSE_S: Final = 0.1
+_METADATA_PAUSE_S: Final = 0.02
+_QUEUE_FULL_PAUSE_S: Final = 0.05
+_LEARNS_OF_TOPIC_S: Final = 5.0  # how long a broker that starts may not know a topic that is there
+_ASK_S: Final = 5.0
+_NOT_WORTH_A_RETRY: Final = (NotAuthenticated, NotAuthorized, OffsetOutOfRange, RecordTooLarge, StateTopicMismatch)
+_CERTAINLY_NOT_WRITTEN: Final = (AppendFailed, NoSuchTopic, NotAuthenticated, NotAuthorized, RecordTooLarge)
+
+
+class KafkaStateLog:
+    """Thread-safe. The producer and the admin client stay their owner's; the fetcher is this log's own.
+
+    An append whose deadline passed may still reach the log until the producer's `message.timeout.ms` is over.
+    """
+
+    def __init__(self, settings: KafkaSettings, producer: KafkaProducer, admin: KafkaAdmin) -> None:
+        self._producer = producer
+        self._admin = admin
+        self._fetcher = Fetcher(settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
+        self._there: set[str] = set()
+        self._making = threading.Lock()
+        self._closed = threading.Event()
+
+    # Appending ----------------------------------------------------------------------------------------------------
+
+    def append(self, topic: StateTopic, partition: int, key: bytes, value: bytes | None, deadline: Deadline) -> int:
+        return self.append_many(topic, partition, [(key, value)], deadline)[0]
+
+    def append_many(
+        self, topic: StateTopic, partition: int, records: Sequence[_Record], deadline: Deadline
+    ) -> list[int]:
+        self._make_ready(topic, partition, deadline)
+        appends = _Appends(len(records), f"append to {topic.kafka_name}-{partition}")
+        deadline.check(appends.what)
+        for index, record in enumerate(records):
+            self._hand_over(topic, partition, record, appends, index, deadline)
+        self._producer.wake()
+        return appends.offsets_in(deadline)
+
+    def _hand_over(
+        self, topic: StateTopic, partition: int, record: _Record, appends: _Appends, index: int, deadline: Deadline
+    ) -> None:
+        key, value = record
+        while True:
+            try:
+                self._producer.enqueue(topic.kafka_name, partition, key, value, partial(appends.delivered, index))
+            except BufferError as full:
+                self._producer.wake()
+                if deadline.passed():
+                    raise appends.not_handed_over(index, AppendFailed("the local queue is full")) from full
+                self._producer.poll_inline(min(_QUEUE_FULL_PAUSE_S, deadline.remaining_s()))
+            except LayerError as refused:
+                raise appends.not_handed_over(index, refused) from refused
+            else:
+                return
+
+    # Reading ------------------------------------------------------------------------------------------------------
+
+    def end_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
+        return self._watermarks(topic, partition, deadline)[1]
+
+    def start_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
+        return self._watermarks(topic, partition, deadline)[0]
+
+    def _watermarks(self, topic: StateTopic, partition: int, deadline: Deadline) -> tuple[int, int]:
+        self._make_ready(topic, partition, deadline)
+        return self._patiently(topic, deadline, lambda: self._fetcher.watermarks(topic.kafka_name, partition, deadline))
+
+    def read(
+        self, topic: StateTopic, partition: int, start: int, end: int, deadline: Deadline
+    ) -> Iterator[list[LogRecord]]:
+        self._make_ready(topic, partition, deadline)
+        patience = self._patience(topic, deadline)
+        position = start
+        while position < end:
+            try:
+                for batch in self._fetcher.read(topic.kafka_name, partition, position, end, deadline):
+                    records = [_log_record(record) for record in batch]
+                    position = records[-1].offset + 1
+                    yield records
+                position = end
+            except (StoreError, NoSuchTopic) as failure:
+                patience.wait_after(failure)
+
+    def read_at(
+        self, topic: StateTopic, partition: int, offsets: Sequence[int], deadline: Deadline
+    ) -> dict[int, LogRecord]:
+        start, end = self._watermarks(topic, partition, deadline)
+        wanted = sorted({offset for offset in offsets if start <= offset < end})
+        return self._patiently(
+            topic, deadline, lambda: self._read_exactly(topic.kafka_name, partition, wanted, deadline)
+        )
+
+    def _read_exactly(
+        self, kafka_topic: str, partition: int, offsets: list[int], deadline: Deadline
+    ) -> dict[int, LogRecord]:
+        return {
+            record.offset: record
+            for batch in self._fetcher.read_at(kafka_topic, partition, offsets, deadline)
+            for record in map(_log_record, batch)
+        }
+
+    def _patiently(self, topic: StateTopic, deadline: Deadline, action: Callable[[], _T]) -> _T:
+        patience = self._patience(topic, deadline)
+        while True:
+            try:
+                return action()
+            except (StoreError, NoSuchTopic) as failure:
+                patience.wait_after(failure)
+
+    def _patience(self, topic: StateTopic, deadline: Deadline) -> _Patience:
+        return _Patience(deadline, self._closed, lambda: self._is_gone(topic))
+
+    def _is_gone(self, topic: StateTopic) -> bool:
+        """Whether a broker says that the topic is not there; False when none answers."""
+        try:
+            return self._admin.describe_topic(topic.kafka_name, Deadline.after(_ASK_S)) is None
+        except StoreError:
+            return False
+
+    # Topics -------------------------------------------------------------------------------------------------------
+
+    def _make_ready(self, topic: StateTopic, partition: int, deadline: Deadline) -> None:
+        """Whatever else is asked of a topic, this comes first; it costs nothing from the second time on."""
+        if self._closed.is_set():
+            raise Closed("the state log is closed")
+        check_partition(topic, partition)
+        if topic.kafka_name in self._there:
+            return
+        if not self._making.acquire(timeout=min(deadline.remaining_s(), threading.TIMEOUT_MAX)):
+            raise DeadlineExceeded(f"time ran out while waiting for state topic {topic.kafka_name} to be made ready")
+        try:
+            if topic.kafka_name not in self._there:
+                self._find_or_create(topic, deadline)
+                self._there.add(topic.kafka_name)
+        finally:
+            self._making.release()
+
+    def _find_or_create(self, topic: StateTopic, deadline: Deadline) -> None:
+        created = False
+        while (
+            found := self._patiently(topic, deadline, lambda: self._admin.describe_topic(topic.kafka_name, deadline))
+        ) is None:
+            if not created:
+                self._patiently(topic, deadline, lambda: self._create(topic, deadline))
+                created = True
+                continue
+            deadline.check(f"state topic {topic.kafka_name} to be known to the brokers")
+            self._closed.wait(min(_METADATA_PAUSE_S, deadline.remaining_s()))
+        if found.partitions != topic.partitions:
+            raise StateTopicMismatch(
+                f"state topic {topic.kafka_name} has {found.partitions} partitions and must have {topic.partitions}:"
+                " it was not made by this software, or by another version of it; state can be kept in it only when it"
+                " is deleted first (which loses what is in it)"
+            )
+
+    def _create(self, topic: StateTopic, deadline: Deadline) -> None:
+        self._admin.create_topic(topic.kafka_name, topic.partitions, topic.configs, deadline)
+
+    def close(self) -> None:
+        if not self._closed.is_set():
+            self._closed.set()
+            self._fetcher.close()
+
+
+class _Appends:
+    """What became of records that were handed over together. Callbacks come one at a time, from another thread."""
+
+    def __init__(self, count: int, what: str) -> None:
+        self.what = what
+        self._offsets = [-1] * count
+        self._failures: list[LayerError] = []
+        self._open = count
+        self._settled = threading.Event()
+        if count == 0:
+            self._settled.set()
+
+    def delivered(self, index: int, error: object, record: KafkaRecord) -> None:
+        if error is None:
+            self._offsets[index] = record.offset() or 0
+        else:
+            self._failures.append(translate(error, self.what))  # type: ignore[arg-type]
+        self._open -= 1
+        if self._open == 0:
+            self._settled.set()
+
+    def not_handed_over(self, index: int, reason: LayerError) -> LayerError:
+        """The error to raise when record `index` did not even reach the queue: the ones before it did."""
+        if index > 0:
+            return AppendOutcomeUnknown(f"{self.what}: {index} records are under way, the next is not: {reason}")
+        return self._not_written(reason)
+
+    def offsets_in(self, deadline: Deadline) -> list[int]:
+        if not self._settled.wait(deadline.remaining_s()):
+            raise AppendOutcomeUnknown(f"{self.what} was not answered in time")
+        if not self._failures:
+            return self._offsets
+        first = self._failures[0]
+        none_was_written = len(self._failures) == len(self._offsets) and all(
+            isinstance(failure, _CERTAINLY_NOT_WRITTEN) for failure in self._failures
+        )
+        raise self._not_written(first) if none_was_written else AppendOutcomeUnknown(str(first))
+
+    def _not_written(self, reason: LayerError) -> LayerError:
+        if isinstance(reason, (AppendFailed, NotAuthorized, RecordTooLarge)):
+            return reason
+        return AppendFailed(f"{self.what}: {reason}")
+
+
+class _Patience:
+    """Which failures of reading are waited out, and how long."""
+
+    def __init__(self, deadline: Deadline, closed: threading.Event, topic_is_gone: Callable[[], bool]) -> None:
+        self._deadline = deadline
+        self._closed = closed
+        self._topic_is_gone = topic_is_gone
+        self._learning = Deadline.after(_LEARNS_OF_TOPIC_S)
+
+    def wait_after(self, failure: StoreError | NoSuchTopic) -> None:
+        """Return after a short pause when another attempt makes sense, else raise what says why not."""
+        if isinstance(failure, _NOT_WORTH_A_RETRY):
+            raise failure
+        if isinstance(failure, NoSuchTopic) and self._learning.passed() and self._topic_is_gone():
+            raise failure
+        if self._deadline.passed():
+            # librdkafka does not know the partitions of a broker that is down, which is no news about the topic.
+            raise DeadlineExceeded(str(failure)) if isinstance(failure, NoSuchTopic) else failure
+        if self._closed.wait(min(_RETRY_PAUSE_S, self._deadline.remaining_s())):
+            raise Closed("the state log was closed") from failure
+
+
+def _log_record(record: KafkaRecord) -> LogRecord:
+    return LogRecord(record.offset() or 0, record.key() or b"", record.value(), record.timestamp()[1])

@@ -1,0 +1,145 @@
+"""Which state an entity has, when anybody may propose the next one and Kafka cannot append conditionally.
+
+Every record is an entity's whole state; its key names entity, version and attempt, and is written once. The state is
+*the first record, in log order, of the highest version present*. That needs no history, so readers agree whatever
+compaction took, as long as records are cleaned in one order: losers of a version before its winner, and never the
+winner of the highest version. Pure: no log, no clock. Source: design.md 5, recipes/sim/compare_and_set.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeAlias, TypeVar
+
+from layer.statelog.api import LogRecord
+
+E = TypeVar("E")
+"""What identifies an entity; hashable."""
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned:
+    """The record that stands for one version of an entity. Versions count from 1."""
+
+    version: int
+    offset: int
+    attempt: str
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedKey(Generic[E]):
+    """What a key says; `attempt` is random hexadecimal text, so that no two proposals share a key."""
+
+    entity: E
+    version: int
+    attempt: str
+
+
+class VersionedKeys(Protocol[E]):
+    """How such keys are written: one byte form each, because compaction compares bytes."""
+
+    def encode(self, entity: E, version: int, attempt: str) -> bytes: ...
+
+    def decode(self, key: bytes) -> VersionedKey[E] | None:
+        """None for a key of another kind in the same topic. Raises ValueError for bytes that cannot be read."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Won:
+    """The proposal is the state: version and offset of its record."""
+
+    version: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Somebody else's record is this version; the proposal never took effect, nor will it."""
+
+    state: Versioned
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeUnknown:
+    """The proposal took effect and was superseded, or it did not; or it is still on its way. `state` is what stands."""
+
+    state: Versioned | None
+
+
+Outcome: TypeAlias = Won | Lost | OutcomeUnknown
+
+
+def judge(version: int, attempt: str, state: Versioned | None) -> Outcome:
+    """What became of the proposal (version, attempt), given the state at an end that was asked for after its append.
+
+    A lower version stands there only when the append was not acknowledged: the record may still arrive, and win.
+    A higher one proves nothing either way: compaction may have taken the evidence.
+    """
+    if state is None or state.version != version:
+        return OutcomeUnknown(state)
+    if state.attempt != attempt:
+        return Lost(state)
+    return Won(version, state.offset)
+
+
+class VersionedEntities(Generic[E]):
+    """The entities of one partition, as a fold. Keeps what is neither tombstoned nor compacted."""
+
+    def __init__(self, keys: VersionedKeys[E]) -> None:
+        self._keys = keys
+        self._versions: dict[E, dict[int, dict[str, Versioned]]] = {}  # attempts in log order
+
+    def apply(self, record: LogRecord) -> None:
+        """Raises ValueError for a key that cannot be read; then nothing has changed."""
+        key = self._keys.decode(record.key)
+        if key is None:
+            return
+        if record.value is None:
+            self._forget(key)
+        else:
+            attempts = self._versions.setdefault(key.entity, {}).setdefault(key.version, {})
+            attempts.setdefault(key.attempt, Versioned(key.version, record.offset, key.attempt, record.value))
+
+    def _forget(self, key: VersionedKey[E]) -> None:
+        versions = self._versions.get(key.entity, {})
+        attempts = versions.get(key.version, {})
+        attempts.pop(key.attempt, None)
+        if not attempts:
+            versions.pop(key.version, None)
+        if not versions:
+            self._versions.pop(key.entity, None)
+
+    def state(self, entity: E) -> Versioned | None:
+        """The entity's state, or None when nobody has written it yet."""
+        versions = self._versions.get(entity)
+        return _first(versions[max(versions)]) if versions else None
+
+    def states(self) -> dict[E, Versioned]:
+        return {entity: _first(versions[max(versions)]) for entity, versions in self._versions.items()}
+
+    def winners(self, entity: E) -> list[Versioned]:
+        """The winner of every version still present, oldest first. Complete where winners are never cleaned."""
+        versions = self._versions.get(entity, {})
+        return [_first(versions[version]) for version in sorted(versions)]
+
+    def to_clean(self, entity: E, *, keep_winners: bool = False) -> list[bytes]:
+        """Keys to tombstone now: every version's losers; once none is left, superseded winners, oldest first.
+
+        Anybody may do it at any time, also on a view that is not the newest: a loser stays one, and so does a
+        superseded winner. What comes in the second step is not named in the first, so that a failure between two
+        tombstones cannot leave a loser without its winner.
+        """
+        versions = self._versions.get(entity, {})
+        losers = [loser for version in sorted(versions) for loser in list(versions[version].values())[1:]]
+        if losers or keep_winners:
+            return [self._key(entity, loser) for loser in losers]
+        return [self._key(entity, winner) for winner in self.winners(entity)[:-1]]
+
+    def _key(self, entity: E, record: Versioned) -> bytes:
+        return self._keys.encode(entity, record.version, record.attempt)
+
+
+def _first(attempts: dict[str, Versioned]) -> Versioned:
+    return next(iter(attempts.values()))

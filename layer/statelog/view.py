@@ -1,0 +1,208 @@
+"""A cached tail of one partition: read to the end when asked, folded as it comes, shared by the threads of a process.
+
+Rules of design.md 5 that live here. *The end* is asked for after the caller asked. Nothing is judged before the end is
+reached, because a tombstone that is still to come also takes what stood before it. A reader that has not been at the
+end for half of `delete.retention.ms` starts over, because it may have missed tombstones that are gone by now.
+
+And one more, which the simulation found missing (a paused proposer won a version that another had won): between asking
+for the end and reading up to it, compaction may take records because of others that stand *beyond* that end, and leave
+a loser that looks like the winner. So a reading counts when it was done within the topic's `min.compaction.lag.ms` of
+asking for its end; where there is no such promise, or no such luck, the end is asked for again and read on to, until it
+has not moved.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar, cast
+
+from layer.clock import Clock
+from layer.deadline import Deadline
+from layer.errors import Corrupt, DeadlineExceeded, OffsetOutOfRange
+from layer.statelog.api import LogRecord, StateLog, records_stay_s, tombstones_last_s
+from mapping.state_topics import StateTopic
+
+_log: Final = logging.getLogger(__name__)
+
+
+class LogFold(Protocol):
+    """State as a fold over records.
+
+    `apply` takes one record, tombstones included, in log order. It raises ValueError (`mapping.errors.CorruptRecord`
+    is one) or `Corrupt` for bytes that it cannot read, and then must not have changed anything.
+    """
+
+    def apply(self, record: LogRecord) -> None: ...
+
+
+F = TypeVar("F", bound=LogFold)
+T = TypeVar("T")
+
+
+class _Moment(NamedTuple):
+    """Both clocks, because the monotonic one stands still while a machine sleeps."""
+
+    monotonic_s: float
+    wall_ms: int
+
+    def seconds_until(self, later: _Moment) -> float:
+        return max(later.monotonic_s - self.monotonic_s, (later.wall_ms - self.wall_ms) / 1000)
+
+
+class LogView(Generic[F]):
+    """The state of one partition, as fresh as its last `refresh`. Thread-safe; a constructor reads nothing.
+
+    A record that the fold cannot read makes the view unusable: every `refresh` and `ask` raises `Corrupt` with topic,
+    partition and offset, because a skipped record would be silent loss. The view reads on nevertheless, so it is usable
+    again by itself as soon as somebody with Kafka's own tools has put a tombstone (or a readable record) under that
+    record's key, which is also how any later reader will see it: as if the record had never been there.
+    """
+
+    def __init__(self, log: StateLog, topic: StateTopic, partition: int, fold: Callable[[], F], clock: Clock) -> None:
+        """`fold` makes an empty state; it is called again whenever the view starts over."""
+        self._log = log
+        self._topic = topic
+        self._partition = partition
+        self._new_fold = fold
+        self._clock = clock
+        self._longest_absence_s = tombstones_last_s(topic) / 2
+        self._longest_reading_s = records_stay_s(topic) / 2
+        self._name = f"{topic.kafka_name}-{partition}"
+        self._fold: F | None = None
+        self._position = 0
+        self._no_tombstone_missed_since = self._now()
+        self._unreadable: dict[bytes, tuple[int, str]] = {}
+        self._changed = threading.Condition()
+        self._rounds_begun = 0
+        self._rounds_done = 0
+        self._busy = False
+        self._at_end = False
+
+    # Asking -------------------------------------------------------------------------------------------------------
+
+    def refresh(self, deadline: Deadline) -> None:
+        """Return once everything that was in the log when this call was made has been applied.
+
+        One thread reads at a time. A caller shares another's reading only when that one asks for the end after this
+        call was made; otherwise it waits for its own turn.
+
+        Raises:
+            Corrupt: a record cannot be read, see above.
+            DeadlineExceeded: the end was not reached in time; what was read so far is kept for the next call.
+        """
+        with self._changed:
+            enough = self._rounds_begun + 1
+            while self._busy:
+                self._wait(deadline)
+                if self._rounds_done >= enough:
+                    return
+            self._busy = True
+            self._rounds_begun += 1
+            this_round = self._rounds_begun
+        done = False
+        try:
+            self._read_to_the_end(deadline)
+            done = True
+        finally:
+            with self._changed:
+                self._busy = False
+                if done:
+                    self._rounds_done = this_round
+                self._changed.notify_all()
+
+    def ask(self, question: Callable[[F], T], deadline: Deadline) -> T:
+        """Refresh, then put `question` to the state at the end. Nothing is applied while it runs, so keep it short."""
+        while True:
+            self.refresh(deadline)
+            with self._changed:
+                while self._busy:
+                    self._wait(deadline)
+                if self._usable():
+                    return question(cast("F", self._fold))
+
+    def glance(self, question: Callable[[F], T]) -> T | None:
+        """The answer of the state at the last end reached, without reading; None when there is none to be had now."""
+        with self._changed:
+            if self._busy or not self._usable() or self._absent_too_long():
+                return None
+            return question(cast("F", self._fold))
+
+    def _wait(self, deadline: Deadline) -> None:
+        if not self._changed.wait(min(deadline.remaining_s(), threading.TIMEOUT_MAX)) and deadline.passed():
+            raise DeadlineExceeded(f"time ran out while {self._name} was being read to its end")
+
+    def _usable(self) -> bool:
+        return self._at_end and not self._unreadable
+
+    # Reading, by one thread at a time -----------------------------------------------------------------------------
+
+    def _read_to_the_end(self, deadline: Deadline) -> None:
+        while not self._reached_the_end(deadline):
+            deadline.check(f"{self._name} to be read to its end")
+        if self._unreadable:
+            offset, reason = min(self._unreadable.values())
+            raise Corrupt(f"{self._name} offset {offset}: {reason}")
+
+    def _reached_the_end(self, deadline: Deadline) -> bool:
+        """One reading from the position to the end; False when another has to follow."""
+        asked = self._now()
+        end = self._log.end_offset(self._topic, self._partition, deadline)
+        if self._fold is not None and end < self._position:
+            self._start_over(f"the log ends at {end}, before position {self._position}")
+        if self._fold is not None and self._absent_too_long():
+            self._start_over("tombstones may have been missed")
+        if self._fold is None:
+            self._fold = self._new_fold()
+            self._position = self._log.start_offset(self._topic, self._partition, deadline)
+            self._no_tombstone_missed_since = asked
+        nothing_new = self._position >= end
+        try:
+            self._apply_up_to(end, self._fold, deadline)
+        except OffsetOutOfRange as gone:
+            self._start_over(str(gone))
+            return False
+        if self._absent_too_long():
+            self._start_over("reading took too long, tombstones may have been missed")
+            return False
+        if not nothing_new and asked.seconds_until(self._now()) >= self._longest_reading_s:
+            return False
+        self._no_tombstone_missed_since = asked
+        self._at_end = True
+        return True
+
+    def _apply_up_to(self, end: int, fold: F, deadline: Deadline) -> None:
+        if self._position >= end:
+            return
+        self._at_end = False
+        for batch in self._log.read(self._topic, self._partition, self._position, end, deadline):
+            for record in batch:
+                self._apply(record, fold)
+        self._position = max(self._position, end)
+
+    def _apply(self, record: LogRecord, fold: F) -> None:
+        self._unreadable.pop(record.key, None)
+        try:
+            fold.apply(record)
+        except (Corrupt, ValueError) as failure:
+            # Nothing can stand under a key that nobody can read, so its tombstone says nothing either.
+            if record.value is not None:
+                self._unreadable[record.key] = (record.offset, str(failure))
+        except BaseException:
+            self._fold = None  # perhaps half applied: the next reading starts over
+            self._at_end = False
+            raise
+        self._position = record.offset + 1
+
+    def _absent_too_long(self) -> bool:
+        return self._no_tombstone_missed_since.seconds_until(self._now()) > self._longest_absence_s
+
+    def _start_over(self, why: str) -> None:
+        _log.info("view=%s position=%d starts over: %s", self._name, self._position, why)
+        self._fold = None
+        self._at_end = False
+        self._unreadable.clear()
+
+    def _now(self) -> _Moment:
+        return _Moment(self._clock.monotonic(), self._clock.now_ms())

@@ -1,0 +1,31 @@
+"""What a mapping refuses. Every message names the value and what was expected instead."""
+
+from __future__ import annotations
+
+
+class MappingError(ValueError):
+    """A value has no counterpart on the other side."""
+
+
+class InvalidTopicName(MappingError):
+    """No topic can have this name."""
+
+
+class InvalidSubscriptionName(MappingError):
+    """No subscription can have this name."""
+
+
+class InvalidMessageId(MappingError):
+    """The bytes or numbers are no message id."""
+
+
+class ForeignLedger(MappingError):
+    """The ledger id belongs to another topic, another life of this one, or another partition."""
+
+
+class CorruptRecord(MappingError):
+    """Bytes that were read back cannot be understood."""
+
+
+class FieldExhausted(MappingError):
+    """A number no longer fits the bits reserved for it."""

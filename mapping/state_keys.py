@@ -1,0 +1,282 @@
+"""Keys of the state topics: each has exactly one byte form, because compaction compares bytes.
+
+    ["t","persistent://public/default/orders",3,"9f86d081"]      a short tag of the kind, then the fields in order
+
+Compact JSON by orjson (text as UTF-8, no spaces), readable with Kafka's own tools. One key never carries two facts, so
+what is written by owners names their session, and takeovers name session and version. Decision:
+mapping/decisions/0005.
+
+`topic` is always the full name of the partitioned topic, `partition` the Kafka partition (0 for a non-partitioned
+topic), `session` and `attempt` are hexadecimal text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any, Final, cast
+
+import orjson
+
+from mapping.errors import CorruptRecord, MappingError
+
+
+@dataclass(frozen=True, slots=True)
+class TopicKey:
+    """`topics`: the version that this attempt would create."""
+
+    topic: str
+    version: int
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceKey:
+    """`namespaces`: `namespace` is `tenant/namespace`."""
+
+    namespace: str
+    version: int
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionKey:
+    """`subscriptions`."""
+
+    topic: str
+    subscription: str
+    version: int
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaKey:
+    """`schemas`."""
+
+    topic: str
+    version: int
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True)
+class CursorSegmentKey:
+    """`cursors`: one segment of one save; segment -1 is the save's marker."""
+
+    topic: str
+    partition: int
+    subscription: str
+    session: str
+    save: int
+    segment: int
+
+
+@dataclass(frozen=True, slots=True)
+class CursorCheckpointKey:
+    """`cursor_checkpoints`."""
+
+    topic: str
+    partition: int
+    subscription: str
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerKey:
+    """`ledgers`: the ledger's id tells topic and partition by itself."""
+
+    ledger_id: int
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryKey:
+    """`deliveries`: not compacted, so it names only whom the record concerns."""
+
+    topic: str
+    partition: int
+    subscription: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerKey:
+    """`producers`."""
+
+    topic: str
+    partition: int
+    producer_name: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionLogKey:
+    """`__transaction_log`: operation number `op` of one transaction by one session."""
+
+    coordinator: int
+    txn_most: int
+    txn_least: int
+    session: str
+    op: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionBufferKey:
+    """`__transaction_buffer_snapshot`: `kind` is OPEN, ABORTED or VOID."""
+
+    topic: str
+    partition: int
+    txn_most: int
+    txn_least: int
+    kind: str
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class LowWaterKey:
+    """`__transaction_buffer_snapshot`: a coordinator's low-water mark."""
+
+    coordinator: int
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class PendingAckKey:
+    """`__transaction_pending_ack`: ack number `ack` of a transaction, as one session took it."""
+
+    topic: str
+    partition: int
+    subscription: str
+    txn_most: int
+    txn_least: int
+    session: str
+    ack: int
+
+
+@dataclass(frozen=True, slots=True)
+class PendingAckEndKey:
+    """`__transaction_pending_ack`: the outcome of a transaction."""
+
+    topic: str
+    partition: int
+    subscription: str
+    txn_most: int
+    txn_least: int
+
+
+@dataclass(frozen=True, slots=True)
+class CursorTakeoverKey:
+    """`__transaction_pending_ack` and `deliveries`: a new owner of a cursor.
+
+    The session is in it because two owners may claim one version: two facts.
+    """
+
+    topic: str
+    partition: int
+    subscription: str
+    session: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinatorTakeoverKey:
+    """`__transaction_log`: a new owner of a coordinator."""
+
+    coordinator: int
+    session: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceTakeoverKey:
+    """`ledgers`: a new maintenance owner of one of its partitions."""
+
+    state_partition: int
+    session: str
+    version: int
+
+
+Key = (
+    TopicKey
+    | NamespaceKey
+    | SubscriptionKey
+    | SchemaKey
+    | CursorSegmentKey
+    | CursorCheckpointKey
+    | LedgerKey
+    | DeliveryKey
+    | ProducerKey
+    | TransactionLogKey
+    | TransactionBufferKey
+    | LowWaterKey
+    | PendingAckKey
+    | PendingAckEndKey
+    | CursorTakeoverKey
+    | CoordinatorTakeoverKey
+    | MaintenanceTakeoverKey
+)
+
+TAGS: Final[Mapping[str, type[Key]]] = {
+    "t": TopicKey,
+    "n": NamespaceKey,
+    "s": SubscriptionKey,
+    "sc": SchemaKey,
+    "c": CursorSegmentKey,
+    "cc": CursorCheckpointKey,
+    "l": LedgerKey,
+    "d": DeliveryKey,
+    "p": ProducerKey,
+    "tl": TransactionLogKey,
+    "tb": TransactionBufferKey,
+    "lw": LowWaterKey,
+    "pa": PendingAckKey,
+    "pe": PendingAckEndKey,
+    "ct": CursorTakeoverKey,
+    "tt": CoordinatorTakeoverKey,
+    "mt": MaintenanceTakeoverKey,
+}
+"""Never give a tag to another kind: old records keep it."""
+
+_TYPES: Final[Mapping[str, type[object]]] = {"str": str, "int": int}  # annotations are text here
+_FIELD_TYPES: Final[Mapping[type[Key], tuple[type[object], ...]]] = {
+    kind: tuple(_TYPES[cast("str", field.type)] for field in fields(kind)) for kind in TAGS.values()
+}
+_WRITERS: Final[Mapping[type[Key], tuple[str, Callable[[Key], tuple[Any, ...]]]]] = {
+    kind: (tag, attrgetter(*(field.name for field in fields(kind)))) for tag, kind in TAGS.items()
+}
+
+
+def encode_key(key: Key) -> bytes:
+    """The key's only byte form.
+
+    Raises:
+        MappingError: text with lone surrogates, or a number beyond 64 bits.
+    """
+    tag, values = _WRITERS[type(key)]
+    try:
+        return orjson.dumps((tag, *values(key)))
+    except TypeError as error:
+        raise MappingError(f"{key!r} cannot be written: {error}") from error
+
+
+def decode_key(data: bytes) -> Key:
+    """The inverse of `encode_key`.
+
+    Raises:
+        CorruptRecord: the bytes are the form of no key (only canonical ones are taken).
+    """
+    try:
+        parsed = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise CorruptRecord(f"state key {data[:100]!r} is no JSON: {error}") from error
+    tag = parsed[0] if isinstance(parsed, list) and parsed else None
+    kind = TAGS.get(tag) if isinstance(tag, str) else None
+    if kind is None:
+        raise CorruptRecord(f"state key {data[:100]!r} does not begin with a known tag")
+    values = parsed[1:]
+    if tuple(type(value) for value in values) != _FIELD_TYPES[kind]:
+        expected = ", ".join(f"{field.name}: {field.type}" for field in fields(kind))
+        raise CorruptRecord(f"state key {data[:100]!r} does not have the fields of {kind.__name__}: {expected}")
+    key = kind(*values)
+    if encode_key(key) != data:
+        raise CorruptRecord(f"state key {data[:100]!r} is not canonical, expected {encode_key(key)!r}")
+    return key

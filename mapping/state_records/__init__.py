@@ -1,0 +1,1 @@
+"""Value codecs of the state topics, one module for each kind of record."""

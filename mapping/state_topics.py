@@ -1,0 +1,196 @@
+"""The catalogue of state topics: everything that the system remembers, and where.
+
+Each is the Kafka topic of `persistent://pulsar/system/<name>`. The number of partitions never changes: incarnations
+and coordinator ids are made from it. Source: design.md 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+from zlib import crc32
+
+from mapping.errors import MappingError
+from mapping.topic_name import TopicName, kafka_topic
+
+SYSTEM_NAMESPACE: Final = "pulsar/system"
+
+_HOUR_MS: Final = 3_600_000
+_DAY_MS: Final = 24 * _HOUR_MS
+
+
+class Cleanup(str, Enum):
+    """Kafka's `cleanup.policy`."""
+
+    COMPACT = "compact"
+    DELETE = "delete"
+
+
+class PartitionedBy(str, Enum):
+    """What decides the partition of a record."""
+
+    TOPIC = "name of the partitioned topic"
+    NAMESPACE = "tenant/namespace"
+    COORDINATOR = "coordinator id"
+
+
+@dataclass(frozen=True, slots=True)
+class StateTopic:
+    """One state topic; `configs` is its whole Kafka configuration beyond the cluster's defaults."""
+
+    name: str
+    partitions: int
+    cleanup: Cleanup
+    partitioned_by: PartitionedBy
+    written_by: str
+    tombstone_means: str
+    configs: Mapping[str, str] = field(hash=False, repr=False)
+
+    @property
+    def topic_name(self) -> TopicName:
+        return TopicName.parse(f"persistent://{SYSTEM_NAMESPACE}/{self.name}")
+
+    @property
+    def kafka_name(self) -> str:
+        return kafka_topic(self.topic_name)
+
+    def partition_for(self, topic: str) -> int:
+        """The partition that holds everything about `topic`, the full name of a partitioned topic without suffix (or a
+        `tenant/namespace`, for `namespaces`): CRC-32 of its UTF-8 modulo the number of partitions.
+
+        Raises:
+            MappingError: the topic is partitioned by coordinator (see `partition_of_coordinator`).
+        """
+        if self.partitioned_by is PartitionedBy.COORDINATOR:
+            raise MappingError(f"partition of {self.name} for {topic!r}, expected a coordinator id")
+        return crc32(topic.encode("utf-8")) % self.partitions
+
+    def partition_of_coordinator(self, coordinator: int) -> int:
+        """Coordinator i has partition i.
+
+        Raises:
+            MappingError: there is no such coordinator, or the topic is not partitioned by coordinator.
+        """
+        if self.partitioned_by is not PartitionedBy.COORDINATOR:
+            raise MappingError(f"partition of {self.name} for coordinator {coordinator}, expected a topic's name")
+        if not 0 <= coordinator < self.partitions:
+            raise MappingError(f"coordinator is {coordinator}, expected 0 to {self.partitions - 1}")
+        return coordinator
+
+
+_COMPACTED: Final[Mapping[str, str]] = {
+    "cleanup.policy": "compact",
+    # The active segment is never compacted: an hour bounds what a reader replays for nothing.
+    "segment.ms": str(_HOUR_MS),
+    "segment.bytes": str(64 * 1024 * 1024),
+    "min.cleanable.dirty.ratio": "0.1",
+    # A reader that was away for half of this starts over (design.md 5).
+    "delete.retention.ms": str(_DAY_MS),
+    "max.message.bytes": "1048588",
+}
+
+
+def _deleted_after(days: int) -> Mapping[str, str]:
+    return {
+        "cleanup.policy": "delete",
+        "retention.ms": str(days * _DAY_MS),
+        "segment.ms": str(6 * _HOUR_MS),
+        "max.message.bytes": "1048588",
+    }
+
+
+def _compacted(
+    name: str,
+    partitions: int,
+    written_by: str,
+    tombstone_means: str,
+    partitioned_by: PartitionedBy = PartitionedBy.TOPIC,
+) -> StateTopic:
+    return StateTopic(name, partitions, Cleanup.COMPACT, partitioned_by, written_by, tombstone_means, _COMPACTED)
+
+
+TOPICS: Final = _compacted(
+    "topics", 8, "anyone, by compare-and-set", "this attempt lost, or a higher version won since"
+)
+NAMESPACES: Final = _compacted("namespaces", 8, "anyone, by compare-and-set", "as in topics", PartitionedBy.NAMESPACE)
+SUBSCRIPTIONS: Final = _compacted("subscriptions", 8, "anyone, by compare-and-set", "as in topics")
+SCHEMAS: Final = _compacted(
+    "schemas", 8, "anyone, by compare-and-set", "this attempt lost (winners stay: each is a schema version)"
+)
+CURSORS: Final = _compacted(
+    "cursors", 16, "the cursor's owner", "a newer save made it obsolete, or the subscription is gone"
+)
+CURSOR_CHECKPOINTS: Final = _compacted(
+    "cursor_checkpoints",
+    16,
+    "the cursor's owner; the maintenance owner",
+    "another session has a checkpoint, or the subscription is gone",
+)
+LEDGERS: Final = _compacted(
+    "ledgers", 16, "the maintenance owner", "the ledger is deleted, or the session that wrote it is over"
+)
+DELIVERIES: Final = StateTopic(
+    "deliveries",
+    64,
+    Cleanup.DELETE,
+    PartitionedBy.TOPIC,
+    "the cursor's owner and the subscription's members",
+    "nothing: never written",
+    _deleted_after(3),
+)
+PRODUCERS: Final = _compacted(
+    "producers", 16, "that producer; the maintenance owner", "the records that it folds are gone from the log"
+)
+TRANSACTION_COORDINATOR_ASSIGN: Final = _compacted(
+    "transaction_coordinator_assign", 16, "nobody: only its assignment counts", "nothing", PartitionedBy.COORDINATOR
+)
+TRANSACTION_REQUESTS: Final = StateTopic(
+    "transaction_requests",
+    16,
+    Cleanup.DELETE,
+    PartitionedBy.COORDINATOR,
+    "any client",
+    "nothing: never written",
+    _deleted_after(1),
+)
+TRANSACTION_LOG: Final = _compacted(
+    "__transaction_log", 16, "the coordinator", "the transaction is over everywhere", PartitionedBy.COORDINATOR
+)
+TRANSACTION_BUFFER_SNAPSHOT: Final = _compacted(
+    "__transaction_buffer_snapshot",
+    16,
+    "the coordinator; anyone what is void",
+    "the transaction was committed, or its records are gone from the log",
+)
+TRANSACTION_PENDING_ACK: Final = _compacted(
+    "__transaction_pending_ack",
+    16,
+    "the cursor's owner; its END by the coordinator",
+    "the cursor has taken the transaction's outcome in",
+)
+
+ALL: Final[tuple[StateTopic, ...]] = (
+    TOPICS,
+    NAMESPACES,
+    SUBSCRIPTIONS,
+    SCHEMAS,
+    CURSORS,
+    CURSOR_CHECKPOINTS,
+    LEDGERS,
+    DELIVERIES,
+    PRODUCERS,
+    TRANSACTION_COORDINATOR_ASSIGN,
+    TRANSACTION_REQUESTS,
+    TRANSACTION_LOG,
+    TRANSACTION_BUFFER_SNAPSHOT,
+    TRANSACTION_PENDING_ACK,
+)
+
+_BY_KAFKA_NAME: Final[Mapping[str, StateTopic]] = {topic.kafka_name: topic for topic in ALL}
+
+
+def by_kafka_name(kafka_name: str) -> StateTopic | None:
+    """The state topic that this Kafka topic is; None for any other Kafka topic."""
+    return _BY_KAFKA_NAME.get(kafka_name)

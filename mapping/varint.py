@@ -1,0 +1,56 @@
+"""Unsigned varints (as in Protobuf) and a reader that says what ended too early."""
+
+from __future__ import annotations
+
+from mapping.errors import CorruptRecord
+
+
+def write_varint(out: bytearray, value: int) -> None:
+    """Append `value` (0 or more), seven bits a byte, lowest first."""
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+
+
+class Reader:
+    """Takes bytes from the front; whatever is missing or left over raises CorruptRecord naming `what`."""
+
+    __slots__ = ("_at", "_data", "what")
+
+    def __init__(self, data: bytes, what: str) -> None:
+        self._data = data
+        self._at = 0
+        self.what = what
+
+    def take(self, length: int) -> bytes:
+        end = self._at + length
+        if end > len(self._data):
+            raise CorruptRecord(
+                f"{self.what} ends at byte {len(self._data)}, expected {length} more from byte {self._at}"
+            )
+        taken = self._data[self._at : end]
+        self._at = end
+        return taken
+
+    def varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return value
+            shift += 7
+            if shift > 63:
+                raise CorruptRecord(f"{self.what} has a number of more than ten bytes before byte {self._at}")
+
+    def count(self, least_bytes_each: int) -> int:
+        """A number of items; refused when that many cannot follow (so that garbage allocates nothing)."""
+        number = self.varint()
+        if number * least_bytes_each > len(self._data) - self._at:
+            raise CorruptRecord(f"{self.what} announces {number} items in {len(self._data) - self._at} bytes")
+        return number
+
+    def expect_end(self) -> None:
+        if self._at != len(self._data):
+            raise CorruptRecord(f"{self.what} has {len(self._data) - self._at} bytes too many")

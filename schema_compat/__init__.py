@@ -1,0 +1,1 @@
+"""Schema compatibility checkers. Empty in this version: they come with the schema registry (CHANGELOG.md)."""

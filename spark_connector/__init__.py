@@ -1,0 +1,1 @@
+"""The Spark reader and writer. Empty in this version (CHANGELOG.md)."""

@@ -1,0 +1,141 @@
+"""`python -m tests.benchmarks [--only PATTERN] [--quick] [--out FILE]`. Exit status 1 when a requirement is not met."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import json
+import sys
+import time
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Final
+
+from layer.embedded import EmbeddedBroker, EmbeddedBrokerError
+from layer.kafka.settings import KafkaSettings
+from tests.benchmarks import machine, report
+from tests.benchmarks.plan import GROUPS, REQUIREMENTS, Cell, Group, System
+from tests.benchmarks.sdk_workers import plain
+from tests.benchmarks.session import Outcome, Session, WorkerFailed, run_worker
+from tests.benchmarks.verdict import judge
+from tests.compat.pulsar_standalone import PulsarOptions, PulsarStandalone, PulsarStandaloneError
+
+_REPORT: Final = Path("docs/benchmarks.md")
+_RAW_RESULTS: Final = Path("build/benchmarks")  # ignored by git
+_KEEP_MESSAGES: Final = {"defaultRetentionTimeInMinutes": "-1", "defaultRetentionSizeInMB": "-1"}
+_ASSUMED_LINGER_MS: Final = 1
+
+
+def main() -> int:
+    arguments = _arguments()
+    chosen = _choose(arguments.only, with_layer=not arguments.without_layer)
+    if not chosen:
+        print(f"--only {arguments.only} matches no cell; they are: {', '.join(_all_cells())}", file=sys.stderr)
+        return 2
+    facts = machine.facts()
+    try:
+        settings, outcomes = _measure(chosen, arguments)
+    except (PulsarStandaloneError, EmbeddedBrokerError, WorkerFailed) as error:
+        print(error, file=sys.stderr)
+        return 1
+    verdicts = [judge(requirement, outcomes) for requirement in REQUIREMENTS]
+    text = report.render(facts, settings, outcomes, verdicts, _notes(arguments))
+    _keep_raw(facts, settings, outcomes)
+    whole_run = not (arguments.only or arguments.quick or arguments.without_layer)
+    out = arguments.out or (_REPORT if whole_run else None)  # part of a run does not replace the report unasked
+    if out is None:
+        print(text)
+    else:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text, encoding="utf-8")
+        print(f"wrote {out}")
+    return 1 if _is_bad(verdicts, outcomes) else 0
+
+
+def _is_bad(verdicts: list[Any], outcomes: dict[str, Outcome]) -> bool:
+    return any(verdict.met is False for verdict in verdicts) or any(outcome.failure for outcome in outcomes.values())
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
+    parser.add_argument("--only", metavar="PATTERN", help="groups or group/cell, with * and ?")
+    parser.add_argument("--quick", action="store_true", help="a tenth of the messages; not for claims")
+    parser.add_argument(
+        "--without-layer", action="store_true", help="only the peers, with the layer's librdkafka settings"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help=f"default: {_REPORT}, or standard output for part of a run"
+    )
+    return parser.parse_args()
+
+
+def _all_cells() -> list[str]:
+    return [f"{group.name}/{cell.name}" for group in GROUPS for cell in group.cells]
+
+
+def _choose(pattern: str | None, *, with_layer: bool) -> dict[Group, list[Cell]]:
+    def wanted(group: Group, cell: Cell) -> bool:
+        if cell.system is System.LAYER and not with_layer:
+            return False
+        name = f"{group.name}/{cell.name}"
+        return pattern is None or fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(group.name, pattern)
+
+    cells = {group: [cell for cell in group.cells if wanted(group, cell)] for group in GROUPS}
+    return {group: kept for group, kept in cells.items() if kept}
+
+
+def _measure(
+    chosen: dict[Group, list[Cell]], arguments: argparse.Namespace
+) -> tuple[dict[str, dict[str, Any]], dict[str, Outcome]]:
+    outcomes: dict[str, Outcome] = {}
+    with ExitStack() as stack:
+        broker = stack.enter_context(EmbeddedBroker())
+        pulsar_url = None
+        if any(cell.system is System.PULSAR for cells in chosen.values() for cell in cells):
+            pulsar_url = stack.enter_context(PulsarStandalone(PulsarOptions(extra=_KEEP_MESSAGES))).service_url
+        settings = _settings(broker.bootstrap, with_layer=not arguments.without_layer)
+        scale = 10 if arguments.quick else 1
+        session = Session(broker.bootstrap, pulsar_url, settings, scale, with_layer=not arguments.without_layer)
+        for group, cells in chosen.items():
+            print(f"{group.name}: {group.title} ...", file=sys.stderr, flush=True)
+            for cell, outcome in session.run(group, cells).items():
+                outcomes[f"{group.name}/{cell}"] = outcome
+                print(f"  {cell}: {outcome.failure or outcome.rounds}", file=sys.stderr, flush=True)
+    return settings, outcomes
+
+
+def _settings(bootstrap: str, *, with_layer: bool) -> dict[str, dict[str, Any]]:
+    if with_layer:
+        probed = run_worker("sdk_workers", "probe", {"sdk": "layer", "url": f"kafka://{bootstrap}", "topic": "probe"})
+        return {kind: probed[kind] for kind in ("producer", "consumer")}
+    kafka = KafkaSettings(bootstrap)
+    producer = kafka.producer(compression="none", message_timeout_ms=30_000, linger_ms=_ASSUMED_LINGER_MS)
+    consumer = kafka.group_member(group_id="raw", client_id="raw", fetch_queue_kbytes=65_536)
+    return {"producer": plain(producer), "consumer": plain(consumer)}
+
+
+def _notes(arguments: argparse.Namespace) -> list[str]:
+    notes = []
+    if arguments.quick:
+        notes.append("A quick run, a tenth of the messages: not for claims.")
+    if arguments.only:
+        notes.append(f"Part of the plan: {arguments.only}.")
+    if arguments.without_layer:
+        notes.append("The peers alone; linger.ms and the fetch queue are assumed, not asked of the layer.")
+    return notes
+
+
+def _keep_raw(facts: dict[str, str], settings: dict[str, Any], outcomes: dict[str, Outcome]) -> None:
+    _RAW_RESULTS.mkdir(parents=True, exist_ok=True)
+    file = _RAW_RESULTS / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
+    content = {
+        "machine": facts,
+        "settings": settings,
+        "outcomes": {name: asdict(each) for name, each in outcomes.items()},
+    }
+    file.write_text(json.dumps(content, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""What the figures depend on: the machine and the versions."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import confluent_kafka
+
+from layer.embedded import EmbeddedBrokerError
+from layer.embedded.download import KAFKA_VERSION
+from layer.embedded.java import find_java
+from tests.compat.pulsar_standalone import PULSAR_VERSION
+
+
+def facts() -> dict[str, str]:
+    return {
+        "cores": str(len(os.sched_getaffinity(0))),
+        "processor": _line("/proc/cpuinfo", "model name"),
+        "memory": f"{int(_line('/proc/meminfo', 'MemTotal').split()[0]) / 1024**2:.1f} GiB",
+        "system": f"{platform.system()} {platform.release()}",
+        "Python": platform.python_version(),
+        "Java": _java(),
+        "Apache Kafka": f"{KAFKA_VERSION} (embedded broker)",
+        "confluent-kafka": f"{version('confluent-kafka')}, librdkafka {confluent_kafka.libversion()[0]}",
+        "Apache Pulsar": f"{PULSAR_VERSION} (standalone)",
+        "pulsar-client": _installed("pulsar-client"),
+        "load before the start": f"{os.getloadavg()[0]:.2f} (1 min)",
+    }
+
+
+def _line(file: str, start: str) -> str:
+    lines = Path(file).read_text(encoding="utf-8", errors="replace").splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(start)), "unknown")
+
+
+def _java() -> str:
+    try:
+        return find_java().version
+    except EmbeddedBrokerError:
+        return "none"
+
+
+def _installed(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"

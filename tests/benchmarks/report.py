@@ -1,0 +1,95 @@
+"""The report as Markdown."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+from typing import Any
+
+from tests.benchmarks.plan import GROUPS, Group
+from tests.benchmarks.session import Outcome
+from tests.benchmarks.verdict import Verdict, series
+
+_NOT_SHOWN = frozenset({"messages", "took_s"})
+
+
+def render(
+    facts: Mapping[str, str],
+    settings: Mapping[str, Mapping[str, Any]],
+    outcomes: Mapping[str, Outcome],
+    verdicts: Sequence[Verdict],
+    notes: Sequence[str],
+) -> str:
+    return "\n".join([*_head(facts, notes), *_requirements(verdicts), *_figures(outcomes), *_method(settings)]) + "\n"
+
+
+def _head(facts: Mapping[str, str], notes: Sequence[str]) -> Iterator[str]:
+    yield "# Benchmarks"
+    yield ""
+    yield "Written by `python -m tests.benchmarks`; do not edit."
+    yield ""
+    yield from (f"**{note}**\n" for note in notes)
+    yield "| machine | |"
+    yield "|---|---|"
+    yield from (f"| {name} | {value} |" for name, value in facts.items())
+    yield ""
+
+
+def _requirements(verdicts: Sequence[Verdict]) -> Iterator[str]:
+    yield "## Required"
+    yield ""
+    yield "| what | ours | beside | ratio or difference | required | met |"
+    yield "|---|---:|---:|---:|---|---|"
+    for verdict in verdicts:
+        required = verdict.requirement.rule.value.format(f"{verdict.requirement.threshold:g}")
+        met = {True: "yes", False: "**no**", None: "-"}[verdict.met]
+        figures = [_number(figure) for figure in (verdict.ours, verdict.beside, verdict.figure)]
+        note = f" ({verdict.note})" if verdict.note else ""
+        yield f"| {verdict.requirement.text} | {' | '.join(figures)} | {required} | {met}{note} |"
+    yield ""
+
+
+def _figures(outcomes: Mapping[str, Outcome]) -> Iterator[str]:
+    yield "## Measured"
+    for group in GROUPS:
+        cells = {
+            cell.name: outcomes[f"{group.name}/{cell.name}"]
+            for cell in group.cells
+            if f"{group.name}/{cell.name}" in outcomes
+        }
+        if cells:
+            yield from _group(group, cells)
+
+
+def _group(group: Group, cells: Mapping[str, Outcome]) -> Iterator[str]:
+    yield ""
+    yield f"### {group.title}"
+    yield ""
+    yield "| cell | messages | figure | median | all rounds |"
+    yield "|---|---:|---|---:|---|"
+    for cell, outcome in cells.items():
+        if outcome.failure is not None:
+            yield f"| {group.name}/{cell} | | **failed** | | {outcome.failure} |"
+            continue
+        for metric in (name for name in outcome.rounds[0] if name not in _NOT_SHOWN):
+            readings = series(outcome, metric)
+            rounds = ", ".join(_number(reading) for reading in readings)
+            head = f"{group.name}/{cell} | {outcome.rounds[0]['messages']:,}"
+            yield f"| {head} | {metric} | {_number(statistics.median(readings))} | {rounds} |"
+
+
+def _method(settings: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    yield ""
+    yield resources.files(__package__).joinpath("method.md").read_text(encoding="utf-8").rstrip()
+    yield ""
+    for kind, config in settings.items():
+        shown = (f"`{name}={value}`" for name, value in sorted(config.items()) if name != "bootstrap.servers")
+        yield f"Raw {kind} settings: {', '.join(shown)}."
+        yield ""
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

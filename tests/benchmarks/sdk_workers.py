@@ -1,0 +1,213 @@
+"""The measured programs, written once against the API that `pulsar` and `layer` share.
+
+Each takes `sdk`, the module's name, and `url`, its service URL, and returns plain numbers.
+"""
+
+from __future__ import annotations
+
+import importlib
+import statistics
+import threading
+import time
+from typing import Any
+
+from tests.benchmarks.pacing import Receiver, collect, send_paced
+from tests.benchmarks.plan import PENDING
+
+_SETTLE_S = 60.0
+
+
+class _Counted:
+    """Counts deliveries. The SDK calls it from one thread at a time."""
+
+    def __init__(self, sdk: Any, expected: int) -> None:
+        self._ok = sdk.Result.Ok
+        self._expected = expected
+        self.delivered = 0
+        self.failed = 0
+        self._all = threading.Event()
+
+    def __call__(self, result: Any, message_id: Any) -> None:
+        if result == self._ok:
+            self.delivered += 1
+        else:
+            self.failed += 1
+        if self.delivered + self.failed == self._expected:
+            self._all.set()
+
+    def require_all(self) -> None:
+        if not self._all.wait(_SETTLE_S) or self.failed:
+            raise RuntimeError(f"{self.delivered} of {self._expected} were delivered, {self.failed} failed")
+
+
+def produce(sdk: str, url: str, topic: str, messages: int, size: int) -> dict[str, Any]:
+    """send_async with a callback; the time ends with the last callback."""
+    module = importlib.import_module(sdk)
+    client = module.Client(url)
+    producer = client.create_producer(
+        topic, block_if_queue_full=True, max_pending_messages=PENDING, batching_enabled=False
+    )
+    payload = b"x" * size
+    _warm_up(module, client, topic, payload)
+    counted = _Counted(module, messages)
+    send_async = producer.send_async
+    start_s = time.monotonic()
+    for _ in range(messages):
+        send_async(payload, counted)
+    producer.flush()
+    counted.require_all()
+    took_s = time.monotonic() - start_s
+    client.close()
+    return {"per_s": round(messages / took_s), "took_s": round(took_s, 2)}
+
+
+def _warm_up(module: Any, client: Any, topic: str, payload: bytes) -> None:
+    """Send to another topic, so that the measured one holds just what was measured."""
+    messages = 5_000
+    producer = client.create_producer(f"{topic}-warm-up", block_if_queue_full=True, max_pending_messages=PENDING)
+    counted = _Counted(module, messages)
+    for _ in range(messages):
+        producer.send_async(payload, counted)
+    producer.flush()
+    counted.require_all()
+    producer.close()
+
+
+def receive(sdk: str, url: str, topic: str, messages: int, size: int, subscription: str) -> dict[str, Any]:
+    """receive, data, acknowledge, one by one, on a Shared subscription; from the first message to the last ack."""
+    module = importlib.import_module(sdk)
+    client = module.Client(url)
+    consumer = client.subscribe(
+        topic,
+        subscription,
+        consumer_type=module.ConsumerType.Shared,
+        initial_position=module.InitialPosition.Earliest,
+    )
+    first = consumer.receive()
+    received_bytes = len(first.data())
+    consumer.acknowledge(first)
+    take, acknowledge = consumer.receive, consumer.acknowledge
+    start_s = time.monotonic()
+    for _ in range(messages - 1):
+        message = take()
+        received_bytes += len(message.data())
+        acknowledge(message)
+    took_s = time.monotonic() - start_s
+    client.close()
+    if received_bytes != messages * size:
+        raise RuntimeError(f"{received_bytes} bytes were received instead of {messages * size}")
+    closed_s = time.monotonic() - start_s - took_s
+    return {"per_s": round((messages - 1) / took_s), "took_s": round(took_s, 2), "close_s": round(closed_s, 2)}
+
+
+def make_topic(sdk: str, url: str, topic: str) -> dict[str, Any]:
+    """Opening a producer creates the topic, with the settings that this SDK's topics have."""
+    client = importlib.import_module(sdk).Client(url)
+    client.create_producer(topic).close()
+    client.close()
+    return {}
+
+
+def latency(sdk: str, url: str, topic: str, messages: int, rate: int) -> dict[str, Any]:
+    module = importlib.import_module(sdk)
+    client = module.Client(url)
+    producer = client.create_producer(topic, block_if_queue_full=True, max_pending_messages=PENDING)
+    arguments = {"sdk": sdk, "url": url, "topic": topic, "messages": messages, "rate": rate}
+    receiver = Receiver("sdk_workers", "latency_receiver", arguments)
+    receiver.wait_ready()
+    counted = _Counted(module, messages)
+    lag_ms = send_paced(messages, rate, lambda payload: producer.send_async(payload, counted))
+    producer.flush()
+    counted.require_all()
+    result = receiver.result()
+    client.close()
+    return {**result, "sender_lag_ms": lag_ms}
+
+
+def latency_receiver(sdk: str, url: str, topic: str, messages: int, rate: int) -> dict[str, Any]:
+    module = importlib.import_module(sdk)
+    client = module.Client(url)
+    consumer = client.subscribe(topic, "latency", consumer_type=module.ConsumerType.Shared)
+
+    def next_payloads() -> list[bytes]:
+        message = consumer.receive()
+        consumer.acknowledge(message)
+        return [message.data()]
+
+    result = collect(messages, rate, next_payloads)
+    client.close()
+    return dict(result)
+
+
+def opening(sdk: str, url: str, topic: str, messages: int, times: int) -> dict[str, Any]:
+    """Medians of `times` openings after one that is not counted; `messages` wait in the topic for each consumer."""
+    module = importlib.import_module(sdk)
+    client = module.Client(url)
+    with_backlog = client.create_producer(topic)
+    for _ in range(messages):
+        with_backlog.send(b"x" * 200)
+    with_backlog.close()
+    readings: list[tuple[float, float, float, float]] = []
+    for number in range(times + 1):
+        start_s = time.monotonic()
+        producer = client.create_producer(topic)
+        created_s = time.monotonic()
+        producer.send(b"x" * 200)
+        sent_s = time.monotonic()
+        producer.close()
+        subscribe_s = time.monotonic()
+        consumer = client.subscribe(
+            topic,
+            f"opening-{number}",
+            consumer_type=module.ConsumerType.Shared,
+            initial_position=module.InitialPosition.Earliest,
+        )
+        subscribed_s = time.monotonic()
+        consumer.receive()
+        received_s = time.monotonic()
+        consumer.close()
+        readings.append((created_s - start_s, sent_s - start_s, subscribed_s - subscribe_s, received_s - subscribe_s))
+    client.close()
+    names = ("create_producer_ms", "producer_ms", "subscribe_ms", "consumer_ms")
+    columns = zip(*readings[1:], strict=True)
+    return {name: round(statistics.median(column) * 1000, 2) for name, column in zip(names, columns, strict=True)}
+
+
+def probe(sdk: str, url: str, topic: str) -> dict[str, Any]:
+    """The librdkafka settings that the layer's producer and Shared consumer really use, for the raw cells."""
+    from layer.kafka.settings import KafkaSettings
+
+    seen: dict[str, dict[str, Any]] = {}
+    make_producer, make_member = KafkaSettings.producer, KafkaSettings.group_member
+
+    def producer(self: KafkaSettings, **options: Any) -> dict[str, Any]:
+        # The first is the topic's own producer only if nothing internal opens one before: so the last one wins.
+        seen["producer"] = make_producer(self, **options)
+        return seen["producer"]
+
+    def member(self: KafkaSettings, **options: Any) -> dict[str, Any]:
+        seen["consumer"] = make_member(self, **options)
+        return seen["consumer"]
+
+    KafkaSettings.producer = producer  # type: ignore[method-assign]
+    KafkaSettings.group_member = member  # type: ignore[method-assign]
+    module = importlib.import_module(sdk)
+    client = module.Client(url)
+    opened = client.create_producer(topic, batching_enabled=False)
+    opened.send(b"x")
+    consumer = client.subscribe(
+        topic,
+        "probe",
+        consumer_type=module.ConsumerType.Shared,
+        initial_position=module.InitialPosition.Earliest,
+    )
+    consumer.receive()
+    client.close()
+    if set(seen) != {"producer", "consumer"}:
+        raise RuntimeError(f"the layer asked KafkaSettings for {sorted(seen)} only; the raw cells cannot copy the rest")
+    return {kind: plain(config) for kind, config in seen.items()}
+
+
+def plain(config: dict[str, Any]) -> dict[str, Any]:
+    """Without what is no plain value (loggers, callbacks)."""
+    return {name: value for name, value in config.items() if isinstance(value, str | int | float | bool)}

@@ -1,0 +1,132 @@
+"""Runs the plan: topics, workers in processes of their own, interleaved rounds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from tests.benchmarks.plan import Cell, Group, System
+from tests.benchmarks.worker import RESULT
+
+_WORKER_TIMEOUT_S: Final = 300.0
+_SDK: Final = {System.LAYER: "layer", System.PULSAR: "pulsar"}
+_WARM_UP_DIVISOR: Final = 10
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What the counted rounds of one cell gave; `failure` is why there are none."""
+
+    rounds: list[dict[str, Any]] = field(default_factory=list)
+    failure: str | None = None
+
+
+class WorkerFailed(Exception):
+    """A worker ended with an error or in silence; the message is its last line."""
+
+
+def run_worker(module: str, function: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.benchmarks.worker", module, function, json.dumps(arguments)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_WORKER_TIMEOUT_S, check=False)
+    except subprocess.TimeoutExpired as late:
+        raise WorkerFailed(f"no result within {_WORKER_TIMEOUT_S:.0f} s") from late
+    for line in done.stdout.splitlines():
+        if done.returncode == 0 and line.startswith(RESULT):
+            return dict(json.loads(line[len(RESULT) :]))
+    words = [line for line in done.stderr.splitlines() if line.strip()] or [f"ended with {done.returncode}"]
+    raise WorkerFailed(words[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """The running systems. `settings` are the layer's librdkafka settings, `producer` and `consumer`."""
+
+    bootstrap: str
+    pulsar_url: str | None
+    settings: dict[str, dict[str, Any]]
+    scale: int  # 10 for --quick
+    with_layer: bool = True
+
+    def run(self, group: Group, cells: Iterable[Cell]) -> dict[str, Outcome]:
+        """A dropped round at a tenth, then the rounds; every other one goes through the cells backwards."""
+        chosen = list(cells)
+        outcomes = {cell.name: Outcome() for cell in chosen}
+        filled: dict[tuple[str, int], str] = {}
+        for number in range(group.rounds + 1):
+            for cell in chosen if number % 2 else reversed(chosen):
+                outcome = outcomes[cell.name]
+                if outcome.failure is None:
+                    self._once(cell, outcome, filled, warm_up=number == 0)
+        return outcomes
+
+    def _once(self, cell: Cell, outcome: Outcome, filled: dict[tuple[str, int], str], *, warm_up: bool) -> None:
+        messages = max(100, cell.messages // self.scale // (_WARM_UP_DIVISOR if warm_up else 1))
+        try:
+            result = run_worker(self._module(cell), cell.worker, self._arguments(cell, messages, filled))
+        except WorkerFailed as failure:
+            outcome.failure = str(failure)
+            return
+        if not warm_up:
+            outcome.rounds.append({**result, "messages": messages})
+
+    def _module(self, cell: Cell) -> str:
+        return "raw_workers" if cell.system is System.RAW else "sdk_workers"
+
+    def _arguments(self, cell: Cell, messages: int, filled: dict[tuple[str, int], str]) -> dict[str, Any]:
+        topic = self._filled_topic(cell, messages, filled) if cell.reads else self._fresh_topic(cell.system)
+        arguments: dict[str, Any] = {"topic": topic, "messages": messages, **cell.args}
+        if cell.system is not System.RAW:
+            arguments |= {"sdk": _SDK[cell.system], "url": self._url(cell.system)}
+            return arguments | ({"subscription": f"s-{uuid.uuid4().hex}"} if cell.worker == "receive" else {})
+        if cell.worker == "receive":
+            return {**arguments, "config": self.settings["consumer"]}
+        both = {"consumer_config": self.settings["consumer"]} if cell.worker != "produce" else {}
+        return {**arguments, "config": self.settings["producer"], **both}
+
+    def _url(self, system: System) -> str:
+        if system is System.PULSAR:
+            return self.pulsar_url or ""
+        return f"kafka://{self.bootstrap}"
+
+    def _fresh_topic(self, system: System) -> str:
+        name = f"bench-{uuid.uuid4().hex}"
+        return self._kafka_topic(name, make=True) if system is System.RAW else name
+
+    def _filled_topic(self, cell: Cell, messages: int, filled: dict[tuple[str, int], str]) -> str:
+        """A topic with `messages` messages, filled once and shared by the cells that read from the same system."""
+        size = int(cell.args.get("size", 200))
+        filler = System.PULSAR if cell.system is System.PULSAR else System.LAYER
+        key = (filler.name, messages)
+        if key not in filled:
+            name = self._fresh_topic(System.RAW if filler is System.LAYER and not self.with_layer else filler)
+            if filler is System.LAYER and not self.with_layer:
+                fill = {"config": self.settings["producer"], "header": True}
+                # The raw worker's warm-up goes to the topic as well; readers start at 0 and stop after `messages`.
+                run_worker("raw_workers", "produce", {"topic": name, "messages": messages, "size": size, **fill})
+            else:
+                where = {"sdk": _SDK[filler], "url": self._url(filler), "topic": name}
+                run_worker("sdk_workers", "produce", {**where, "messages": messages, "size": size})
+            filled[key] = name
+        name = filled[key]
+        return self._kafka_topic(name, make=False) if cell.system is System.RAW else name
+
+    def _kafka_topic(self, fragment: str, *, make: bool) -> str:
+        """The Kafka topic behind a Pulsar name; a new one is made by the layer itself, for the same topic settings."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        if make and not self.with_layer:
+            admin.create_topics([NewTopic(fragment, 1, 1)])[fragment].result()
+        elif make:
+            where = {"sdk": "layer", "url": self._url(System.LAYER), "topic": fragment}
+            run_worker("sdk_workers", "make_topic", where)
+        found = [name for name in admin.list_topics(timeout=30).topics if fragment in name and "warm-up" not in name]
+        if len(found) != 1:
+            raise WorkerFailed(f"{len(found)} Kafka topics hold {fragment} in their names: {found}")
+        return found[0]

@@ -1,0 +1,43 @@
+"""Outcomes against requirements. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tests.benchmarks.plan import Requirement, Rule
+from tests.benchmarks.session import Outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """`met` is None for what was not part of this run."""
+
+    requirement: Requirement
+    ours: float | None
+    beside: float | None
+    figure: float | None
+    met: bool | None
+    note: str = ""
+
+
+def judge(requirement: Requirement, outcomes: Mapping[str, Outcome]) -> Verdict:
+    wanted = [requirement.ours, *([requirement.beside] if requirement.beside else [])]
+    if any(name not in outcomes for name in wanted):
+        return Verdict(requirement, None, None, None, None, "not part of this run")
+    failures = [f"{name}: {outcomes[name].failure}" for name in wanted if outcomes[name].failure]
+    if failures:
+        return Verdict(requirement, None, None, None, False, "; ".join(failures))
+    readings = series(outcomes[requirement.ours], requirement.metric)
+    ours = max(readings) if requirement.rule is Rule.BELOW else statistics.median(readings)
+    if requirement.beside is None:
+        return Verdict(requirement, ours, None, ours, ours < requirement.threshold)
+    beside = statistics.median(series(outcomes[requirement.beside], requirement.metric))
+    if requirement.rule is Rule.RATIO_AT_LEAST:
+        return Verdict(requirement, ours, beside, ours / beside, ours / beside >= requirement.threshold)
+    return Verdict(requirement, ours, beside, ours - beside, ours - beside <= requirement.threshold)
+
+
+def series(outcome: Outcome, metric: str) -> Sequence[float]:
+    return [float(result[metric]) for result in outcome.rounds]

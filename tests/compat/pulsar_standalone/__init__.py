@@ -1,0 +1,9 @@
+"""A real Apache Pulsar to compare with: fetched, started and stopped from Python."""
+
+from __future__ import annotations
+
+from tests.compat.pulsar_standalone.errors import PulsarStandaloneError
+from tests.compat.pulsar_standalone.jars import PULSAR_VERSION
+from tests.compat.pulsar_standalone.standalone import PulsarOptions, PulsarStandalone
+
+__all__ = ["PULSAR_VERSION", "PulsarOptions", "PulsarStandalone", "PulsarStandaloneError"]

@@ -1,0 +1,106 @@
+"""One broker for the whole run, started when the first test needs it; brokers of their own for tests that kill them."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any, cast
+
+import pytest
+
+from layer.embedded import (
+    Broker,
+    BrokerKind,
+    BrokerOptions,
+    EmbeddedBroker,
+    EmbeddedBrokerError,
+    open_broker,
+)
+
+_BROKER_FIXTURES = frozenset({"kafka_broker", "bootstrap", "service_url", "own_broker"})
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("kafka")
+    group.addoption(
+        "--broker",
+        choices=["auto", "embedded", "docker", "external"],
+        default="auto",
+        help="where Kafka comes from; auto: the cluster of POK_BOOTSTRAP if that is set, else an embedded broker",
+    )
+    group.addoption(
+        "--require",
+        action="append",
+        default=[],
+        choices=["kafka", "pulsar", "spark"],
+        help="fail instead of skip where this is missing (may be repeated)",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What uses a broker is marked `kafka`, so that a bare `pytest` leaves it out."""
+    for item in items:
+        if _BROKER_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker("kafka")
+
+
+@pytest.fixture(scope="session")
+def missing(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """`missing("kafka", reason)` skips the test, or fails it under `--require kafka`."""
+    required = cast("list[str]", request.config.getoption("--require"))
+
+    def skip_or_fail(what: str, reason: str) -> None:
+        if what in required:
+            pytest.fail(f"--require {what}: {reason}", pytrace=False)
+        pytest.skip(reason)
+
+    return skip_or_fail
+
+
+@pytest.fixture(scope="session")
+def kafka_broker(request: pytest.FixtureRequest, missing: Callable[[str, str], None]) -> Iterator[Broker]:
+    """The broker that the whole run shares. Do not stop it: ask for `own_broker`."""
+    kind = cast("BrokerKind", request.config.getoption("--broker"))
+    with ExitStack() as stack:
+        try:
+            broker = stack.enter_context(open_broker(kind, BrokerOptions()))
+        except EmbeddedBrokerError as error:
+            missing("kafka", f"no broker: {error}")
+        yield broker
+
+
+@pytest.fixture
+def bootstrap(kafka_broker: Broker) -> str:
+    """`host:port` of the shared broker."""
+    return kafka_broker.bootstrap
+
+
+@pytest.fixture
+def service_url(kafka_broker: Broker) -> str:
+    """The shared broker as a Client's service URL."""
+    return f"kafka://{kafka_broker.bootstrap}"
+
+
+@pytest.fixture
+def own_broker(missing: Callable[[str, str], None]) -> Iterator[EmbeddedBroker]:
+    """An embedded broker of this test's own, free to be killed, paused and restarted, whatever `--broker` says."""
+    with ExitStack() as stack:
+        try:
+            broker = stack.enter_context(EmbeddedBroker(BrokerOptions(heap_mb=512)))
+        except EmbeddedBrokerError as error:
+            missing("kafka", f"no broker: {error}")
+        yield broker
+
+
+@pytest.fixture
+def unique(request: pytest.FixtureRequest) -> Callable[..., str]:
+    """`unique()` or `unique("orders")`: a name that no topic and no group has had, telling the test it is from."""
+    test = re.sub(r"[^A-Za-z0-9]+", "-", cast("Any", request.node).originalname or request.node.name).strip("-")[:60]
+
+    def fresh(name: str = "topic") -> str:
+        return f"{name}-{test}-{secrets.token_hex(4)}"
+
+    return fresh

@@ -1,0 +1,64 @@
+"""Both state logs, and a state topic of each test's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import pytest
+
+from layer.deadline import Deadline
+from layer.embedded import Broker
+from layer.kafka.admin import KafkaAdmin
+from layer.kafka.producer import KafkaProducer
+from layer.kafka.settings import KafkaSettings
+from layer.statelog.api import StateLog
+from layer.statelog.kafka_log import KafkaStateLog
+from layer.statelog.memory_log import MemoryStateLog
+from mapping.state_topics import Cleanup, PartitionedBy, StateTopic
+
+
+class Connected(NamedTuple):
+    """A state log on Kafka with the clients that it borrows."""
+
+    log: KafkaStateLog
+    producer: KafkaProducer
+    admin: KafkaAdmin
+
+    def close(self) -> None:
+        self.log.close()
+        self.producer.close(Deadline.after(5))
+        self.admin.close()
+
+
+def connect(bootstrap: str, message_timeout_ms: int = 30_000) -> Connected:
+    settings = KafkaSettings(bootstrap)
+    producer = KafkaProducer(settings.producer(compression="none", message_timeout_ms=message_timeout_ms, linger_ms=0))
+    admin = KafkaAdmin(settings.common())
+    return Connected(KafkaStateLog(settings, producer, admin), producer, admin)
+
+
+@pytest.fixture(scope="session")
+def connected(kafka_broker: Broker) -> Iterator[Connected]:
+    found = connect(kafka_broker.bootstrap)
+    yield found
+    found.close()
+
+
+@pytest.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.kafka)])
+def log(request: pytest.FixtureRequest) -> StateLog:
+    if request.param == "memory":
+        return MemoryStateLog()
+    found: Connected = request.getfixturevalue("connected")
+    return found.log
+
+
+@pytest.fixture
+def state_topic(unique: Callable[..., str]) -> StateTopic:
+    return a_state_topic(unique("state"))
+
+
+def a_state_topic(name: str, partitions: int = 2, **configs: str) -> StateTopic:
+    given = {"cleanup.policy": "compact", "delete.retention.ms": "60000"}
+    given |= {option.replace("_", "."): value for option, value in configs.items()}
+    return StateTopic(name, partitions, Cleanup.COMPACT, PartitionedBy.TOPIC, "tests", "gone", given)

@@ -1,0 +1,144 @@
+"""The real fence and the real view under random histories: owners that pause, die, race for a version, and clean.
+
+`make soak` runs 3,000.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+
+from layer.errors import AppendFailed, AppendOutcomeUnknown
+from layer.statelog.api import LogRecord
+from layer.statelog.memory_log import MemoryStateLog
+from layer.statelog.take_over import Owner, TakeOverFence
+from layer.statelog.view import LogView
+from tests.simulation.turns import NEVER, Actor, ActorsLog, ManualClock, kafka_cleans, simulated_topic
+
+
+class Decisions:
+    """Transactions and how they ended: the first valid decision stands. Keys T/session/version and D/txn/session/n."""
+
+    def __init__(self) -> None:
+        self.fence = TakeOverFence()
+        self._values: dict[bytes, tuple[str, str]] = {}
+
+    def apply(self, record: LogRecord) -> None:
+        kind, first, second, *_ = record.key.decode().split("/")
+        if record.value is None:
+            self.fence.tombstone(record.key)
+        elif kind == "T":
+            self.fence.takeover(record.key, first, int(second))
+        else:
+            version, outcome = record.value.decode().split("/")
+            self.fence.record(record.key, int(version))
+            self._values[record.key] = (first, outcome)
+
+    def outcomes(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for key in self.fence.valid_keys():
+            txn, outcome = self._values[key]
+            found.setdefault(txn, outcome)
+        return found
+
+
+class History:
+    def __init__(self, seed: int, steps: int = 250) -> None:
+        self.seed = seed
+        self.steps = steps
+        self.rng = random.Random(seed)
+        self.clock = ManualClock()
+        self.log = MemoryStateLog(self.clock)
+        self.topic = simulated_topic(with_lag=self.rng.random() < 0.5)
+        self.late: list[Callable[[], object]] = []
+        self.sessions = 0
+        self.transactions = 0
+        self.acted: dict[str, str] = {}
+        self.readers = [LogView(self.log, self.topic, 0, Decisions, self.clock) for _ in range(2)]
+
+    def run(self) -> int:
+        actors = [Actor(self._owner) for _ in range(3)]
+        try:
+            for _ in range(self.steps):
+                self._step(actors)
+        finally:
+            for actor in actors:
+                actor.end()
+        return len(self.acted)
+
+    def _step(self, actors: list[Actor]) -> None:
+        self.clock.seconds += 1
+        draw = self.rng.random()
+        if draw < 0.84:
+            self.rng.choice(actors).step()
+        elif draw < 0.95:
+            kafka_cleans(self.log, self.topic, self.clock, self.rng)
+        elif draw < 0.98 and self.late:
+            self.late.pop(self.rng.randrange(len(self.late)))()
+        elif draw > 0.99:
+            place = self.rng.randrange(len(actors))
+            actors[place].end()
+            actors[place] = Actor(self._owner)
+        self._all_readers_agree()
+
+    # What owners do -----------------------------------------------------------------------------------------------
+
+    def _owner(self, actor: Actor) -> None:
+        log = ActorsLog(self.log, actor, self.rng, self.late, unknown_share=0.06)
+        view = LogView(log, self.topic, 0, Decisions, self.clock)
+        while True:
+            owner = self._take_over(log, view)
+            while owner is not None and view.ask(lambda found: found.fence.owner, NEVER) == owner:
+                try:
+                    self._serve(owner, log, view)
+                except (AppendFailed, AppendOutcomeUnknown):
+                    continue
+                if self.rng.random() < 0.1:
+                    break
+
+    def _take_over(self, log: ActorsLog, view: LogView[Decisions]) -> Owner | None:
+        self.sessions += 1
+        owner = Owner(f"s{self.sessions}", view.ask(lambda found: found.fence.next_version, NEVER))
+        try:
+            log.append(self.topic, 0, f"T/{owner.session}/{owner.version}".encode(), b"", NEVER)
+        except (AppendFailed, AppendOutcomeUnknown):
+            return None
+        return owner
+
+    def _serve(self, owner: Owner, log: ActorsLog, view: LogView[Decisions]) -> None:
+        if self.rng.random() < 0.4:
+            for key in view.ask(lambda found: found.fence.to_clean(owner), NEVER)[: self.rng.randrange(5)]:
+                log.append(self.topic, 0, key, None, NEVER)
+            return
+        self.transactions += self.rng.random() < 0.6
+        txn, outcome = f"t{self.rng.randint(max(0, self.transactions - 4), self.transactions)}", self.rng.choice("CA")
+        if txn in view.ask(lambda found: found.outcomes(), NEVER):
+            return
+        key = f"D/{txn}/{owner.session}/{self.rng.random()}".encode()
+        log.append(self.topic, 0, key, f"{owner.version}/{outcome}".encode(), NEVER)
+        valid, stands = view.ask(lambda found: (found.fence.is_valid(key), found.outcomes().get(txn)), NEVER)
+        if valid and stands == outcome:
+            before = self.acted.setdefault(txn, outcome)
+            assert before == outcome, f"seed {self.seed}: {txn} was decided {before}, now {outcome}"
+
+    # What must hold -----------------------------------------------------------------------------------------------
+
+    def _all_readers_agree(self) -> None:
+        truth = LogView(self.log, self.topic, 0, Decisions, self.clock).ask(lambda found: found.outcomes(), NEVER)
+        for reader in self.readers[: 1 + (self.rng.random() < 0.05)]:  # the second is often far behind
+            seen = reader.ask(lambda found: found.outcomes(), NEVER)
+            assert seen == truth, f"seed {self.seed}: {seen} is not {truth}"
+        acted = {txn: truth.get(txn) for txn in self.acted}
+        assert acted == self.acted, f"seed {self.seed}: acted on {self.acted}, readers see {acted}"
+
+
+def test_no_paused_owner_decides_and_all_readers_agree() -> None:
+    assert sum(History(seed).run() for seed in range(200)) > 200
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_in_thousands_of_histories_no_paused_owner_decides() -> None:
+    assert sum(History(seed).run() for seed in range(200, 3200)) > 3000

@@ -1,0 +1,183 @@
+"""Many actors, one at a time: real threads that stop before each operation on the log until it is their turn.
+
+Which actor goes on is drawn from the seed, so a history can be run again exactly.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from layer.deadline import Deadline
+from layer.errors import AppendFailed, AppendOutcomeUnknown
+from layer.statelog.api import LogRecord, records_stay_s
+from layer.statelog.memory_log import MemoryStateLog
+from mapping.state_topics import Cleanup, PartitionedBy, StateTopic
+
+NEVER = Deadline.never()
+
+
+class ManualClock:
+    """One second per step of the history."""
+
+    def __init__(self) -> None:
+        self.seconds = 0
+
+    def monotonic(self) -> float:
+        return float(self.seconds)
+
+    def now_ms(self) -> int:
+        return self.seconds * 1000
+
+
+class HistoryOver(BaseException):
+    """Ends an actor in the middle of whatever it does, as a crash would."""
+
+
+class Actor:
+    """`life` runs in a thread of its own, and only while `step` waits."""
+
+    def __init__(self, life: Callable[[Actor], None]) -> None:
+        self._life = life
+        self._go = threading.Semaphore(0)
+        self._stopped = threading.Semaphore(0)
+        self._over = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        self.finished = False
+        self.failure: BaseException | None = None
+
+    def _run(self) -> None:
+        self._go.acquire()
+        try:
+            if not self._over:
+                self._life(self)
+        except HistoryOver:
+            pass
+        except BaseException as failure:
+            self.failure = failure
+        self.finished = True
+        self._stopped.release()
+
+    def pause(self) -> None:
+        """Called by the actor: let the others have their turns."""
+        self._stopped.release()
+        self._go.acquire()
+        if self._over:
+            raise HistoryOver
+
+    def step(self) -> None:
+        """Called by the history: let the actor go on until its next pause."""
+        if not self.finished:
+            self._go.release()
+            self._stopped.acquire()
+        if self.failure is not None:
+            raise self.failure
+
+    def end(self) -> None:
+        self._over = True
+        while not self.finished:
+            self._go.release()
+            self._stopped.acquire()
+        self._thread.join()
+
+
+class ActorsLog:
+    """The log as one actor meets it: every operation is a turn, and appends fail now and then.
+
+    An append whose outcome is unknown is in the log, or comes later (`late`), or never.
+    """
+
+    def __init__(
+        self,
+        log: MemoryStateLog,
+        actor: Actor,
+        rng: random.Random,
+        late: list[Callable[[], object]],
+        unknown_share: float,
+    ) -> None:
+        self._log = log
+        self._actor = actor
+        self._rng = rng
+        self._late = late
+        self._unknown_share = unknown_share
+
+    def append(self, topic: StateTopic, partition: int, key: bytes, value: bytes | None, deadline: Deadline) -> int:
+        return self.append_many(topic, partition, [(key, value)], deadline)[0]
+
+    def append_many(
+        self, topic: StateTopic, partition: int, records: Sequence[tuple[bytes, bytes | None]], deadline: Deadline
+    ) -> list[int]:
+        self._actor.pause()
+        draw = self._rng.random()
+        if draw < self._unknown_share:
+            fate = self._rng.randrange(3)
+            if fate == 0:
+                self._log.append_many(topic, partition, records, deadline)
+            elif fate == 1:
+                self._late.append(lambda: self._log.append_many(topic, partition, records, NEVER))
+            raise AppendOutcomeUnknown("simulated")
+        if draw > 1 - self._unknown_share / 2:
+            raise AppendFailed("simulated")
+        return self._log.append_many(topic, partition, records, deadline)
+
+    def end_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
+        self._actor.pause()
+        return self._log.end_offset(topic, partition, deadline)
+
+    def start_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
+        return self._log.start_offset(topic, partition, deadline)
+
+    def read(
+        self, topic: StateTopic, partition: int, start: int, end: int, deadline: Deadline
+    ) -> Iterator[list[LogRecord]]:
+        self._actor.pause()
+        for batch in self._log.read(topic, partition, start, end, deadline):
+            half = len(batch) // 2  # the log may be compacted in the middle of a reading
+            if half and self._rng.random() < 0.2:
+                yield batch[:half]
+                self._actor.pause()
+                rest = self._log.read(topic, partition, batch[half].offset, end, deadline)
+                yield from rest
+                return
+            yield batch
+
+    def read_at(self, *arguments: Any) -> dict[int, LogRecord]:
+        raise NotImplementedError
+
+    def close(self) -> None:
+        self._log.close()
+
+
+RETENTION_S = 80
+COMPACTION_LAG_S = 30
+
+
+def simulated_topic(*, with_lag: bool) -> StateTopic:
+    configs = {"delete.retention.ms": str(RETENTION_S * 1000)}
+    if with_lag:
+        configs |= {"min.compaction.lag.ms": str(COMPACTION_LAG_S * 1000), "message.timestamp.type": "LogAppendTime"}
+    return StateTopic("simulated", 1, Cleanup.COMPACT, PartitionedBy.TOPIC, "simulations", "gone", configs)
+
+
+def kafka_cleans(log: MemoryStateLog, topic: StateTopic, clock: ManualClock, rng: random.Random) -> None:
+    """What the log cleaner may do now: compaction after the topic's lag, if any, and dropping old tombstones."""
+    if rng.random() < 0.6:
+        lag_s = records_stay_s(topic)
+        log.compact(rng, _first_since(log, topic, (clock.seconds - lag_s) * 1000) if lag_s else None)
+    else:
+        log.drop_tombstones(rng, _first_since(log, topic, (clock.seconds - RETENTION_S) * 1000))
+
+
+def _first_since(log: MemoryStateLog, topic: StateTopic, horizon_ms: float) -> int:
+    """The offset below which every record is older than `horizon_ms`."""
+    end = log.end_offset(topic, 0, NEVER)
+    young = (
+        record.offset
+        for batch in log.read(topic, 0, 0, end, NEVER)
+        for record in batch
+        if record.timestamp_ms >= horizon_ms
+    )
+    return next(young, end)

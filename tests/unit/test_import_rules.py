@@ -1,0 +1,73 @@
+"""Who may import whom (style.md), said in code."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("mapping", "schema_compat", "layer", "spark_connector")
+PURE_LAYER_MODULES = ("machine.py", "model.py", "positions.py", "strategy.py", "partition.py", "versioned.py")
+NO_IO = ("socket", "threading", "subprocess", "asyncio", "logging", "time", "confluent_kafka", "pyspark")
+
+
+def _modules() -> list[Path]:
+    return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+
+
+def _imports(path: Path) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return found
+
+
+def _within(name: str, package: str) -> bool:
+    return name == package or name.startswith(package + ".")
+
+
+def _offending(path: Path, forbidden: tuple[str, ...]) -> list[str]:
+    return sorted(name for name in _imports(path) if any(_within(name, package) for package in forbidden))
+
+
+def _name(path: Path) -> str:
+    return str(path.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("path", _modules(), ids=_name)
+def test_imports_point_one_way(path: Path) -> None:
+    package = path.relative_to(ROOT).parts[0]
+    forbidden = {
+        "mapping": ("layer", "schema_compat", "spark_connector", *NO_IO),
+        "schema_compat": ("layer", "mapping", "spark_connector", *NO_IO),
+        "layer": ("spark_connector", "tests", "examples"),
+        "spark_connector": ("tests", "examples", "confluent_kafka"),
+    }[package]
+    assert _offending(path, forbidden) == []
+
+
+@pytest.mark.parametrize("path", [path for path in _modules() if "layer" in path.parts], ids=_name)
+def test_only_layer_kafka_knows_librdkafka(path: Path) -> None:
+    if path.parent.name != "kafka":
+        assert _offending(path, ("confluent_kafka",)) == []
+
+
+@pytest.mark.parametrize("path", [path for path in _modules() if path.name in PURE_LAYER_MODULES], ids=_name)
+def test_state_machines_do_no_io(path: Path) -> None:
+    adapters = ("layer.kafka.producer", "layer.kafka.fetcher", "layer.kafka.group", "layer.kafka.admin", "layer.node")
+    assert _offending(path, (*adapters, *NO_IO)) == []
+
+
+def test_services_do_not_import_the_sdk() -> None:
+    services = ("kafka", "statelog", "cursor", "dispatch", "metadata", "embedded")
+    offending = {
+        _name(path): _offending(path, ("layer.client", "layer.admin", "layer.cli"))
+        for service in services
+        for path in (ROOT / "layer" / service).rglob("*.py")
+    }
+    assert {name: found for name, found in offending.items() if found} == {}
