@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -46,11 +46,13 @@ from rich.text import Text
 
 import layer as pulsar
 from layer.admin import AdminClient
-from layer.embedded import EmbeddedBrokerError, ExternalBroker, open_broker
+from layer.embedded import BrokerKind, EmbeddedBrokerError, ExternalBroker, open_broker
 
 PARTITIONS = 4
 SHORTEST_RUN_S = 4.0
 SHORTEST_WORK_S = 0.0002
+QUIET_S = 1.5
+GIVE_UP_S = 30.0
 SUBSCRIPTION = "departures"
 
 console = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
@@ -101,7 +103,7 @@ def main() -> int:
 
 
 @contextmanager
-def set_up(kind: str) -> Iterator[Stage]:
+def set_up(kind: BrokerKind) -> Iterator[Stage]:
     """A broker, a fresh topic, and a subscription that starts at its beginning."""
     with ExitStack() as stack:
         console.rule("[bold]1  a broker and a topic")
@@ -157,7 +159,7 @@ def consume_with_a_kill(stage: Stage, published: Published) -> tuple[list[Consum
         _tell_of_the_kill(first, watch)
 
         second = stack.enter_context(_consuming_process(stage, 2, count))
-        watch.until(second, lambda seen, quiet_s: len(seen.received) >= count and quiet_s > _quiet_s(second))
+        watch.until(second, lambda seen, quiet_s: _is_done(seen, second, count, quiet_s))
         second.stop()
         watch.add(second.evidence.read_on())
     console.print(
@@ -176,9 +178,11 @@ def _consuming_process(stage: Stage, number: int, flights: int) -> ConsumingProc
     )
 
 
-def _quiet_s(second: ConsumingProcess) -> float:
-    """How long nothing must have happened to call it done; longer while the group may still be forming."""
-    return 1.5 if second.evidence.events else 15.0
+def _is_done(watch: Watch, second: ConsumingProcess, count: int, quiet_s: float) -> bool:
+    """Everything was received and nothing more comes; or nothing comes any more (the final table will tell)."""
+    if second.evidence.events and len(watch.received) >= count:
+        return quiet_s > QUIET_S
+    return quiet_s > GIVE_UP_S
 
 
 def _tell_of_the_kill(first: ConsumingProcess, watch: Watch) -> None:
@@ -229,12 +233,13 @@ def story(
     received = {flight for process in processes for event in process.evidence.events for flight in event.flights}
     for flight in received - durable_at.keys() - holes:
         durable_at[flight] = first.ended_s - zero
+    end = max([first.ended_s, *(event.at_s for event in second.evidence.events)]) + 1
     return picture.Story(
         picture.acknowledged_at(published.partitions, durable_at),
-        [(at_s - zero, sample) for at_s, sample in samples],
+        [(at_s - zero, sample) for at_s, sample in samples if at_s <= end],
         (seconds_until_first(first), second.started_s + seconds_until_first(second) - zero),
         first.ended_s - zero,
-        second.ended_s - zero,
+        end - zero,
         len(holes),
     )
 
@@ -283,7 +288,8 @@ def show_kafkas_view(stage: Stage) -> None:
 
 def keep(stage: Stage) -> None:
     console.print(f"\nKept for your own looks: {stage.service_url}, topic {stage.topic}. Ctrl-C ends it.")
-    threading.Event().wait()
+    with suppress(KeyboardInterrupt):
+        threading.Event().wait()
 
 
 def _progress() -> Progress:

@@ -23,6 +23,7 @@ from layer.kafka.fetcher import Fetcher
 from layer.kafka.producer import KafkaProducer
 from layer.kafka.records import CommittedOffset
 from layer.kafka.settings import KafkaSettings
+from layer.limits import raise_open_file_limit, warn_when_files_run_out
 from layer.metadata.entities import Entities
 from layer.metadata.namespaces import NAMESPACE_KEYS, Namespaces
 from layer.metadata.subscriptions import SUBSCRIPTION_KEYS, Claimant, Subscription, Subscriptions, member_client_id
@@ -41,6 +42,7 @@ class Node:
     """This process's presence in one cluster. Use `acquire` and `release`; thread-safe."""
 
     def __init__(self, settings: KafkaSettings, deadline: Deadline) -> None:
+        raise_open_file_limit()
         self.settings = settings
         self.clock: Clock = SystemClock()
         self.admin = KafkaAdmin(settings.common())
@@ -140,10 +142,12 @@ class Node:
         slots: dict[int, PartitionSlot] = {}
 
         def slot(partition: int) -> PartitionSlot:
-            if partition not in slots:
+            found = slots.get(partition)
+            if found is None:
                 name = str(topic.name.with_partition(partition)) if topic.partitioned else str(topic.name)
-                slots[partition] = PartitionSlot(name, partition, topic.partition_field(partition), topic.layout)
-            return slots[partition]
+                made = PartitionSlot(name, partition, topic.partition_field(partition), topic.layout)
+                found = slots.setdefault(partition, made)  # two threads that ask at once get the same one
+            return found
 
         def checkpoint(partition: int, deadline: Deadline) -> CommittedOffset | None:
             return self.checkpoints.newest(cursor_identity(subscription, partition), deadline)
@@ -154,6 +158,7 @@ class Node:
             topic.kafka_topic,
             subscription.type,
             slot,
+            lambda: list(slots.values()),
             lambda partition: cursor_identity(subscription, partition),
             subscription.start_offset,
             checkpoint,
@@ -166,6 +171,7 @@ class Node:
             handle, config, self.store, self.fetcher, self.clock, ack_persist_interval_s=ack_persist_interval_s
         )
         member.start()
+        warn_when_files_run_out()
         return member
 
     def unsubscribe(self, subscription: Subscription, endpoint: Endpoint, deadline: Deadline) -> None:

@@ -76,7 +76,6 @@ class ConsumingProcess:
         self._process.wait()
         if self._process.stdin is not None:
             self._process.stdin.close()
-        self.evidence.read_on()
 
 
 class Sampler:

@@ -64,7 +64,7 @@ def _version(package: str) -> str:
 
 def main() -> None:
     """Entry point. Exit codes: 0 done, 1 refused or failed, 2 not understood."""
-    app()
+    app(prog_name="pok")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from layer import errors
@@ -23,6 +23,7 @@ from layer.exceptions import (
     BrokerMetadataError,
     CumulativeAcknowledgementNotAllowedError,
     InvalidConfiguration,
+    NotConnected,
     OperationNotSupported,
     Result,
 )
@@ -74,6 +75,7 @@ class Consumer:
         self._threads = threads
         self._task: ListenerTask | None = None
         self._closed = False
+        self._losses_seen = member.losses()
         if listener is not None:
             self._start_task(self._listen_once)
 
@@ -222,7 +224,13 @@ class Consumer:
         self._check_open()
         deadline = self._deadline() if timeout_millis is None else Deadline.after_ms(timeout_millis)
         with pulsar_errors():
-            self._member.save(deadline)
+            losses = self._member.save(deadline)
+        if losses > self._losses_seen:
+            self._losses_seen = losses
+            raise NotConnected(
+                f"subscription {self.subscription_name()}: a partition went to another process before everything "
+                "acknowledged on it was saved; those messages will be delivered again"
+            )
 
     def _locate(self, message: object) -> tuple[PartitionSlot, int]:
         """Partition and offset of a message or an id."""
@@ -258,7 +266,7 @@ class Consumer:
             self._member.wait_until_assigned(deadline)
             self._member.seek(offsets, deadline)
 
-    def _seek_targets(self, target: object, deadline: Deadline) -> Callable[[int], int | None]:
+    def _seek_targets(self, target: object, deadline: Deadline) -> Mapping[int, int]:
         topic = self._subscription.topic
         partitions = range(topic.partitions)
         admin = self._node.admin
@@ -268,14 +276,13 @@ class Consumer:
             assert isinstance(target, int)  # noqa: S101 - checked
             ends = admin.end_offsets(topic.kafka_topic, partitions, deadline)
             times = {p: self._node.fetcher.offset_at_time(topic.kafka_topic, p, target, deadline) for p in partitions}
-            return lambda p: ends[p] if times[p] is None else times[p]
+            return {p: ends[p] if offset is None else offset for p, offset in times.items()}
         if message_id == NativeMessageId.earliest:
-            return admin.start_offsets(topic.kafka_topic, partitions, deadline).get
+            return admin.start_offsets(topic.kafka_topic, partitions, deadline)
         if message_id == NativeMessageId.latest:
-            return admin.end_offsets(topic.kafka_topic, partitions, deadline).get
+            return admin.end_offsets(topic.kafka_topic, partitions, deadline)
         slot, offset = self._locate(message_id)
-        position = offset if self._seek_inclusive else offset + 1
-        return lambda p: position if p == slot.number else None
+        return {slot.number: offset if self._seek_inclusive else offset + 1}
 
     def get_last_message_id(self) -> NativeMessageId:
         """Id of the last message of the topic (entry -1 in an empty one).

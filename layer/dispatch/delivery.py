@@ -33,6 +33,13 @@ class PartitionSlot:
         self.ack = self.acks.append
         self.cumulative: deque[int] = deque()
 
+    def forget_acknowledgements(self) -> bool:
+        """Drop what was not drained; True when there was something."""
+        lost = bool(self.acks or self.cumulative)
+        self.acks.clear()
+        self.cumulative.clear()
+        return lost
+
 
 class Feed:
     """One partition's messages for one consumer; every message of it points here."""

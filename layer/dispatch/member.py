@@ -10,7 +10,7 @@ import heapq
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import groupby
@@ -53,6 +53,8 @@ class SubscriptionHandle:
     kafka_topic: str
     type: SubscriptionType
     slot: Callable[[int], PartitionSlot]
+    slots: Callable[[], Sequence[PartitionSlot]]
+    """Every slot made so far, of owned partitions and others."""
     identity: Callable[[int], CursorIdentity]
     start_offset: Callable[[int], int]
     checkpoint: Callable[[int, Deadline], CommittedOffset | None]
@@ -113,6 +115,7 @@ class SubscriptionMember:
         self._unknown_saves: dict[int, Save] | None = None
         self._last_save_s = 0.0
         self._last_activity_s = 0.0
+        self._losses = 0
         self._starved_since_s: float | None = None
         self._paused: set[int] = set()
         self._replay_failed = False
@@ -176,17 +179,24 @@ class SubscriptionMember:
         """Deliver again, now, what this consumer has not acknowledged."""
         self.run(lambda: self._redeliver_all(endpoint))
 
-    def save(self, deadline: Deadline) -> None:
-        """Return when everything acknowledged before this call is durable.
+    def save(self, deadline: Deadline) -> int:
+        """Return when everything acknowledged before this call is durable, or known to be lost.
+
+        Gives how often, up to now, this process had to give a partition up with acknowledgements that were not saved:
+        when that number has grown since the caller last saw it, some of its acknowledgements were not kept.
 
         Raises:
-            Fenced: this process has lost the partition meanwhile; the acknowledgements may not have been kept.
+            StoreError: they could not be saved.
         """
         future = self.run(self._save_now)
-        self._result(future, deadline, "acknowledgements to be durable")
+        return self._result(future, deadline, "acknowledgements to be durable")
 
-    def seek(self, offsets: Callable[[int], int | None], deadline: Deadline) -> None:
-        """Set the cursor of each owned partition p to `offsets(p)` (None: leave it) and go on from there."""
+    def seek(self, offsets: Mapping[int, int], deadline: Deadline) -> None:
+        """Set the cursors of these partitions to these offsets, durably, and go on from there.
+
+        Raises:
+            SubscriptionBusy: another process owns one of them.
+        """
         self._result(self.run(lambda: self._seek(offsets)), deadline, "the seek")
 
     def wait_until_assigned(self, deadline: Deadline) -> None:
@@ -205,6 +215,10 @@ class SubscriptionMember:
 
     def stats(self, deadline: Deadline) -> list[PartitionStats]:
         return self._result(self.run(self._stats), deadline, "statistics")
+
+    def losses(self) -> int:
+        """See `save`."""
+        return self._losses
 
     def owned_partitions(self) -> list[int]:
         return sorted(self._owned)
@@ -560,15 +574,16 @@ class SubscriptionMember:
             if had_one and feed is not None:
                 self._rewind(owned)
 
-    def _seek(self, offsets: Callable[[int], int | None]) -> None:
+    def _seek(self, offsets: Mapping[int, int]) -> None:
         consumer = self._consumer
-        if consumer is None or not self._owned:
-            raise errors.SubscriptionBusy(f"subscription {self._handle}: this process owns no partition of it now")
+        elsewhere = sorted(set(offsets) - set(self._owned))
+        if consumer is None or elsewhere:
+            raise errors.SubscriptionBusy(
+                f"subscription {self._handle}: partitions {elsewhere} are not served by this process now"
+            )
         self._drain()
-        for number, owned in self._owned.items():
-            target = offsets(number)
-            if target is None:
-                continue
+        for number, target in offsets.items():
+            owned = self._owned[number]
             for endpoint in self._endpoints:
                 endpoint.discard(owned.slot)
             position = owned.seek(target)
@@ -663,11 +678,26 @@ class SubscriptionMember:
         leaving = [number for number in partitions if number in self._owned]
         self._drain()
         try:
+            self._settle_in_flight()
             self._save(leaving)
             self._checkpoint(leaving, forced=True)
         except errors.StoreError as failure:
             _log.warning("subscription=%s could not save while handing over: %s", self._handle, failure)
         self._drop(leaving)
+
+    def _settle_in_flight(self) -> None:
+        """Learn the outcome of the save under way from what the group has: its callback cannot come just now.
+
+        A save may build only on one whose outcome is known: its marker names the segments that the other one wrote.
+        """
+        saves, self._in_flight_saves = self._in_flight_saves or self._unknown_saves, None
+        self._unknown_saves = None
+        if saves is not None and self._consumer is not None:
+            try:
+                self._settle_unknown(self._consumer, saves)
+            except errors.StoreError:
+                self._unknown_saves = saves
+                raise
 
     def _on_lost(self, partitions: list[int]) -> None:
         _log.warning("subscription=%s lost partitions %s", self._handle, partitions)
@@ -684,9 +714,9 @@ class SubscriptionMember:
                 continue
             for endpoint in self._endpoints:
                 endpoint.discard(owned.slot)
+            if owned.dirty or owned.slot.forget_acknowledgements():
+                self._losses += 1
             owned.rewind()
-            owned.slot.acks.clear()
-            owned.slot.cumulative.clear()
 
     # Saving -------------------------------------------------------------------------------------------------------
 
@@ -702,13 +732,18 @@ class SubscriptionMember:
             saves[number] = self._store.prepare(owned.identity, owned.cursor, owned.saved, lineage, deadline)
         return saves
 
-    def _save_now(self) -> None:
+    def _save_now(self) -> int:
         consumer = self._consumer
         self._drain()
         while self._in_flight_saves is not None and consumer is not None:
             self._accept(consumer, consumer.poll_batch(_BATCH, _POLL_S))
             self._drain()
+        self._settle_in_flight()
         self._save(sorted(self._owned))
+        for slot in self._handle.slots():
+            if slot.number not in self._owned and slot.forget_acknowledgements():
+                self._losses += 1
+        return self._losses
 
     def _save(self, partitions: list[int]) -> None:
         """Save these partitions and wait until that is durable."""
@@ -732,9 +767,7 @@ class SubscriptionMember:
         if self._in_flight_saves is not None:
             return
         try:
-            if self._unknown_saves is not None:
-                self._settle_unknown(consumer, self._unknown_saves)
-                self._unknown_saves = None
+            self._settle_in_flight()
             saves = self._prepare(sorted(self._owned))
         except errors.StoreError as failure:
             _log.warning("subscription=%s could not write cursor segments: %s", self._handle, failure)

@@ -15,7 +15,7 @@ from layer.errors import AppendFailed, AppendOutcomeUnknown
 from layer.statelog.compare_and_set import CompareAndSet, Versioned, VersionedEntities, VersionedKey, Won
 from layer.statelog.memory_log import MemoryStateLog
 from layer.statelog.view import LogView
-from tests.simulation.turns import NEVER, Actor, ActorsLog, ManualClock, kafka_cleans, simulated_topic
+from tests.simulation.turns import NEVER, Actor, ActorsLog, ManualClock, Schedule, kafka_cleans, simulated_topic
 
 ENTITIES = ("orders", "orders", "orders", "audit")
 
@@ -37,6 +37,7 @@ class History:
         self.steps = steps
         self.rng = random.Random(seed)
         self.clock = ManualClock()
+        self.schedule = Schedule(self.rng, self.clock)
         self.log = MemoryStateLog(self.clock)
         self.late: list[Callable[[], object]] = []
         self.winners: dict[tuple[str, int], set[str]] = {}
@@ -67,8 +68,8 @@ class History:
     def _step(self, actors: list[Actor]) -> None:
         self.clock.seconds += 1
         draw = self.rng.random()
-        if draw < 0.80:
-            self.rng.choice(actors).step()
+        if draw < 0.75:
+            self.schedule.step_one_of(actors)
         elif draw < 0.93:
             kafka_cleans(self.log, self.topic, self.clock, self.rng)
         elif draw < 0.96:
@@ -134,7 +135,7 @@ class History:
     def _all_readers_agree(self) -> None:
         fresh = self._view()
         truth = fresh.ask(lambda found: found.states(), NEVER)
-        for reader in self.readers[: 1 + (self.rng.random() < 0.05)]:  # the second is often far behind
+        for reader in self.readers[: 1 + (self.rng.random() < 0.03)]:  # the second is often far behind
             seen = reader.ask(lambda found: found.states(), NEVER)
             assert seen == truth, f"seed {self.seed}: {seen} is not {truth}"
         for entity, state in truth.items():

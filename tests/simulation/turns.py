@@ -84,8 +84,26 @@ class Actor:
         self._thread.join()
 
 
+class Schedule:
+    """Whose turn it is. Now and then an actor is stopped for long, wherever it is, as by SIGSTOP."""
+
+    def __init__(self, rng: random.Random, clock: ManualClock) -> None:
+        self._rng = rng
+        self._clock = clock
+        self._wakes_at: dict[Actor, int] = {}
+
+    def step_one_of(self, actors: Sequence[Actor]) -> None:
+        awake = [actor for actor in actors if self._wakes_at.get(actor, 0) <= self._clock.seconds]
+        if not awake:
+            return
+        actor = self._rng.choice(awake)
+        actor.step()
+        if self._rng.random() < _FALLS_ASLEEP:
+            self._wakes_at[actor] = self._clock.seconds + self._rng.randrange(_LONGEST_SLEEP_S)
+
+
 class ActorsLog:
-    """The log as one actor meets it: every operation is a turn, and appends fail now and then.
+    """The log as one actor meets it: before every operation the others may have their turns, and appends fail.
 
     An append whose outcome is unknown is in the log, or comes later (`late`), or never.
     """
@@ -104,13 +122,17 @@ class ActorsLog:
         self._late = late
         self._unknown_share = unknown_share
 
+    def _turn(self) -> None:
+        if self._rng.random() < _OTHERS_COME_BETWEEN:
+            self._actor.pause()
+
     def append(self, topic: StateTopic, partition: int, key: bytes, value: bytes | None, deadline: Deadline) -> int:
         return self.append_many(topic, partition, [(key, value)], deadline)[0]
 
     def append_many(
         self, topic: StateTopic, partition: int, records: Sequence[tuple[bytes, bytes | None]], deadline: Deadline
     ) -> list[int]:
-        self._actor.pause()
+        self._turn()
         draw = self._rng.random()
         if draw < self._unknown_share:
             fate = self._rng.randrange(3)
@@ -124,7 +146,7 @@ class ActorsLog:
         return self._log.append_many(topic, partition, records, deadline)
 
     def end_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
-        self._actor.pause()
+        self._turn()
         return self._log.end_offset(topic, partition, deadline)
 
     def start_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
@@ -133,7 +155,7 @@ class ActorsLog:
     def read(
         self, topic: StateTopic, partition: int, start: int, end: int, deadline: Deadline
     ) -> Iterator[list[LogRecord]]:
-        self._actor.pause()
+        self._turn()
         for batch in self._log.read(topic, partition, start, end, deadline):
             half = len(batch) // 2  # the log may be compacted in the middle of a reading
             if half and self._rng.random() < 0.2:
@@ -151,8 +173,11 @@ class ActorsLog:
         self._log.close()
 
 
-RETENTION_S = 80
-COMPACTION_LAG_S = 30
+RETENTION_S = 50
+COMPACTION_LAG_S = 24
+_FALLS_ASLEEP = 0.06
+_LONGEST_SLEEP_S = 40
+_OTHERS_COME_BETWEEN = 0.35
 
 
 def simulated_topic(*, with_lag: bool) -> StateTopic:

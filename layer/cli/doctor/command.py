@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -14,9 +15,12 @@ from layer.cli.doctor.machine import check_machine
 from layer.cli.doctor.probe import probe
 from layer.cli.doctor.report import Finding, Status
 from layer.cli.failure import EXIT_FAILED
-from layer.cli.output import news, show_table, write_json
+from layer.cli.output import news, write_json, write_line
 from layer.cli.settings import Settings
+from layer.cli.values import printable
 from layer.kafka.admin import KafkaAdmin
+
+_COLOURS: Final = {Status.OK: typer.colors.GREEN, Status.WARN: typer.colors.YELLOW, Status.FAIL: typer.colors.RED}
 
 
 def register(app: typer.Typer) -> None:
@@ -37,14 +41,22 @@ def doctor(
     if settings.json:
         write_json([asdict(finding) for finding in findings])
     else:
-        show_table(
-            ("", "check", "found", "what to do"),
-            [(finding.status.value, finding.check, finding.found, finding.advice) for finding in findings],
-        )
+        _show(findings)
     if not try_it:
         news("rights and clocks are tried out with --probe only")
     if any(finding.status is Status.FAIL for finding in findings):
         raise typer.Exit(EXIT_FAILED)
+
+
+def _show(findings: Sequence[Finding]) -> None:
+    width = max(len(finding.check) for finding in findings)
+    for finding in findings:
+        status = f"{finding.status.value:<4}"
+        if sys.stdout.isatty():
+            status = typer.style(status, fg=_COLOURS[finding.status], bold=True)
+        write_line(f"{status}  {finding.check:<{width}}  {printable(finding.found)}")
+        if finding.advice:
+            write_line(f"{'':<{width + 6}}  -> {printable(finding.advice)}")
 
 
 def _examine(settings: Settings, try_it: bool) -> Iterator[Finding]:

@@ -1,0 +1,99 @@
+"""What Kafka itself says, asked with plain Kafka clients: the messages there are, and the committed offsets over time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from layer.deadline import Deadline
+from mapping.state_records.cursor_state import CommitMetadata, decode_commit_metadata
+from tests.chaos.evidence import Position
+
+_SAMPLE_EVERY_S = 0.01
+
+
+def read_topic(bootstrap: str, kafka_topic: str, partitions: int) -> dict[Position, bytes]:
+    """Every message there is now."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "chaos-truth",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+        }
+    )
+    found: dict[Position, bytes] = {}
+    try:
+        deadline = Deadline.after(60)
+        ends = {p: consumer.get_watermark_offsets(TopicPartition(kafka_topic, p), timeout=20)[1] for p in range(partitions)}
+        consumer.assign([TopicPartition(kafka_topic, p, 0) for p in range(partitions)])
+        while any(where.offset < ends[where.partition] for where in _positions(consumer, kafka_topic, partitions)):
+            deadline.check(f"{kafka_topic} to be read")
+            for message in consumer.consume(5000, 0.2):
+                if message.error() is None:
+                    found[message.partition(), message.offset()] = message.value() or b""
+    finally:
+        consumer.close()
+    return found
+
+
+def _positions(consumer: Consumer, kafka_topic: str, partitions: int) -> list[TopicPartition]:
+    asked = consumer.position([TopicPartition(kafka_topic, p) for p in range(partitions)])
+    return [TopicPartition(where.topic, where.partition, max(0, where.offset)) for where in asked]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A committed offset with its metadata, first seen by an answer that came at `at`."""
+
+    at: float
+    partition: int
+    offset: int
+    metadata: str
+
+    def state(self) -> CommitMetadata | None:
+        return decode_commit_metadata(self.metadata)
+
+
+class Sampler:
+    """Reads a group's committed offsets all the time with Kafka's admin API, and keeps every change it sees."""
+
+    def __init__(self, bootstrap: str, group: str, kafka_topic: str, partitions: int) -> None:
+        self.samples: list[Sample] = []
+        self.answers = 0
+        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+        self._request = ConsumerGroupTopicPartitions(group, [TopicPartition(kafka_topic, p) for p in range(partitions)])
+        self._last: dict[int, tuple[int, str]] = {}
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"sampler {group}", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(_SAMPLE_EVERY_S):
+            self.look()
+
+    def look(self) -> None:
+        futures = self._admin.list_consumer_group_offsets([self._request], request_timeout=5)
+        try:
+            (answer,) = (future.result(timeout=6) for future in futures.values())
+        except (KafkaException, TimeoutError):
+            return  # the broker is away, or the group is not there yet
+        at = time.monotonic()
+        self.answers += 1
+        for where in answer.topic_partitions:
+            if where.error is not None or where.offset < 0:
+                continue
+            seen = (where.offset, where.metadata or "")
+            if self._last.get(where.partition) != seen:
+                self._last[where.partition] = seen
+                self.samples.append(Sample(at, where.partition, *seen))
+
+    def close(self) -> None:
+        if not self._stopping.is_set():
+            self._stopping.set()
+            self._thread.join(10)
+            self.look()

@@ -1,0 +1,142 @@
+"""Worker processes as the test holds them: started, told, stopped, continued, killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from layer.deadline import Deadline
+from tests.chaos.evidence import Testimony
+from tests.chaos.worker import Orders
+
+_ROOT = Path(__file__).parents[2]
+_LOOK_EVERY_S = 0.02
+
+
+def eventually(what: str, condition: Callable[[], object], within_s: float = 40.0) -> None:
+    """Return once `condition()` holds; fail the test, naming `what`, when it does not in time."""
+    deadline = Deadline.after(within_s)
+    pause = threading.Event()
+    while not condition():
+        if deadline.passed():
+            pytest.fail(f"after {within_s:g} s still not true: {what}")
+        pause.wait(_LOOK_EVERY_S)
+
+
+class WorkerProcess:
+    """One worker. `fate` says what was done to it, for the causes of duplicates."""
+
+    def __init__(self, orders: Orders, log: Path) -> None:
+        self.name = orders.name
+        self.orders = orders
+        self.log = log
+        self.testimony = Testimony(orders.name, Path(orders.evidence))
+        self.killed_at: float | None = None
+        self.closed_at: float | None = None
+        self.stops: list[tuple[float, float]] = []
+        """From SIGSTOP to SIGCONT; the end is infinite while it is stopped."""
+        with log.open("wb") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.chaos.worker", json.dumps(asdict(orders))],
+                cwd=_ROOT,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )
+
+    # Telling it what to do ------------------------------------------------------------------------------------------
+
+    def tell(self, command: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{command}\n".encode())
+        self._process.stdin.flush()
+
+    def subscribe(self) -> None:
+        """Have it subscribe, and wait until it did."""
+        before = self.count("s")
+        self.tell("subscribe")
+        self.until("subscribed", lambda: self.count("s") > before, 40)
+
+    def try_to_subscribe(self) -> None:
+        self.tell("subscribe")
+
+    def close(self) -> None:
+        """Have it flush and close its consumer, and wait until it did."""
+        before = self.count("c")
+        self.tell("close")
+        self.until("closed", lambda: self.count("c") > before, 30)
+        self.closed_at = time.monotonic()
+
+    def kill(self) -> None:
+        """SIGKILL, and nothing of it is left when this returns."""
+        self._process.kill()
+        self._process.wait()
+        self.killed_at = time.monotonic()
+
+    def stop(self) -> None:
+        os.kill(self._process.pid, signal.SIGSTOP)
+        self.stops.append((time.monotonic(), float("inf")))
+
+    def go_on(self) -> None:
+        self.stops[-1] = (self.stops[-1][0], time.monotonic())
+        os.kill(self._process.pid, signal.SIGCONT)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def stopped(self) -> bool:
+        return bool(self.stops) and self.stops[-1][1] == float("inf")
+
+    # What it says ---------------------------------------------------------------------------------------------------
+
+    def look(self) -> Testimony:
+        self.testimony.read_on()
+        return self.testimony
+
+    def count(self, kind: str) -> int:
+        return self.look().count(kind)
+
+    def received(self) -> int:
+        return len(self.look().receipts)
+
+    def owned(self) -> set[int]:
+        """The partitions it has recovered and not lost (it says nothing of those that it handed over)."""
+        owned: set[int] = set()
+        for said in self.look().said:
+            if said.kind == "o":
+                owned.add(int(said.text.split()[0]))
+            elif said.kind == "l":
+                owned -= set(map(int, said.text.split()))
+            elif said.kind in "cf":
+                owned.clear()
+        return owned
+
+    def until(self, what: str, condition: Callable[[], object], within_s: float = 40.0) -> None:
+        def holds() -> bool:
+            if condition():
+                return True
+            if not self.alive and self.killed_at is None:
+                pytest.fail(f"worker {self.name} died by itself: {self.log.read_text()[-2000:]}")
+            return False
+
+        eventually(f"worker {self.name}: {what}; it says {self.testimony.last('wsbxfc')}", holds, within_s)
+
+    def end(self) -> None:
+        """Whatever state it is in."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        if self.alive:
+            self._process.kill()
+        self._process.wait()

@@ -1,0 +1,267 @@
+"""A topic, its publisher, its subscriptions with their workers, and the verdict at the end."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import layer as pulsar
+from layer.admin import AdminClient
+from mapping.subscription_group import group_id
+from mapping.topic_name import TopicName, kafka_topic
+from tests.chaos.evidence import Position
+from tests.chaos.outside import Sampler, read_topic
+from tests.chaos.processes import WorkerProcess, eventually
+from tests.chaos.verdict import Case, Verdict
+from tests.chaos.worker import Orders, residue
+
+SENTINEL = b"sentinel"
+
+
+class Stage:
+    """One topic of one broker. Ends everything it started."""
+
+    def __init__(self, service_url: str, directory: Path, topic: str, partitions: int, **creation: Any) -> None:
+        self.url = service_url
+        self.bootstrap = service_url.removeprefix("kafka://")
+        self.directory = directory
+        self.topic = topic
+        self.partitions = partitions
+        self.kafka_topic = kafka_topic(TopicName.parse(topic))
+        self.client = pulsar.Client(service_url)
+        self.admin = AdminClient(service_url)
+        self._creation = creation
+        self._subscriptions: list[Stand] = []
+        self._publishers: list[Publisher] = []
+
+    def __enter__(self) -> Stage:
+        if self._creation.get("create", True):
+            self.admin.create_partitioned_topic(
+                self.topic, self.partitions, entries_per_ledger=self._creation.get("entries_per_ledger")
+            )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for publisher in self._publishers:
+            publisher.stop()
+        for subscription in self._subscriptions:
+            subscription.close()
+        self.client.shutdown()
+        self.admin.close()
+
+    def publish(self, count: int, *, pace_ms: float = 0.0, name: str = "p") -> Publisher:
+        """Start sending `count` messages from a thread of this process."""
+        publisher = Publisher(self.client, self.topic, count, pace_ms, name)
+        self._publishers.append(publisher)
+        return publisher
+
+    def subscription(self, type_: str = "Shared", name: str = "sub") -> Stand:
+        stand = Stand(self, type_, name)
+        self._subscriptions.append(stand)
+        return stand
+
+    def sent(self) -> dict[Position, bytes]:
+        found = read_topic(self.bootstrap, self.kafka_topic, self.partitions)
+        return {position: value for position, value in found.items() if value != SENTINEL}
+
+    def check_publishing(self, sent: dict[Position, bytes]) -> None:
+        """Every confirmed message is there once, and each publisher's order is kept in each partition."""
+        there: dict[str, list[int]] = {}
+        for (partition, _), value in sorted(sent.items()):
+            name, _, number = value.decode().partition(":")
+            there.setdefault(f"{name}/{partition}", []).append(int(number))
+        for stream, numbers in there.items():
+            assert numbers == sorted(set(numbers)), f"{stream}: out of order or double"
+        for publisher in self._publishers:
+            numbers = {n for stream, found in there.items() if stream.startswith(f"{publisher.name}/") for n in found}
+            assert publisher.confirmed <= numbers, f"{publisher.name}: {len(publisher.confirmed - numbers)} lost"
+            assert not publisher.failures, publisher.failures[:3]
+
+
+class Publisher:
+    """Sends `name:0`, `name:1` ... and remembers what was confirmed."""
+
+    def __init__(self, client: pulsar.Client, topic: str, count: int, pace_ms: float, name: str) -> None:
+        self.name = name
+        self.confirmed: set[int] = set()
+        self.failures: list[str] = []
+        self.sent = 0
+        self._client = client
+        self._topic = topic
+        self._count = count
+        self._pace_s = pace_ms / 1000
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"publisher {name}", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        producer = self._client.create_producer(self._topic, producer_name=self.name, block_if_queue_full=True)
+        for number in range(self._count):
+            if self._stopping.is_set():
+                break
+            producer.send_async(f"{self.name}:{number}".encode(), self._confirmed_by(number))
+            self.sent = number + 1
+            if self._pace_s:
+                self._stopping.wait(self._pace_s)
+        producer.flush()
+        producer.close()
+
+    def _confirmed_by(self, number: int) -> Callable[[pulsar.Result, Any], None]:
+        def answered(result: pulsar.Result, _: object) -> None:
+            if result == pulsar.Result.Ok:
+                self.confirmed.add(number)
+            else:
+                self.failures.append(f"{number}: {result}")
+
+        return answered
+
+    def done(self) -> bool:
+        return not self._thread.is_alive()
+
+    def wait(self, within_s: float = 60.0) -> None:
+        self._thread.join(within_s)
+        assert self.done(), f"publisher {self.name} is at {self.sent} of {self._count}"
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(40)
+
+
+class Stand:
+    """One subscription and the workers on it."""
+
+    def __init__(self, stage: Stage, type_: str, name: str) -> None:
+        self.type = type_
+        self.workers: list[WorkerProcess] = []
+        self._stage = stage
+        self._name = name
+        self.sampler = Sampler(stage.bootstrap, group_id(stage.kafka_topic, name), stage.kafka_topic, stage.partitions)
+
+    def worker(self, **orders: Any) -> WorkerProcess:
+        """A process that is started and not told anything yet."""
+        number = len(self.workers)
+        base = self._stage.directory / f"{self._name}-{number}-{secrets.token_hex(2)}"
+        orders = {"type": self.type, "name": f"w{number}", "seed": number, **orders}
+        found = WorkerProcess(
+            Orders(self._stage.url, self._stage.topic, self._name, f"{base}.evidence", **orders), base.with_suffix(".log")
+        )
+        self.workers.append(found)
+        return found
+
+    def warm(self, *workers: WorkerProcess) -> None:
+        for worker in workers:
+            worker.until("connected", lambda worker=worker: worker.count("w"))  # type: ignore[misc]
+
+    def join(self, **orders: Any) -> WorkerProcess:
+        """A worker that subscribes at once."""
+        worker = self.worker(**orders)
+        worker.try_to_subscribe()
+        worker.until("subscribed", lambda: worker.count("s"))
+        return worker
+
+    def join_many(self, count: int, **orders: Any) -> list[WorkerProcess]:
+        workers = [self.worker(**orders) for _ in range(count)]
+        for worker in workers:
+            worker.try_to_subscribe()
+        for worker in workers:
+            worker.until("subscribed", lambda worker=worker: worker.count("s"))  # type: ignore[misc]
+        return workers
+
+    def received(self) -> set[Position]:
+        return {receipt.position for worker in self.workers for receipt in worker.look().receipts}
+
+    def durable(self) -> set[Position]:
+        return {position for worker in self.workers for position in worker.look().durable}
+
+    def acknowledged(self) -> set[Position]:
+        return {position for worker in self.workers for position in worker.look().acknowledged}
+
+    def until_durable(self, positions: Iterable[Position], within_s: float = 60.0) -> None:
+        wanted = set(positions)
+        eventually(
+            f"{len(wanted)} messages durably acknowledged (missing {len(wanted - self.durable())};"
+            f" workers say {[(w.name, w.look().last('sbxfcol')) for w in self.workers]})",
+            lambda: wanted <= self.durable(),
+            within_s,
+        )
+
+    def until_worked_off(self, residues: Iterable[int] = range(9), within_s: float = 60.0) -> None:
+        """Until every message sent so far that is to be acknowledged is, durably."""
+        wanted = set(residues)
+        self.until_durable({where for where in self._stage.sent() if residue(*where) in wanted}, within_s)
+
+    def verdict(self) -> Verdict:
+        """Close or end the workers, let one more consumer receive what is left, and judge."""
+        for worker in self.workers:
+            if worker.alive and not worker.stopped and worker.look().last("sbcf") is not None:
+                last = worker.look().last("sbcf")
+                if last is not None and last.kind == "s":
+                    worker.close()
+        remaining = self._remaining()
+        self.sampler.close()
+        sent = self._stage.sent()
+        case = Case(self.workers, sent, self.sampler.samples, remaining, ordered=self.type in ("Exclusive", "Failover"))
+        found = case.judge()
+        found.samples = self.sampler.answers
+        print(f"\n    {self.type}: {found}")
+        for line in found.broken:
+            print(f"    BROKEN {line}")
+        return found
+
+    def _remaining(self) -> set[Position]:
+        """What the next consumer gets, up to a last message put into every partition."""
+        sentinels = self._put_sentinels()
+        consumer = self._stage.client.subscribe(
+            self._stage.topic,
+            self._name,
+            consumer_type=pulsar.ConsumerType[self.type],
+            receiver_queue_size=10_000,
+            initial_position=pulsar.InitialPosition.Earliest,
+        )
+        found: set[Position] = set()
+
+        def all_seen() -> bool:
+            while True:
+                try:
+                    message = consumer.receive(timeout_millis=20)
+                except pulsar.Timeout:
+                    return sentinels <= found
+                found.add((message.feed.slot.number, message.offset))
+
+        eventually("the next consumer reaches the end", all_seen, 40)
+        consumer.close()
+        return {(p, o) for p, o in found if (p, o) not in self._stage_sentinels}
+
+    def _put_sentinels(self) -> set[Position]:
+        from confluent_kafka import Producer
+
+        producer = Producer({"bootstrap.servers": self._stage.bootstrap, "enable.idempotence": True})
+        placed: set[Position] = set()
+        for partition in range(self._stage.partitions):
+            producer.produce(
+                self._stage.kafka_topic,
+                SENTINEL,
+                partition=partition,
+                on_delivery=lambda error, message: placed.add((message.partition(), message.offset())),
+            )
+        assert producer.flush(20) == 0
+        self._stage_sentinels = {
+            where
+            for where, value in read_topic(
+                self._stage.bootstrap, self._stage.kafka_topic, self._stage.partitions
+            ).items()
+            if value == SENTINEL
+        }
+        return placed
+
+    def close(self) -> None:
+        with ThreadPoolExecutor(max(1, len(self.workers))) as pool:
+            list(pool.map(WorkerProcess.end, self.workers))
+        self.sampler.close()

@@ -1,0 +1,84 @@
+"""What the doctor makes of what it finds."""
+
+from __future__ import annotations
+
+import pytest
+
+from layer.cli.doctor.cluster import SETTING_RULES, check_version, judge_settings
+from layer.cli.doctor.machine import check_librdkafka, check_open_files
+from layer.cli.doctor.probe import Sent, judge_clock
+from layer.cli.doctor.report import Status
+from layer.embedded.settings import common_properties
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "status"),
+    [
+        ("group.initial.rebalance.delay.ms", "0", Status.OK),
+        ("group.initial.rebalance.delay.ms", "3000", Status.WARN),
+        ("group.min.session.timeout.ms", "6000", Status.OK),
+        ("group.min.session.timeout.ms", "6001", Status.FAIL),
+        ("group.max.session.timeout.ms", "5000", Status.FAIL),
+        ("offset.metadata.max.bytes", "4096", Status.OK),
+        ("offset.metadata.max.bytes", "4095", Status.FAIL),
+        ("offsets.retention.minutes", "10080", Status.OK),
+        ("offsets.retention.minutes", "1440", Status.WARN),
+        ("message.max.bytes", "1048588", Status.OK),
+        ("message.max.bytes", "100000", Status.FAIL),
+        ("auto.create.topics.enable", "false", Status.OK),
+        ("auto.create.topics.enable", "true", Status.WARN),
+        ("message.max.bytes", "lots", Status.WARN),
+    ],
+)
+def test_settings_are_judged(name: str, value: str, status: Status) -> None:
+    (finding,) = judge_settings({name: value})
+    assert (finding.check, finding.status) == (name, status)
+    assert (finding.advice == "") == (status is Status.OK)
+
+
+def test_a_setting_that_is_not_shown_is_not_judged() -> None:
+    assert list(judge_settings({})) == []
+
+
+def test_our_own_broker_is_well() -> None:
+    findings = list(judge_settings(common_properties()))
+    assert findings
+    assert {finding.status for finding in findings} == {Status.OK}
+    assert len({rule.name for rule in SETTING_RULES}) == len(SETTING_RULES)
+
+
+def test_kafka_3_is_not_what_is_tested() -> None:
+    assert check_version({}).status is Status.OK
+    assert check_version({"inter.broker.protocol.version": "3.9-IV0"}).status is Status.WARN
+
+
+def test_few_open_files_are_a_warning() -> None:
+    assert check_open_files(1024, 4096).status is Status.WARN
+    assert "128 subscriptions" in check_open_files(1024, -1).advice
+    assert check_open_files(65_536, -1).status is Status.OK
+    assert check_open_files(-1, -1).status is Status.OK
+
+
+@pytest.mark.parametrize(
+    ("version", "status"), [("2.16.0", Status.OK), ("2.15.9", Status.WARN), ("3.0.0rc1", Status.OK)]
+)
+def test_an_old_librdkafka_is_a_warning(version: str, status: Status) -> None:
+    assert check_librdkafka(version).status is status
+
+
+@pytest.mark.parametrize(
+    ("stamped_ms", "status"),
+    [
+        (1005, Status.OK),  # between sending and answer: nothing is known to be wrong
+        (1510, Status.OK),
+        (3000, Status.WARN),
+        (-3000, Status.WARN),
+        (100_000, Status.FAIL),
+        (-100_000, Status.FAIL),
+    ],
+)
+def test_the_brokers_clock_is_judged(stamped_ms: int, status: Status) -> None:
+    finding = judge_clock(Sent(before_ms=1000, after_ms=1010), stamped_ms)
+    assert finding.status is status
+    if status is not Status.OK:
+        assert ("ahead of" if stamped_ms > 0 else "behind") in finding.found

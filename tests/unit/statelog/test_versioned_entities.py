@@ -1,0 +1,66 @@
+"""The compare-and-set rule, as a fold."""
+
+from __future__ import annotations
+
+from layer.statelog.api import LogRecord
+from layer.statelog.versioned import Lost, OutcomeUnknown, Versioned, VersionedEntities, VersionedKey, Won, judge
+
+
+class Keys:
+    def encode(self, entity: str, version: int, attempt: str) -> bytes:
+        return f"{entity}/{version}/{attempt}".encode()
+
+    def decode(self, key: bytes) -> VersionedKey[str] | None:
+        entity, version, attempt = key.decode().split("/")
+        return None if entity == "foreign" else VersionedKey(entity, int(version), attempt)
+
+
+def folded(*records: str) -> VersionedEntities[str]:
+    """Records as `entity/version/attempt`, tombstones with a leading '-'."""
+    entities: VersionedEntities[str] = VersionedEntities(Keys())
+    for offset, text in enumerate(records):
+        value = None if text.startswith("-") else text.encode()
+        entities.apply(LogRecord(offset, text.lstrip("-").encode(), value, 0))
+    return entities
+
+
+def test_the_first_record_of_the_highest_version_is_the_state() -> None:
+    entities = folded("a/1/x", "a/1/y", "a/2/z", "a/2/w", "a/1/late", "b/1/q")
+    assert entities.state("a") == Versioned(2, 2, "z", b"a/2/z")
+    assert {name: state.attempt for name, state in entities.states().items()} == {"a": "z", "b": "q"}
+    assert entities.state("nobody") is None
+
+
+def test_a_tombstone_takes_what_stood_before_it() -> None:
+    assert folded("a/1/x", "-a/1/x").state("a") is None
+    assert folded("-a/1/x").states() == {}
+    state = folded("a/1/x", "a/1/y", "-a/1/y").state("a")
+    assert state is not None
+    assert state.attempt == "x"
+
+
+def test_keys_of_another_kind_are_none_of_its_business() -> None:
+    assert folded("foreign/1/x").states() == {}
+
+
+def test_losers_are_cleaned_before_superseded_winners_and_the_state_never() -> None:
+    assert folded("a/1/x", "a/1/y", "a/2/z", "a/2/w").to_clean("a") == [b"a/1/y", b"a/2/w"]
+    assert folded("a/1/x", "a/2/z", "a/3/v").to_clean("a") == [b"a/1/x", b"a/2/z"]
+    assert folded("a/3/v").to_clean("a") == []
+    assert folded().to_clean("a") == []
+
+
+def test_winners_that_stay_are_all_there() -> None:
+    entities = folded("a/1/x", "a/1/y", "a/2/z")
+    assert entities.to_clean("a", keep_winners=True) == [b"a/1/y"]
+    assert [state.attempt for state in entities.winners("a")] == ["x", "z"]
+    assert folded("a/1/x", "a/2/z").to_clean("a", keep_winners=True) == []
+
+
+def test_a_proposal_is_judged_by_what_stands_at_the_end() -> None:
+    state = Versioned(2, 7, "mine", b"")
+    assert judge(2, "mine", state) == Won(2, 7)
+    assert judge(2, "other", state) == Lost(state)
+    assert judge(1, "mine", state) == OutcomeUnknown(state)
+    assert judge(3, "mine", state) == OutcomeUnknown(state)
+    assert judge(1, "mine", None) == OutcomeUnknown(None)
