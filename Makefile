@@ -9,7 +9,7 @@ SOURCES := layer mapping schema_compat spark_connector tests examples
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench soak compat lock clean
+.PHONY: help demo test check format bench soak lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,14 +29,11 @@ format: $(INSTALLED) ## put the code into its form
 	@$(BIN)/ruff check --fix
 	@$(BIN)/ruff format
 
-bench: $(INSTALLED) ## measure
-	@$(BIN)/python -m pytest -s -m benchmark --require kafka --timeout 0 $(ARGS)
+bench: $(INSTALLED) ## measure, beside raw confluent-kafka and a real Pulsar (needs Maven); ARGS="--only produce --quick"
+	@$(BIN)/python -m tests.benchmarks $(ARGS)
 
 soak: $(INSTALLED) ## the long proof
 	@$(BIN)/python -m pytest -s -m soak --require kafka --timeout 0 $(ARGS)
-
-compat: $(INSTALLED) ## the same scenarios here and on a real Pulsar
-	@$(BIN)/python -m pytest -s -m pulsar --require kafka --require pulsar --timeout 0 $(ARGS)
 
 lock: $(BIN)/uv ## resolve requirements/dev.lock anew from pyproject.toml
 	$(BIN)/uv pip compile --universal --python-version 3.10 --no-header --generate-hashes --no-emit-index-url \

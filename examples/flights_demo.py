@@ -93,12 +93,12 @@ def main() -> int:
             console.print(f"\nThe whole demo took {time.monotonic() - started:.0f} s.")
             if options.keep:
                 keep(stage)
+    except (KeyboardInterrupt, pulsar.Interrupted):
+        console.print("\nstopped; everything is cleaned up")
+        return 128 + signal.SIGINT
     except (DemoFailed, EmbeddedBrokerError, pulsar.PulsarException) as error:
         console.print(f"[red]{type(error).__name__}: {error}")
         return 2
-    except KeyboardInterrupt:
-        console.print("\nstopped; everything is cleaned up")
-        return 128 + signal.SIGINT
     return 0 if right else 1
 
 

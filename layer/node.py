@@ -11,7 +11,7 @@ from typing import Final
 from layer import errors
 from layer.clock import Clock, SystemClock
 from layer.cursor.checkpoints import Checkpoints
-from layer.cursor.store import CursorIdentity, CursorStore
+from layer.cursor.store import CursorIdentity, CursorStore, Recovered
 from layer.deadline import Deadline
 from layer.dispatch.delivery import PartitionSlot
 from layer.dispatch.endpoint import Endpoint
@@ -122,7 +122,7 @@ class Node:
                         f"subscription {name} of {topic.name} has a live {member.type.value} consumer in this process"
                     )
                 member.attach(endpoint)
-                shared.users += 1
+                shared.endpoints.add(endpoint)
                 return shared.subscription, member
             session = secrets.token_hex(16)
             client_id = member_client_id(self.settings.client_id, session)
@@ -132,7 +132,8 @@ class Node:
             )
             member = self._join(subscription, session, client_id, ack_persist_interval_s)
             member.attach(endpoint)
-            shared.member, shared.subscription, shared.session, shared.users = member, subscription, session, 1
+            shared.member, shared.subscription, shared.session = member, subscription, session
+            shared.endpoints = {endpoint}
             return subscription, member
 
     def _join(
@@ -182,15 +183,44 @@ class Node:
         """
         shared = self._shared_member(str(subscription.topic.name), subscription.name)
         with shared.lock:
-            if shared.users > 1:
+            if len(shared.endpoints) > 1:
                 raise errors.SubscriptionBusy(
-                    f"subscription {subscription.name} has {shared.users - 1} other consumers"
+                    f"subscription {subscription.name} has {len(shared.endpoints) - 1} other consumers"
                 )
             others = self.admin.describe_group(subscription.group, deadline).members
             if len(others) > 1:
                 raise errors.SubscriptionBusy(f"subscription {subscription.name} has consumers in other processes")
             self._leave(shared, endpoint, deadline, release=False)
-            self.subscriptions.delete(subscription, deadline)
+            self.delete_subscription(subscription, deadline)
+
+    def delete_subscription(self, subscription: Subscription, deadline: Deadline) -> None:
+        """Delete a subscription without consumers, its group, and what its cursors wrote.
+
+        Raises:
+            SubscriptionBusy: it has live consumers.
+        """
+        cursors = self.read_cursors(subscription, deadline)
+        self.subscriptions.delete(subscription, deadline)
+        for partition, cursor in cursors.items():
+            if cursor.saved is not None:
+                identity = cursor_identity(subscription, partition)
+                self.store.forget(identity, cursor.saved, deadline)
+                self.store.drop_checkpoint(identity, cursor.saved.lineage.session, deadline)
+
+    def read_cursors(self, subscription: Subscription, deadline: Deadline) -> dict[int, Recovered]:
+        """The cursors of a subscription as last saved, whoever owns them; disturbs nobody."""
+        topic = subscription.topic
+        partitions = range(topic.partitions)
+        committed = self.admin.committed(subscription.group, topic.kafka_topic, partitions, deadline)
+        cursors = {}
+        for partition in partitions:
+            identity = cursor_identity(subscription, partition)
+            commit = committed.get(partition)
+            checkpoint = None if commit is not None else self.checkpoints.newest(identity, deadline)
+            cursors[partition] = self.store.recover(
+                identity, commit, checkpoint, subscription.start_offset(partition), deadline
+            )
+        return cursors
 
     def detach(self, subscription: Subscription, endpoint: Endpoint, deadline: Deadline) -> None:
         """Take a consumer off; the last one makes this process leave the group."""
@@ -200,11 +230,11 @@ class Node:
 
     def _leave(self, shared: _SharedMember, endpoint: Endpoint, deadline: Deadline, *, release: bool) -> None:
         member, subscription = shared.member, shared.subscription
-        if member is None or subscription is None:
-            endpoint.close()
+        if member is None or subscription is None or endpoint not in shared.endpoints:
+            endpoint.close()  # its member failed and was replaced
             return
-        shared.users -= 1
-        if shared.users > 0:
+        shared.endpoints.discard(endpoint)
+        if shared.endpoints:
             member.detach(endpoint, deadline)
             return
         shared.member = shared.subscription = None
@@ -242,14 +272,14 @@ class Node:
 
 
 class _SharedMember:
-    """The one membership of a subscription in this process, and how many consumers use it."""
+    """The one membership of a subscription in this process, and the consumers that use it."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self.member: SubscriptionMember | None = None
         self.subscription: Subscription | None = None
         self.session = ""
-        self.users = 0
+        self.endpoints: set[Endpoint] = set()
 
 
 def cursor_identity(subscription: Subscription, partition: int) -> CursorIdentity:

@@ -14,7 +14,7 @@ from layer.client.errors import pulsar_errors
 from layer.client.message_id import NativeMessageId, native
 from layer.client.service_url import parse_service_url
 from layer.cursor.machine import CursorState
-from layer.cursor.store import Recovered, Saved, new_session
+from layer.cursor.store import Saved, new_session
 from layer.deadline import Deadline
 from layer.exceptions import AlreadyClosed
 from layer.kafka.records import CommittedOffset
@@ -279,13 +279,7 @@ class AdminClient:
         with pulsar_errors():
             deadline = self._deadline()
             found = self._subscription(topic, subscription, deadline)
-            recovered = self._recover(found, deadline)
-            self.node.subscriptions.delete(found, deadline)
-            for partition, cursor in recovered.items():
-                if cursor.saved is not None:
-                    identity = cursor_identity(found, partition)
-                    self.node.store.forget(identity, cursor.saved, deadline)
-                    self.node.store.drop_checkpoint(identity, cursor.saved.lineage.session, deadline)
+            self.node.delete_subscription(found, deadline)
 
     # Inside -------------------------------------------------------------------------------------------------------
 
@@ -324,22 +318,8 @@ class AdminClient:
         if wanted == NativeMessageId.latest:
             return ends
         partition = max(0, wanted.partition())
-        return {partition: topic.layout.kafka_offset(partition, wanted.ledger_id(), wanted.entry_id())}
-
-    def _recover(self, subscription: Subscription, deadline: Deadline) -> dict[int, Recovered]:
-        """The cursors of a subscription as last saved."""
-        topic = subscription.topic
-        partitions = range(topic.partitions)
-        committed = self.node.admin.committed(subscription.group, topic.kafka_topic, partitions, deadline)
-        recovered = {}
-        for partition in partitions:
-            identity = cursor_identity(subscription, partition)
-            commit = committed.get(partition)
-            checkpoint = None if commit is not None else self.node.checkpoints.newest(identity, deadline)
-            recovered[partition] = self.node.store.recover(
-                identity, commit, checkpoint, subscription.start_offset(partition), deadline
-            )
-        return recovered
+        offset = topic.layout.kafka_offset(partition, wanted.ledger_id(), wanted.entry_id())
+        return {partition: min(offset, ends.get(partition, 0))}  # beyond the end, what is still to come would be lost
 
     def _cursors(
         self,
@@ -350,7 +330,7 @@ class AdminClient:
         deadline: Deadline,
     ) -> list[PartitionCursorStats]:
         found = []
-        for partition, cursor in self._recover(subscription, deadline).items():
+        for partition, cursor in self.node.read_cursors(subscription, deadline).items():
             state = cursor.state
             if state.next_unacked < starts[partition]:
                 state.acknowledge_cumulative(starts[partition] - 1)
@@ -382,7 +362,7 @@ class AdminClient:
         session = new_session()
         commits: dict[int, CommittedOffset] = {}
         saves = {}
-        for partition, cursor in self._recover(subscription, deadline).items():
+        for partition, cursor in self.node.read_cursors(subscription, deadline).items():
             identity = cursor_identity(subscription, partition)
             change(partition, cursor.state)
             version = cursor.saved.lineage.version + 1 if cursor.saved is not None else 1

@@ -163,9 +163,10 @@ class Producer:
         self._single = self._unkeyed_partition(routing)
         self._turn = itertools.count(random.randrange(self._partitions))
         self._on_close = on_close
+        self._sent_counter = itertools.count(1)
         self._sent = 0
+        self._looks = 0
         self._settled = 0
-        self._count_lock = threading.Lock()
         self._room = threading.Condition()
         self._tickets: list[_Ticket] = []
         self._targets: list[int] = []
@@ -270,16 +271,39 @@ class Producer:
             partition = self._choose_partition(
                 key, OutgoingMessage(payload, properties, partition_key, ordering_key, event_timestamp)
             )
-        if self._sent - self._settled < self._max_pending or self._make_room(callback):
-            self._append(payload, key, partition, sequence_id, extra, callback)
+        if self._sent - self._settled - self._looks >= self._max_pending and not self._make_room(callback):
+            return
+        sequence = next(self._sequence) if sequence_id is None else sequence_id
+        try:
+            ticket = self._tickets.pop()
+        except IndexError:
+            ticket = _Ticket(self)
+        ticket.sequence = sequence
+        ticket.origin = self._origins[partition]
+        ticket.callback = callback
+        headers: list[tuple[str, bytes | None]] = [(PRODUCER, b"%d%b" % (sequence, self._producer_header))]
+        if extra is not None:
+            headers += extra
+        kafka = self._kafka
+        while True:
+            try:
+                # topic, value, key, partition, callback, its alias, timestamp (0: now), headers; keywords cost more
+                self._produce(self._kafka_topic, payload, key, partition, ticket, None, 0, headers)
+                break
+            except BufferError:
+                kafka.poll_inline(_BLOCKED_POLL_S)
+        # The counter is exact, this attribute may lag by what other threads are sending just now (see flush).
+        self._sent = sent = next(self._sent_counter)
+        if sent & _POLL_MASK == 0:
+            kafka.poll_inline()
+        if kafka.asleep:
+            kafka.wake()
 
     def flush(self) -> None:
         """Return when everything sent before this call was answered (stored or failed)."""
         self._check_open()
-        with self._count_lock:
-            target = self._sent
         with pulsar_errors():
-            self._wait_settled(target, Deadline.never())
+            self._wait_settled(self._sent_so_far(), Deadline.never())
 
     def close(self) -> None:
         """Wait for what is under way, then refuse further calls.
@@ -290,8 +314,7 @@ class Producer:
         """
         self._check_open()
         self._closed = True
-        with self._count_lock:
-            target = self._sent
+        target = self._sent_so_far()
         try:
             with pulsar_errors():
                 if not self._wait_settled(target, Deadline.after(_CLOSE_TIMEOUT_S)):
@@ -302,39 +325,6 @@ class Producer:
             self._on_close(self)
 
     # The hot path -------------------------------------------------------------------------------------------------
-
-    def _append(
-        self,
-        payload: bytes | None,
-        key: bytes | None,
-        partition: int,
-        sequence_id: int | None,
-        extra: list[tuple[str, bytes | None]] | None,
-        callback: SendCallback | None,
-    ) -> None:
-        sequence = next(self._sequence) if sequence_id is None else sequence_id
-        try:
-            ticket = self._tickets.pop()
-        except IndexError:
-            ticket = _Ticket(self)
-        ticket.sequence = sequence
-        ticket.origin = self._origins[partition]
-        ticket.callback = callback
-        header = (PRODUCER, b"%d%b" % (sequence, self._producer_header))
-        headers: list[tuple[str, bytes | None]] = [header] if extra is None else [header, *extra]
-        kafka = self._kafka
-        while True:
-            try:
-                self._produce(self._kafka_topic, payload, key, partition, on_delivery=ticket, headers=headers)
-                break
-            except BufferError:
-                kafka.poll_inline(_BLOCKED_POLL_S)
-        with self._count_lock:
-            self._sent = sent = self._sent + 1
-        if sent & _POLL_MASK == 0:
-            kafka.poll_inline()
-        if kafka.asleep:
-            kafka.wake()
 
     def _failed(self, error: Any, callback: SendCallback | None) -> None:
         failure = as_pulsar(translate(error, f"message to {self.topic()}"))
@@ -424,11 +414,17 @@ class Producer:
             return False
         # A tenth of the queue at once, or half of a short one: a wait costs more than a message.
         room = max(1, min(self._max_pending // 2, 1000))
-        while (missing := self._sent - self._settled - self._max_pending) >= 0:
+        while (missing := self._sent - self._looks - self._settled - self._max_pending) >= 0:
             if self._closed:
                 raise AlreadyClosed(f"producer {self._name} of {self.topic()} is closed")
             self._wait_settled(self._settled + missing + room, Deadline.after(_BLOCKED_POLL_S))
         return True
+
+    def _sent_so_far(self) -> int:
+        """How many sends have returned, exactly: a look at the counter takes a number of its own."""
+        with self._room:
+            self._looks += 1
+            return next(self._sent_counter) - self._looks
 
     def _wait_settled(self, target: int, deadline: Deadline) -> bool:
         """True once `target` messages were answered; serves the answers itself unless another thread is at it."""

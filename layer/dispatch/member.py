@@ -6,15 +6,15 @@ out of endpoints, and hand commands over; a command's Future is settled by the t
 
 from __future__ import annotations
 
-import heapq
 import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from layer import errors
 from layer.clock import Clock
@@ -22,6 +22,7 @@ from layer.cursor.store import CursorIdentity, CursorStore, Recovered, Save, Sav
 from layer.deadline import Deadline
 from layer.dispatch.delivery import PartitionSlot
 from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.negative_acks import NegativeAcks
 from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.strategy import RoundRobin, SubscriptionType, active_consumer
 from layer.kafka.fetcher import Fetcher
@@ -79,6 +80,28 @@ class PartitionStats:
     stopped: str | None
 
 
+class _Command(Generic[_T]):
+    """A wish of another thread's, and where its outcome goes."""
+
+    __slots__ = ("_action", "_future")
+
+    def __init__(self, future: Future[_T], action: Callable[[], _T]) -> None:
+        self._future = future
+        self._action = action
+
+    def execute(self) -> None:
+        if not self._future.set_running_or_notify_cancel():
+            return
+        try:
+            self._future.set_result(self._action())
+        except Exception as error:  # the caller gets it
+            self._future.set_exception(error)
+
+    def refuse(self, reason: Exception) -> None:
+        if self._future.set_running_or_notify_cancel():
+            self._future.set_exception(reason)
+
+
 class SubscriptionMember:
     """Serves every consumer that this process has on one subscription.
 
@@ -106,10 +129,10 @@ class SubscriptionMember:
         self._endpoints: list[Endpoint] = []
         self._owned: dict[int, OwnedPartition] = {}
         self._unopened: dict[int, float] = {}
-        self._commands: deque[Callable[[], None]] = deque()
+        self._commands: deque[_Command[Any]] = deque()
         self._wake = threading.Event()
         self._waiting_for_wake = False
-        self._nacks: list[tuple[float, int, int, Endpoint]] = []
+        self._nacks = NegativeAcks()
         self._round_robin = RoundRobin()
         self._in_flight_saves: dict[int, Save] | None = None
         self._unknown_saves: dict[int, Save] | None = None
@@ -120,6 +143,7 @@ class SubscriptionMember:
         self._paused: set[int] = set()
         self._replay_failed = False
         self._stopping = False
+        self._ended = False
         self._consumer: GroupConsumer | None = None
         self._ready = threading.Event()
         self.failure: Exception | None = None
@@ -144,6 +168,9 @@ class SubscriptionMember:
 
     def detach(self, endpoint: Endpoint, deadline: Deadline) -> None:
         """Remove a consumer; what it did not acknowledge is delivered again."""
+        if self._ended:
+            endpoint.close()
+            return
         self._result(self.run(lambda: self._detach(endpoint)), deadline, "the consumer to be detached")
 
     def wake(self) -> None:
@@ -154,26 +181,17 @@ class SubscriptionMember:
     def run(self, command: Callable[[], _T]) -> Future[_T]:
         """Have `command` run by the member's thread."""
         future: Future[_T] = Future()
-
-        def call() -> None:
-            if not future.set_running_or_notify_cancel():
-                return
-            try:
-                future.set_result(command())
-            except Exception as error:  # the caller gets it
-                future.set_exception(error)
-
-        self._commands.append(call)
+        self._commands.append(_Command(future, command))
         self._wake.set()
-        if not self._thread.is_alive() and self._stopping:
-            self._fail_commands()
+        if self._ended:
+            self._refuse_commands()
         return future
 
     def negative_acknowledge(self, slot: PartitionSlot, offset: int, endpoint: Endpoint, delay_s: float) -> None:
         """Have one message delivered again after `delay_s`. On Exclusive and Failover everything unacknowledged comes
         again, as the official client does."""
         due = self._clock.monotonic() + delay_s
-        self._commands.append(lambda: heapq.heappush(self._nacks, (due, slot.number, offset, endpoint)))
+        self.run(lambda: self._nacks.add(due, slot.number, offset, endpoint))
 
     def redeliver_unacknowledged(self, endpoint: Endpoint) -> None:
         """Deliver again, now, what this consumer has not acknowledged."""
@@ -238,7 +256,7 @@ class SubscriptionMember:
     def _result(future: Future[_T], deadline: Deadline, what: str) -> _T:
         try:
             return future.result(deadline.remaining_s())
-        except TimeoutError as late:
+        except FutureTimeoutError as late:
             future.cancel()
             raise errors.DeadlineExceeded(f"time ran out while waiting for {what}") from late
 
@@ -258,9 +276,9 @@ class SubscriptionMember:
                 endpoint.fail(error)
             self._abandon()
         finally:
-            self._stopping = True
+            self._ended = True
             self._ready.set()
-            self._fail_commands()
+            self._refuse_commands()
 
     def _abandon(self) -> None:
         if self._consumer is not None:
@@ -270,16 +288,18 @@ class SubscriptionMember:
             except Exception:
                 _log.exception("subscription=%s could not leave its group", self._handle)
 
-    def _fail_commands(self) -> None:
+    def _refuse_commands(self) -> None:
+        """Nobody serves the subscription any more: every command waiting, and every later one, fails."""
         while self._commands:
-            command = self._commands.popleft()
-            if self.failure is not None:
-                _log.debug("subscription=%s drops a command: %s", self._handle, self.failure)
-            command()
+            try:
+                command = self._commands.popleft()
+            except IndexError:  # another thread was quicker
+                return
+            command.refuse(self.failure or errors.Closed(f"subscription {self._handle} was closed"))
 
     def _step(self, consumer: GroupConsumer) -> None:
         while self._commands:
-            self._commands.popleft()()
+            self._commands.popleft().execute()
         self._drain()
         self._redeliver_due()
         handed = self._dispatch()
@@ -301,9 +321,8 @@ class SubscriptionMember:
 
     def _poll_timeout(self, now: float, busy: bool) -> float:
         timeout = _POLL_S if busy else _IDLE_POLL_S
-        if self._nacks:
-            timeout = min(timeout, max(0.0, self._nacks[0][0] - now))
-        return timeout
+        next_due = self._nacks.next_due()
+        return timeout if next_due is None else min(timeout, max(0.0, next_due - now))
 
     def _has_undelivered(self) -> bool:
         return any(owned.buffered or owned.replay for owned in self._owned.values())
@@ -509,12 +528,8 @@ class SubscriptionMember:
         return self._consumer.watermarks(owned.slot.number, _STORE_TIMEOUT_S)[1]
 
     def _redeliver_due(self) -> None:
-        if not self._nacks:
-            return
-        now = self._clock.monotonic()
         rewound: set[int] = set()
-        while self._nacks and self._nacks[0][0] <= now:
-            _, partition, offset, endpoint = heapq.heappop(self._nacks)
+        for partition, offset, endpoint in self._nacks.due(self._clock):
             owned = self._owned.get(partition)
             if owned is None or endpoint.closed:
                 continue

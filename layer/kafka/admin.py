@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -44,7 +45,7 @@ class KafkaAdmin:
             return future.result(timeout=min(deadline.remaining_s(), _LONGEST_S) + 1.0)
         except KafkaException as failure:
             raise translate(failure, what) from failure
-        except TimeoutError as late:
+        except FutureTimeoutError as late:
             raise errors.DeadlineExceeded(f"{what}: no answer in time") from late
 
     # Cluster and topics -------------------------------------------------------------------------------------------
@@ -82,7 +83,7 @@ class KafkaAdmin:
             if is_no_such_topic(failure.args[0]):
                 return None
             raise translate(failure, what) from failure
-        except TimeoutError as late:
+        except FutureTimeoutError as late:
             raise errors.DeadlineExceeded(f"{what}: no answer in time") from late
         return TopicDescription(topic, str(found.topic_id), len(found.partitions))
 
@@ -98,7 +99,7 @@ class KafkaAdmin:
             if failure.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return False
             raise translate(failure, f"creating topic {topic}") from failure
-        except TimeoutError as late:
+        except FutureTimeoutError as late:
             raise errors.DeadlineExceeded(f"creating topic {topic}: no answer in time") from late
         return True
 
@@ -186,7 +187,7 @@ class KafkaAdmin:
             if failure.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
                 return GroupDescription(group_id, "DEAD", ())
             raise translate(failure, f"describing group {group_id}") from failure
-        except TimeoutError as late:
+        except FutureTimeoutError as late:
             raise errors.DeadlineExceeded(f"describing group {group_id}: no answer in time") from late
         members = tuple(
             GroupMember(
@@ -211,7 +212,7 @@ class KafkaAdmin:
             if failure.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
                 return {}
             raise translate(failure, f"reading the offsets of group {group_id}") from failure
-        except TimeoutError as late:
+        except FutureTimeoutError as late:
             raise errors.DeadlineExceeded(f"reading the offsets of group {group_id}: no answer in time") from late
         return {
             where.partition: CommittedOffset(where.offset, where.metadata or "")

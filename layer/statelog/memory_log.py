@@ -15,7 +15,6 @@ from layer.statelog.api import LogRecord, check_partition
 from mapping.state_topics import StateTopic
 
 _BATCH: Final = 1000
-_COMPACTED_SHARE: Final = 0.7
 _DROPPED_SHARE: Final = 0.5
 
 
@@ -100,6 +99,7 @@ class MemoryStateLog:
 
         Harder than Kafka, which goes from the start: any of them, anywhere.
         """
+        kept_share = rng.random()
         with self._lock:
             for log in self._partitions.values():
                 reach = log.end if horizon is None else horizon
@@ -107,7 +107,7 @@ class MemoryStateLog:
                 log.records = [
                     record
                     for record in log.records
-                    if newest.get(record.key, -1) <= record.offset or rng.random() >= _COMPACTED_SHARE
+                    if newest.get(record.key, -1) <= record.offset or rng.random() < kept_share
                 ]
 
     def drop_tombstones(self, rng: random.Random, horizon: int) -> None:

@@ -1,1 +1,1 @@
-"""Crash proofs: processes that use the SDK are killed, stopped and continued, and a checker outside looks at what held."""
+"""Crash proofs: processes that use the SDK are killed and stopped, and a checker outside looks at what held."""

@@ -1,4 +1,4 @@
-"""What Kafka itself says, asked with plain Kafka clients: the messages there are, and the committed offsets over time."""
+"""What Kafka itself says, asked with plain Kafka clients: its messages, and the committed offsets over time."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def read_topic(bootstrap: str, kafka_topic: str, partitions: int) -> dict[Positi
     found: dict[Position, bytes] = {}
     try:
         deadline = Deadline.after(60)
-        ends = {p: consumer.get_watermark_offsets(TopicPartition(kafka_topic, p), timeout=20)[1] for p in range(partitions)}
+        ends = {
+            p: consumer.get_watermark_offsets(TopicPartition(kafka_topic, p), timeout=20)[1] for p in range(partitions)
+        }
         consumer.assign([TopicPartition(kafka_topic, p, 0) for p in range(partitions)])
         while any(where.offset < ends[where.partition] for where in _positions(consumer, kafka_topic, partitions)):
             deadline.check(f"{kafka_topic} to be read")

@@ -23,13 +23,13 @@ _ROOT = Path(__file__).parents[2]
 _LOOK_EVERY_S = 0.02
 
 
-def eventually(what: str, condition: Callable[[], object], within_s: float = 40.0) -> None:
-    """Return once `condition()` holds; fail the test, naming `what`, when it does not in time."""
+def eventually(what: str | Callable[[], str], condition: Callable[[], object], within_s: float = 40.0) -> None:
+    """Return once `condition()` holds; fail the test, naming `what` (asked for then), when it does not in time."""
     deadline = Deadline.after(within_s)
     pause = threading.Event()
     while not condition():
         if deadline.passed():
-            pytest.fail(f"after {within_s:g} s still not true: {what}")
+            pytest.fail(f"after {within_s:g} s still not true: {what if isinstance(what, str) else what()}")
         pause.wait(_LOOK_EVERY_S)
 
 
@@ -131,7 +131,13 @@ class WorkerProcess:
                 pytest.fail(f"worker {self.name} died by itself: {self.log.read_text()[-2000:]}")
             return False
 
-        eventually(f"worker {self.name}: {what}; it says {self.testimony.last('wsbxfc')}", holds, within_s)
+        eventually(
+            lambda: (
+                f"worker {self.name}: {what}; it said {self.look().last('wsbxfcol')}\n{self.log.read_text()[-2000:]}"
+            ),
+            holds,
+            within_s,
+        )
 
     def end(self) -> None:
         """Whatever state it is in."""

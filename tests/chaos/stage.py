@@ -10,6 +10,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from confluent_kafka import Producer
+
 import layer as pulsar
 from layer.admin import AdminClient
 from mapping.subscription_group import group_id
@@ -150,7 +152,8 @@ class Stand:
         base = self._stage.directory / f"{self._name}-{number}-{secrets.token_hex(2)}"
         orders = {"type": self.type, "name": f"w{number}", "seed": number, **orders}
         found = WorkerProcess(
-            Orders(self._stage.url, self._stage.topic, self._name, f"{base}.evidence", **orders), base.with_suffix(".log")
+            Orders(self._stage.url, self._stage.topic, self._name, f"{base}.evidence", **orders),
+            base.with_suffix(".log"),
         )
         self.workers.append(found)
         return found
@@ -183,16 +186,32 @@ class Stand:
     def acknowledged(self) -> set[Position]:
         return {position for worker in self.workers for position in worker.look().acknowledged}
 
-    def until_durable(self, positions: Iterable[Position], within_s: float = 60.0) -> None:
+    def saved(self) -> set[Position]:
+        """What the newest committed states call acknowledged, as far as their metadata alone tells.
+
+        A process that was killed may have had acknowledgements made durable and not lived to say so.
+        """
+        found: set[Position] = set()
+        for partition, sample in {sample.partition: sample for sample in self.sampler.samples}.items():
+            found.update((partition, offset) for offset in range(sample.offset))
+            state = sample.state()
+            if state is not None and state.holes is not None:
+                found.update((partition, sample.offset + relative) for relative in state.holes.acked)
+        return found
+
+    def until_durable(self, positions: Iterable[Position], within_s: float = 40.0) -> None:
+        """Until workers have said so of all these, or Kafka does."""
         wanted = set(positions)
         eventually(
-            f"{len(wanted)} messages durably acknowledged (missing {len(wanted - self.durable())};"
-            f" workers say {[(w.name, w.look().last('sbxfcol')) for w in self.workers]})",
-            lambda: wanted <= self.durable(),
+            lambda: (
+                f"{len(wanted)} messages durably acknowledged; missing {len(wanted - self.durable())}, never received "
+                f"{len(wanted - self.received())}; {[(w.name, w.look().last('sbxfcol')) for w in self.workers]}"
+            ),
+            lambda: not (missing := wanted - self.durable()) or missing <= self.saved(),
             within_s,
         )
 
-    def until_worked_off(self, residues: Iterable[int] = range(9), within_s: float = 60.0) -> None:
+    def until_worked_off(self, residues: Iterable[int] = range(9), within_s: float = 40.0) -> None:
         """Until every message sent so far that is to be acknowledged is, durably."""
         wanted = set(residues)
         self.until_durable({where for where in self._stage.sent() if residue(*where) in wanted}, within_s)
@@ -240,8 +259,6 @@ class Stand:
         return {(p, o) for p, o in found if (p, o) not in self._stage_sentinels}
 
     def _put_sentinels(self) -> set[Position]:
-        from confluent_kafka import Producer
-
         producer = Producer({"bootstrap.servers": self._stage.bootstrap, "enable.idempotence": True})
         placed: set[Position] = set()
         for partition in range(self._stage.partitions):

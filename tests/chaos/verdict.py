@@ -112,7 +112,9 @@ class Case:
         self._break(1, "delivered, but not in the topic", sorted(known - self._sent.keys()))
 
     def _nothing_durable_again(self) -> None:
-        self._break(2, "durably acknowledged and delivered to the next consumer", sorted(self._remaining & self._durable.keys()))
+        self._break(
+            2, "durably acknowledged and delivered to the next consumer", sorted(self._remaining & self._durable.keys())
+        )
         again = [
             (receipt.worker, receipt.position, f"{receipt.began - self._durable[receipt.position]:.3f} s later")
             for receipt in self._receipts
@@ -139,7 +141,7 @@ class Case:
         return True
 
     def _mark_delete(self) -> None:
-        """Nothing below a committed offset, and nothing that its metadata calls acknowledged, lacks an acknowledgement."""
+        """Everything below a committed offset, or called acknowledged in its metadata, was acknowledged."""
         by_partition: dict[int, list[int]] = defaultdict(list)
         for partition, offset in sorted(self._sent):
             by_partition[partition].append(offset)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -12,13 +13,9 @@ from layer.errors import AppendOutcomeUnknown, Closed, ConnectFailed, DeadlineEx
 from layer.statelog.api import StateTopicMismatch
 from layer.statelog.compare_and_set import CompareAndSet, Versioned
 from tests.contract.conftest import a_state_topic, connect
-from tests.contract.test_compare_and_set_contract import Keys
+from tests.contract.test_compare_and_set_contract import Keys, count_on
 
 pytestmark = pytest.mark.kafka
-
-
-def count_on(state: Versioned | None) -> bytes:
-    return b"1" if state is None else b"%d" % (int(state.value) + 1)
 
 
 def test_state_survives_a_killed_broker_and_callers_wait_for_it(own_broker: EmbeddedBroker) -> None:
@@ -69,8 +66,7 @@ def test_a_paused_broker_leaves_an_append_unknown_and_reading_settles_it(own_bro
     connected.close()
 
 
-def test_the_number_of_partitions_must_be_the_catalogues(bootstrap: str, unique: object) -> None:
-    assert callable(unique)
+def test_the_number_of_partitions_must_be_the_catalogues(bootstrap: str, unique: Callable[..., str]) -> None:
     name = unique("state")
     connected = connect(bootstrap)
     connected.log.append(a_state_topic(name, 2), 0, b"k", b"v", Deadline.after(20))
@@ -81,8 +77,7 @@ def test_the_number_of_partitions_must_be_the_catalogues(bootstrap: str, unique:
     other.close()
 
 
-def test_a_record_too_large_is_certainly_not_written(bootstrap: str, unique: object) -> None:
-    assert callable(unique)
+def test_a_record_too_large_is_certainly_not_written(bootstrap: str, unique: Callable[..., str]) -> None:
     topic = a_state_topic(unique("state"), max_message_bytes="10000")
     connected = connect(bootstrap)
     for size in (20_000, 20_000_000):  # refused by the broker, and by the client already
@@ -92,8 +87,7 @@ def test_a_record_too_large_is_certainly_not_written(bootstrap: str, unique: obj
     connected.close()
 
 
-def test_a_closed_log_says_so(bootstrap: str, unique: object) -> None:
-    assert callable(unique)
+def test_a_closed_log_says_so(bootstrap: str, unique: Callable[..., str]) -> None:
     topic = a_state_topic(unique("state"))
     connected = connect(bootstrap)
     connected.log.append(topic, 0, b"k", b"v", Deadline.after(20))

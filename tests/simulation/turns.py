@@ -47,6 +47,7 @@ class Actor:
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         self.finished = False
+        self.knows_its_end = False  # and has not read yet: the worst moment to be stopped
         self.failure: BaseException | None = None
 
     def _run(self) -> None:
@@ -98,7 +99,7 @@ class Schedule:
             return
         actor = self._rng.choice(awake)
         actor.step()
-        if self._rng.random() < _FALLS_ASLEEP:
+        if self._rng.random() < (_FALLS_ASLEEP_READING if actor.knows_its_end else _FALLS_ASLEEP):
             self._wakes_at[actor] = self._clock.seconds + self._rng.randrange(_LONGEST_SLEEP_S)
 
 
@@ -155,7 +156,9 @@ class ActorsLog:
     def read(
         self, topic: StateTopic, partition: int, start: int, end: int, deadline: Deadline
     ) -> Iterator[list[LogRecord]]:
+        self._actor.knows_its_end = True
         self._turn()
+        self._actor.knows_its_end = False
         for batch in self._log.read(topic, partition, start, end, deadline):
             half = len(batch) // 2  # the log may be compacted in the middle of a reading
             if half and self._rng.random() < 0.2:
@@ -175,7 +178,8 @@ class ActorsLog:
 
 RETENTION_S = 50
 COMPACTION_LAG_S = 24
-_FALLS_ASLEEP = 0.06
+_FALLS_ASLEEP = 0.04
+_FALLS_ASLEEP_READING = 0.3
 _LONGEST_SLEEP_S = 40
 _OTHERS_COME_BETWEEN = 0.35
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 
 from layer.cli.values import (
@@ -43,9 +45,7 @@ def test_times_are_read(text: str, unix_ms: int) -> None:
 
 
 def test_a_time_without_offset_is_local() -> None:
-    from datetime import datetime
-
-    local = datetime(2025, 3, 1, 12, 0)  # noqa: DTZ001 - that is the point
+    local = datetime(2025, 3, 1, 12, 0)
     assert parse_time("2025-03-01T12:00:00", NOW_MS) == round(local.timestamp() * 1000)
 
 
@@ -67,10 +67,11 @@ def test_times_are_printed_in_utc() -> None:
 
 def test_a_message_id_is_read_as_it_is_printed() -> None:
     for partition in (-1, 0, 7):
-        message_id = NativeMessageId.at(LedgerLayout(5, 100), partition, 1234, "t")
+        ledger_id, entry_id = LedgerLayout(5, 100).position(max(0, partition), 1234)
+        message_id = NativeMessageId(partition, ledger_id, entry_id, -1)
         assert message_id_text(message_id).count(":") == (1 if partition < 0 else 2)
         found = parse_message_id(message_id_text(message_id))
-        assert (found.ledger_id(), found.entry_id()) == (message_id.ledger_id(), 34)
+        assert (found.ledger_id(), found.entry_id()) == (ledger_id, 34)
         assert found.partition() == max(0, partition)
 
 

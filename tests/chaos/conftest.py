@@ -1,0 +1,38 @@
+"""One stage per test: a fresh topic on the shared broker, or on one of the test's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from layer.embedded import EmbeddedBroker
+from tests.chaos.stage import Stage
+
+MakeStage = Callable[..., Stage]
+
+
+@pytest.fixture
+def stage(service_url: str, tmp_path: Path, unique: Callable[..., str]) -> Iterator[MakeStage]:
+    """`stage(partitions)`: a stage with a new topic on the shared broker."""
+    with ExitStack() as stack:
+
+        def make(partitions: int, **creation: Any) -> Stage:
+            return stack.enter_context(Stage(service_url, tmp_path, unique(), partitions, **creation))
+
+        yield make
+
+
+@pytest.fixture
+def shaky_stage(own_broker: EmbeddedBroker, tmp_path: Path, unique: Callable[..., str]) -> Iterator[MakeStage]:
+    """The same on `own_broker`, which the test may kill and restart."""
+    with ExitStack() as stack:
+
+        def make(partitions: int, **creation: Any) -> Stage:
+            url = f"kafka://{own_broker.bootstrap}"
+            return stack.enter_context(Stage(url, tmp_path, unique(), partitions, **creation))
+
+        yield make

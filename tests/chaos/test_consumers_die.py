@@ -1,0 +1,203 @@
+"""Consumers are killed, stopped and joined by others, mid-stream."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.chaos.processes import eventually
+from tests.chaos.stage import Stage
+from tests.chaos.worker import residue
+
+pytestmark = pytest.mark.kafka
+
+SESSION_TIMEOUT_S = 6.0
+MakeStage = Callable[..., Stage]
+
+
+def test_the_messages_of_a_killed_shared_consumer_come_to_the_other(stage: MakeStage) -> None:
+    on = stage(4)
+    publisher = on.publish(12_000, pace_ms=0.3)
+    shared = on.subscription("Shared")
+    doomed, other = shared.join_many(2, flush_every=37)
+    eventually("both are at work", lambda: min(doomed.received(), other.received()) > 500)
+    doomed.kill()
+    publisher.wait()
+    shared.until_worked_off()
+    assert other.owned() == {0, 1, 2, 3}
+    found = shared.verdict()
+    on.check_publishing(on.sent())
+    assert not found.broken
+    assert found.duplicates["holder killed"] > 0
+    assert found.duplicates["same process"] == 0
+
+
+def test_a_killed_exclusive_consumer_is_followed_at_once(stage: MakeStage) -> None:
+    on = stage(1)
+    publisher = on.publish(8_000, pace_ms=0.3)
+    exclusive = on.subscription("Exclusive")
+    doomed = exclusive.join(flush_every=37)
+    follower = exclusive.worker(flush_every=37)
+    exclusive.warm(follower)
+    eventually("it is at work", lambda: doomed.received() > 1000)
+    doomed.kill()
+    follower.try_to_subscribe()
+    follower.until("subscribed or refused", lambda: follower.look().last("sb"))
+    said = follower.look().last("sb")
+    assert said is not None
+    assert said.kind == "s", f"refused: {said.text}"
+    assert doomed.killed_at is not None
+    assert said.at - doomed.killed_at < 1.0
+    follower.until("receives", follower.received, SESSION_TIMEOUT_S + 3)
+    assert follower.look().receipts[0].at - doomed.killed_at < SESSION_TIMEOUT_S + 1.5
+    publisher.wait()
+    exclusive.until_worked_off()
+    assert not exclusive.verdict().broken
+
+
+@pytest.mark.parametrize("type_", ["Shared", "Failover"])
+def test_a_process_stopped_beyond_its_session_changes_nothing_when_it_wakes(stage: MakeStage, type_: str) -> None:
+    on = stage(4)
+    publisher = on.publish(8_000, pace_ms=0.3)
+    stand = on.subscription(type_)
+    # The sleeper never flushes by itself and saves rarely, so it wakes with acknowledgements that were not saved. The
+    # other one acknowledges other messages, so it does not make them durable in its stead.
+    sleeper = stand.join(flush_every=100_000, persist_ms=60_000, residues=(0, 1, 2, 3, 4))
+    eventually("it is at work", lambda: sleeper.received() > 1000)
+    sleeper.stop()
+    other = stand.join(flush_every=37, residues=(5, 6, 7, 8))
+    publisher.wait()
+    stand.until_worked_off((5, 6, 7, 8))
+    assert other.owned() == {0, 1, 2, 3}
+    unsaved = len(sleeper.look().acknowledged)
+    assert unsaved > 100
+    sleeper.go_on()
+    sleeper.until("learns that it lost its partitions", lambda: sleeper.count("l"))
+    sleeper.until("its flush is refused", lambda: sleeper.count("x"))
+    # It goes on properly: it gets partitions again, or none while the other one has them all.
+    more = on.publish(2_000, pace_ms=0.3, name="q")
+    more.wait()
+    stand.until_worked_off((5, 6, 7, 8)) if other.owned() and not sleeper.owned() else None
+    sleeper.kill()
+    last = stand.join(flush_every=37)
+    stand.until_worked_off()
+    assert last.received() > 0
+    found = stand.verdict()
+    assert not found.broken
+    assert found.flushes_refused > 0
+
+
+def test_a_sleeper_wakes_to_an_empty_group(stage: MakeStage) -> None:
+    """Kafka takes commits from nobody in particular for an empty group; the sleeper's must not be among them."""
+    on = stage(1)
+    on.publish(4_000).wait()
+    stand = on.subscription("Failover")
+    sleeper = stand.join(flush_every=100_000, persist_ms=50, pace_ms=1)
+    eventually("it is at work", lambda: sleeper.received() > 500)
+    sleeper.stop()
+    other = stand.join(flush_every=37)
+    stand.until_worked_off()
+    other.close()
+    before = stand.sampler.samples[-1]
+    sleeper.go_on()
+    sleeper.until("learns that it lost its partition", lambda: sleeper.count("l"))
+    sleeper.until("gets it again", lambda: sleeper.owned() == {0})
+    assert stand.sampler.samples[-1].offset >= before.offset
+    assert not stand.verdict().broken
+
+
+def test_a_rebalance_while_acknowledgements_are_in_flight(stage: MakeStage) -> None:
+    on = stage(4)
+    publisher = on.publish(20_000, pace_ms=0.3)
+    shared = on.subscription("Shared")
+    shared.join_many(2, flush_every=23, persist_ms=5, shuffle=200)
+    for _ in range(2):
+        third = shared.worker(flush_every=23, persist_ms=5, shuffle=200)
+        shared.warm(third)
+        third.subscribe()
+        third.until("receives", lambda third=third: third.received() > 200)  # type: ignore[misc]
+        third.close()
+    publisher.wait()
+    shared.until_worked_off()
+    found = shared.verdict()
+    assert not found.broken
+    assert found.kills == found.stops == 0
+
+
+def test_failover_goes_on_in_order_when_the_active_process_dies(stage: MakeStage) -> None:
+    on = stage(1)
+    publisher = on.publish(9_000, pace_ms=1)
+    failover = on.subscription("Failover")
+    workers = failover.join_many(3, flush_every=37)
+    eventually("one is active", lambda: any(worker.received() > 500 for worker in workers))
+    (active,) = (worker for worker in workers if worker.received())
+    active.kill()
+    standby = [worker for worker in workers if worker is not active]
+    eventually("another one continues", lambda: any(worker.received() > 500 for worker in standby), 15)
+    publisher.wait()
+    failover.until_worked_off()
+    assert len([worker for worker in standby if worker.received()]) == 1
+    assert not failover.verdict().broken
+
+
+def test_a_topic_of_a_plain_kafka_producer_while_consumers_crash(stage: MakeStage) -> None:
+    """Written by a Kafka transaction: commit markers and aborted records take offsets that nobody ever receives."""
+    on = stage(2)
+    plain = Producer({"bootstrap.servers": on.bootstrap, "transactional.id": on.topic, "linger.ms": 1})
+    plain.init_transactions(30)
+    shared = on.subscription("Shared")
+    workers = shared.join_many(2, flush_every=37)
+    number = 0
+    for turn in range(40):
+        plain.begin_transaction()
+        for _ in range(150):
+            plain.produce(
+                on.kafka_topic,
+                b"" if number % 97 == 0 else f"plain:{number}".encode(),
+                key=None if number % 3 else f"k{number}".encode(),
+                headers=[("any", b"\xff\x00")],
+                partition=number % 2,
+            )
+            number += 1
+        if turn % 8 == 7:
+            plain.abort_transaction(30)
+        else:
+            plain.commit_transaction(30)
+        if turn == 20:
+            eventually("both are at work", lambda: min(worker.received() for worker in workers) > 100)
+            workers[0].kill()
+            shared.join(flush_every=37)
+    shared.until_worked_off()
+    found = shared.verdict()
+    assert not found.broken
+    assert found.sent == 40 * 150 * 7 // 8
+    ends = {sample.partition: sample.offset for sample in shared.sampler.samples}
+    assert set(ends) == {0, 1}
+
+
+def unacknowledged(on: Stage) -> set[tuple[int, int]]:
+    """What workers with the usual orders leave."""
+    return {position for position in on.sent() if residue(*position) == 9}
+
+
+def test_it_is_there_in_time(stage: MakeStage) -> None:
+    """A clean hand-over costs no session time-out."""
+    on = stage(2)
+    on.publish(3_000).wait()
+    shared = on.subscription("Shared")
+    first = shared.join(flush_every=37, pace_ms=1)
+    eventually("it is at work", lambda: first.received() > 300)
+    second = shared.worker(flush_every=37)
+    shared.warm(second)
+    first.close()
+    began = time.monotonic()
+    second.subscribe()
+    second.until("receives", second.received)
+    assert second.look().receipts[0].at - began < 3.0
+    shared.until_worked_off()
+    found = shared.verdict()
+    assert not found.broken
+    assert found.remaining == len(unacknowledged(on))

@@ -1,0 +1,56 @@
+"""The log cleaner of a real broker at work beneath the state log."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from layer.deadline import Deadline
+from layer.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError
+from layer.statelog.api import LogRecord, StateLog
+from layer.statelog.compare_and_set import CompareAndSet
+from mapping.state_topics import StateTopic
+from tests.contract.conftest import Connected, a_state_topic, connect
+from tests.contract.test_compare_and_set_contract import Keys, count_on, live_keys
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def eager_cleaner(missing: Callable[[str, str], None]) -> Iterator[Connected]:
+    try:
+        with EmbeddedBroker(BrokerOptions(heap_mb=512, extra={"log.cleaner.backoff.ms": "100"})) as broker:
+            connected = connect(broker.bootstrap)
+            yield connected
+            connected.close()
+    except EmbeddedBrokerError as error:
+        missing("kafka", f"no broker: {error}")
+
+
+def test_holes_in_the_log_are_read_over_and_readers_agree(eager_cleaner: Connected) -> None:
+    log = eager_cleaner.log
+    topic = a_state_topic("cleaned", 1, segment_ms="200", min_cleanable_dirty_ratio="0.01", max_compaction_lag_ms="200")
+    store = CompareAndSet(log, topic, 0, Keys())
+    for _ in range(60):
+        store.update("counter", count_on, Deadline.after(20))
+    patience = Deadline.after(90)
+    while len(left := [record for record in records(log, topic) if record.value is not None]) > 20:
+        patience.check(f"compaction, {len(left)} values are left")
+        threading.Event().wait(0.3)
+        store.update("counter", count_on, patience)  # an append is what rolls a segment
+    state = store.read("counter", patience)
+    assert state is not None
+    fresh = CompareAndSet(log, topic, 0, Keys())
+    assert fresh.read("counter", patience) == state
+    assert live_keys(log, topic) == {Keys().encode("counter", state.version, state.attempt)}
+    there = {record.offset for record in records(log, topic)}
+    assert 0 not in there
+    assert set(log.read_at(topic, 0, [0, 2, min(there), state.offset], patience)) == {min(there), state.offset}
+
+
+def records(log: StateLog, topic: StateTopic) -> Iterator[LogRecord]:
+    soon = Deadline.after(20)
+    for batch in log.read(topic, 0, 0, log.end_offset(topic, 0, soon), soon):
+        yield from batch

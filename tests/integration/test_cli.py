@@ -1,0 +1,507 @@
+"""`pok` on a real broker: every command, what it prints, and what it says when it is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from typer.testing import CliRunner
+
+from layer.admin import AdminClient
+from layer.cli.main import app
+
+pytestmark = pytest.mark.kafka
+
+
+@dataclass(frozen=True)
+class Outcome:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[str]:
+        return self.out.splitlines()
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+Pok = Callable[..., Outcome]
+
+
+@pytest.fixture
+def pok(service_url: str) -> Pok:
+    """`pok("topics", "list")` in this process, on the shared broker."""
+
+    def run(*arguments: str, stdin: bytes | None = None) -> Outcome:
+        found = CliRunner().invoke(app, ["--url", service_url, *arguments], input=stdin)
+        if found.exception is not None and not isinstance(found.exception, SystemExit):
+            raise found.exception
+        return Outcome(found.exit_code, found.stdout, found.stderr)
+
+    return run
+
+
+@pytest.fixture
+def done(pok: Pok) -> Pok:
+    """The same, where anything but exit code 0 is a failure of the test."""
+
+    def run(*arguments: str, stdin: bytes | None = None) -> Outcome:
+        outcome = pok(*arguments, stdin=stdin)
+        assert outcome.code == 0, outcome
+        return outcome
+
+    return run
+
+
+@pytest.fixture
+def refused(pok: Pok) -> Pok:
+    """The same, for what must end with 1 and a last line that says why. `plan` lines may stand before."""
+
+    def run(*arguments: str, stdin: bytes | None = None) -> Outcome:
+        outcome = pok(*arguments, stdin=stdin)
+        assert outcome.code == 1, outcome
+        assert outcome.err.splitlines()[-1].startswith("pok: "), outcome
+        assert "Traceback" not in outcome.err
+        assert len([line for line in outcome.err.splitlines() if not line.startswith("pok will ")]) == 1, outcome
+        return outcome
+
+    return run
+
+
+@contextmanager
+def running(service_url: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """`pok` as a process of its own; killed if it is still there at the end."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "layer.cli", "--url", service_url, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+# Topics and namespaces ------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_from_creation_to_deletion(done: Pok, refused: Pok, unique: Callable[..., str]) -> None:
+    topic = unique()
+    full = f"persistent://public/default/{topic}"
+    assert done("topics", "create", topic, "--partitions", "2", "--entries-per-ledger", "10").lines == [
+        f"created {full} (2 partitions)"
+    ]
+    assert "exists already" in refused("topics", "create", topic).err
+    assert full in done("topics", "list").lines
+    assert full in done("topics", "list", "public/default", "--output", "json").json
+    assert done("topics", "partitions", topic).lines == [f"{full}-partition-0", f"{full}-partition-1"]
+    assert len(done("topics", "partitions", topic, "--grow", "3", "--output", "json").json) == 3
+
+    done("produce", topic, "-m", "a", "-n", "6", "-q")
+    stats = done("--output", "json", "topics", "stats", topic).json
+    assert (stats["topic"], stats["partitions"], stats["entries"], stats["entries_per_ledger"]) == (full, 3, 6, 10)
+    table = done("topics", "stats", topic).out
+    assert "entries per ledger  10" in table
+    assert "partition   start   end   entries" in table
+
+    done("subscriptions", "create", topic, "-s", "audit")
+    assert "audit" in refused("topics", "delete", topic, "--yes").err
+    unasked = refused("topics", "delete", topic, "--force")
+    assert "with 6 entries in 3 partitions, subscription audit (backlog 0)" in unasked.err
+    assert "--yes" in unasked.err
+    assert done("topics", "delete", topic, "--force", "--yes", "--output", "json").json == {"deleted": full}
+    assert full not in done("topics", "list").lines
+
+
+@pytest.mark.parametrize("partitions", ["0", "-1", "8193"])
+def test_bad_numbers_of_partitions(refused: Pok, unique: Callable[..., str], partitions: str) -> None:
+    assert "8192" in refused("topics", "create", unique(), "--partitions", partitions).err
+
+
+def test_a_topic_can_only_grow_when_it_is_partitioned(done: Pok, refused: Pok, unique: Callable[..., str]) -> None:
+    topic = unique()
+    done("topics", "create", topic)
+    assert "not partitioned" in refused("topics", "partitions", topic, "--grow", "2").err
+
+
+def test_a_partition_cannot_be_deleted_and_takes_nothing_with_it(
+    done: Pok, refused: Pok, unique: Callable[..., str]
+) -> None:
+    topic = unique()
+    done("topics", "create", topic, "--partitions", "2")
+    assert "only the whole topic" in refused("topics", "delete", f"{topic}-partition-0", "--force", "--yes").err
+    assert len(done("topics", "partitions", topic).lines) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topics", "stats"],
+        ["topics", "partitions"],
+        ["topics", "delete", "--yes"],
+        ["subscriptions", "list"],
+        ["subscriptions", "create", "-s", "s"],
+        ["subscriptions", "stats", "-s", "s"],
+        ["subscriptions", "reset", "-s", "s", "--time", "1h", "--yes"],
+        ["subscriptions", "skip", "-s", "s", "-n", "1", "--yes"],
+        ["subscriptions", "clear-backlog", "-s", "s", "--yes"],
+        ["subscriptions", "unsubscribe", "-s", "s", "--yes"],
+    ],
+)
+def test_an_unknown_topic(refused: Pok, unique: Callable[..., str], arguments: list[str]) -> None:
+    topic = unique("unknown")
+    noun, verb, *options = arguments
+    assert f"{topic} does not exist" in refused(noun, verb, topic, *options).err
+
+
+def test_names_that_no_topic_can_have(refused: Pok) -> None:
+    assert "topic name" in refused("topics", "create", "a/b").err
+    assert "no/where" in refused("topics", "create", "no/where/t").err
+    assert "no/where" in refused("topics", "list", "no/where").err
+
+
+def test_a_kafka_topic_is_bound(done: Pok, refused: Pok, bootstrap: str, unique: Callable[..., str]) -> None:
+    theirs, ours = unique("theirs"), unique("ours")
+    with AdminClient(f"kafka://{bootstrap}") as admin:
+        from layer.deadline import Deadline
+
+        admin.node.admin.create_topic(theirs, 1, {}, Deadline.after(30))
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce(theirs, b"plain", key=b"k", headers=[("h", b"v")])
+    assert producer.flush(30) == 0
+    assert done("topics", "bind", ours, theirs).lines == [f"bound persistent://public/default/{ours} to {theirs}"]
+    assert "(bound)" in done("topics", "stats", ours).out
+    assert done("consume", ours, "-s", "s", "--initial", "earliest").out.split("\t")[1:] == ["k", "h=v", "plain\n"]
+    plan = refused("topics", "delete", ours, "--force").err
+    assert f"the Kafka topic {theirs} and its 1 records stay" in plan
+    assert "no Kafka topic" in refused("topics", "bind", unique("more"), unique("nothing")).err
+
+
+def test_a_namespace_from_creation_to_deletion(done: Pok, refused: Pok, unique: Callable[..., str]) -> None:
+    tenant = unique("tenant")
+    assert done("namespaces", "create", f"{tenant}/eu").lines == [f"created {tenant}/eu"]
+    assert "exists" in refused("namespaces", "create", f"{tenant}/eu").err
+    assert "tenant/namespace" in refused("namespaces", "create", tenant).err
+    assert done("namespaces", "list", tenant).lines == [f"{tenant}/eu"]
+    done("topics", "create", f"{tenant}/eu/t")
+    assert done("topics", "list", f"{tenant}/eu").lines == [f"persistent://{tenant}/eu/t"]
+    assert "has 1 topics" in refused("namespaces", "delete", f"{tenant}/eu", "--yes").err
+    done("topics", "delete", f"{tenant}/eu/t", "--yes")
+    assert "--yes" in refused("namespaces", "delete", f"{tenant}/eu").err
+    done("namespaces", "delete", f"{tenant}/eu", "--yes")
+    assert done("namespaces", "list", tenant, "--output", "json").json == []
+
+
+# Produce and consume --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_produced_is_consumed(done: Pok, unique: Callable[..., str]) -> None:
+    topic = unique()
+    ids = done("produce", topic, "-m", "hello", "-m", "two\nlines", "--key", "AA", "-p", "a=1", "-p", "b=x=y").lines
+    taken = done("consume", topic, "-s", "audit", "--initial", "earliest", "-n", "2").lines
+    assert taken == [f"{ids[0]}\tAA\ta=1,b=x=y\thello", rf"{ids[1]}" + "\tAA\ta=1,b=x=y\ttwo\\nlines"]
+
+
+def test_json_tells_everything(done: Pok, unique: Callable[..., str]) -> None:
+    topic = unique()
+    done("topics", "create", topic, "--partitions", "1")
+    sent = [json.loads(line) for line in done("produce", topic, "-m", "Grüße", "--output", "json").lines]
+    taken = done("consume", topic, "-s", "audit", "--initial", "earliest", "--output", "json").json
+    assert taken["message_id"] == sent[0]["message_id"]
+    assert taken["topic"] == f"persistent://public/default/{topic}-partition-0"
+    assert (taken["payload"], taken["key"], taken["properties"]) == ("Grüße", None, {})
+    assert abs(taken["publish_time_ms"] - time.time() * 1000) < 60_000
+
+
+def test_lines_of_a_file_and_of_standard_input(done: Pok, unique: Callable[..., str], tmp_path: Path) -> None:
+    topic = unique()
+    file = tmp_path / "lines"
+    file.write_bytes(b"one\r\n\n\xff\xfe\nlast")
+    assert done("produce", topic, "--file", str(file), "-n", "2", "--quiet").lines == ["8 messages stored"]
+    assert done("produce", topic, "--file", "-", "-q", "--output", "json", stdin=b"in\n").json == {"stored": 1}
+    taken = done("consume", topic, "-s", "s", "--initial", "earliest", "-n", "9").lines
+    assert [line.split("\t")[3] for line in taken] == [*(["one", "", "base64://4=", "last"] * 2), "in"]
+
+
+def test_many_messages_and_a_rate(done: Pok, unique: Callable[..., str]) -> None:
+    topic = unique()
+    ids = done("produce", topic, "-m", "x", "-n", "20000").lines
+    assert len(set(ids)) == 20_000
+    start = time.monotonic()
+    done("produce", topic, "-m", "x", "-n", "11", "--rate", "20")
+    assert 0.5 <= time.monotonic() - start < 10
+    assert done("--output", "json", "topics", "stats", topic).json["entries"] == 20_011
+
+
+def test_a_message_that_is_too_big(refused: Pok, unique: Callable[..., str], tmp_path: Path) -> None:
+    file = tmp_path / "big"
+    file.write_bytes(b"x" * (5 * 1024 * 1024 + 1))
+    assert "5242880" in refused("produce", unique(), "--file", str(file)).err
+
+
+def test_without_ack_messages_stay(done: Pok, unique: Callable[..., str]) -> None:
+    topic = unique()
+    done("produce", topic, "-m", "a")
+    for _ in range(2):
+        taken = done("consume", topic, "-s", "s", "--initial", "earliest", "--no-ack", "--type", "shared")
+        assert taken.out.endswith("\ta\n")
+    done("consume", topic, "-s", "s", "--type", "shared")
+    assert done("subscriptions", "stats", topic, "-s", "s", "--output", "json").json["backlog"] == 0
+
+
+def test_fewer_messages_than_asked_for_are_a_failure(done: Pok, refused: Pok, unique: Callable[..., str]) -> None:
+    topic = unique()
+    done("produce", topic, "-m", "a", "-m", "b")
+    few = refused("consume", topic, "-s", "s", "--initial", "earliest", "-n", "3", "--timeout-ms", "500")
+    assert len(few.lines) == 2
+    assert "2 of 3 messages came" in few.err
+    assert done("consume", topic, "-s", "s", "-n", "0", "--timeout-ms", "300").out == ""
+
+
+def test_ctrl_c_keeps_what_was_printed(done: Pok, refused: Pok, service_url: str, unique: Callable[..., str]) -> None:
+    topic = unique()
+    done("produce", topic, "-m", "a", "-n", "5", "-q")
+    with running(service_url, "consume", topic, "-s", "s", "-n", "0", "--initial", "earliest") as process:
+        assert process.stdout is not None
+        for _ in range(5):
+            process.stdout.readline()
+        # Whoever consumes keeps others from moving the subscription, and is named as its owner.
+        assert "live consumers" in refused("subscriptions", "reset", topic, "-s", "s", "--time", "1h", "--yes").err
+        stats = done("subscriptions", "stats", topic, "-s", "s", "--output", "json").json
+        assert stats["partitions"][0]["owner"] == stats["consumers"][0] != ""
+        assert refused("consume", topic, "-s", "s").out == ""
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+        assert (process.returncode, out, err) == (0, "", "5 messages acknowledged\n")
+    assert done("subscriptions", "stats", topic, "-s", "s", "--output", "json").json["backlog"] == 0
+
+
+def test_a_reader_that_goes_away_is_no_traceback(service_url: str, done: Pok, unique: Callable[..., str]) -> None:
+    topic = unique()
+    done("produce", topic, "-m", "x" * 100, "-n", "2000", "-q")
+    with running(service_url, "consume", topic, "-s", "s", "-n", "2000", "--initial", "earliest") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.readline()
+        process.stdout.close()
+        assert process.wait(30) == 1
+        assert process.stderr.read() == ""
+
+
+# Subscriptions --------------------------------------------------------------------------------------------------------
+
+
+def test_a_subscription_from_creation_to_deletion(done: Pok, refused: Pok, unique: Callable[..., str]) -> None:
+    topic = unique()
+    done("topics", "create", topic)
+    done("produce", topic, "-m", "a", "-n", "4", "-q")
+    assert done("subscriptions", "create", topic, "-s", "late").lines == ["created late at the latest message"]
+    done("subscriptions", "create", topic, "-s", "early", "--initial", "earliest", "--output", "json")
+    assert "exists already" in refused("subscriptions", "create", topic, "-s", "late").err
+    assert done("subscriptions", "list", topic).lines == ["early", "late"]
+    assert done("--output", "json", "topics", "stats", topic).json["subscriptions"] == {"early": 4, "late": 0}
+    table = done("subscriptions", "stats", topic, "-s", "early").out
+    assert "backlog                  4" in table
+    assert "mark-delete" in table
+    assert "--yes" in refused("subscriptions", "unsubscribe", topic, "-s", "early").err
+    done("subscriptions", "unsubscribe", topic, "-s", "early", "--yes")
+    assert done("subscriptions", "list", topic, "--output", "json").json == ["late"]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["stats"],
+        ["reset", "--message-id", "earliest", "--yes"],
+        ["skip", "-n", "1", "--yes"],
+        ["clear-backlog", "--yes"],
+        ["unsubscribe", "--yes"],
+    ],
+)
+def test_an_unknown_subscription(done: Pok, refused: Pok, unique: Callable[..., str], arguments: list[str]) -> None:
+    topic = unique()
+    done("topics", "create", topic)
+    verb, *options = arguments
+    assert "no subscription nobody" in refused("subscriptions", verb, topic, "-s", "nobody", *options).err
+
+
+def _next_payload(done: Pok, topic: str) -> str:
+    taken = done("consume", topic, "-s", "s", "--no-ack", "--timeout-ms", "10000")
+    return taken.out.rstrip("\n").split("\t")[3]
+
+
+def test_reset_to_a_place(done: Pok, refused: Pok, unique: Callable[..., str]) -> None:
+    topic = unique()
+    ids = done("produce", topic, "-m", "a", "-m", "b").lines
+    time.sleep(0.05)
+    between_ms = int(time.time() * 1000)
+    time.sleep(0.05)
+    done("produce", topic, "-m", "c")
+    done("consume", topic, "-s", "s", "--initial", "earliest", "-n", "3")
+
+    def reset(*place: str) -> int:
+        outcome = done("subscriptions", "reset", topic, "-s", "s", *place, "--yes", "--output", "json")
+        return int(outcome.json["backlog"])
+
+    assert reset("--time", "1h") == 3
+    assert _next_payload(done, topic) == "a"
+    assert reset("--time", str(between_ms)) == 1
+    assert _next_payload(done, topic) == "c"
+    assert reset("--message-id", ids[1]) == 2
+    assert _next_payload(done, topic) == "b"
+    assert reset("--message-id", "latest") == 0
+    assert reset("--message-id", "earliest") == 3
+    assert "--yes" in refused("subscriptions", "reset", topic, "-s", "s", "--time", "1h").err
+    assert (
+        "incarnation" in refused("subscriptions", "reset", topic, "-s", "s", "--message-id", f"{2**50}:0", "--yes").err
+    )
+
+
+def test_reset_beyond_the_end_loses_nothing_to_come(done: Pok, unique: Callable[..., str]) -> None:
+    topic = unique()
+    (sent,) = done("produce", topic, "-m", "a").lines
+    done("subscriptions", "create", topic, "-s", "s")
+    done("subscriptions", "reset", topic, "-s", "s", "--message-id", f"{sent.split(':')[0]}:4000", "--yes")
+    done("produce", topic, "-m", "b")
+    assert _next_payload(done, topic) == "b"
+
+
+def test_skip_and_clear(done: Pok, refused: Pok, unique: Callable[..., str]) -> None:
+    topic = unique()
+    done("produce", topic, "-m", "a", "-m", "b", "-m", "c", "-m", "d")
+    done("subscriptions", "create", topic, "-s", "s", "--initial", "earliest")
+    assert "--yes" in refused("subscriptions", "skip", topic, "-s", "s", "-n", "2").err
+    assert "at least 1" in refused("subscriptions", "skip", topic, "-s", "s", "-n", "0", "--yes").err
+    skipped = done("subscriptions", "skip", topic, "-s", "s", "-n", "2", "--yes", "--output", "json").json
+    assert (skipped["skipped"], skipped["backlog"]) == (2, 2)
+    assert _next_payload(done, topic) == "c"
+    cleared = done("subscriptions", "clear-backlog", topic, "-s", "s", "--yes").out
+    assert cleared.endswith("cleared, backlog 2 -> 0\n")
+
+
+# Doctor, and no cluster at all ----------------------------------------------------------------------------------------
+
+
+def test_doctor_finds_our_broker_well(done: Pok) -> None:
+    findings = {finding["check"]: finding for finding in done("doctor", "--probe", "--output", "json").json}
+    assert not [finding for finding in findings.values() if finding["status"] == "fail"]
+    for check in (
+        "reachable",
+        "broker version",
+        "offset.metadata.max.bytes",
+        "state topics",
+        "clock",
+        "delete a topic",
+    ):
+        assert findings[check]["status"] == "ok", findings[check]
+    assert not [name for name in done("topics", "list").lines if "pok-doctor" in name]
+    lines = done("doctor").lines
+    assert all(line.startswith(("ok ", "warn", "fail", "      ")) for line in lines)
+
+
+@pytest.fixture
+def nobody() -> str:
+    """An address at which nobody listens."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"kafka://127.0.0.1:{free.getsockname()[1]}"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["topics", "list"],
+        ["namespaces", "list", "public"],
+        ["subscriptions", "list", "t"],
+        ["produce", "t", "-m", "a"],
+        ["consume", "t", "-s", "s"],
+    ],
+)
+def test_no_broker_is_one_line_within_seconds(refused: Pok, nobody: str, arguments: list[str]) -> None:
+    start = time.monotonic()
+    outcome = refused(*arguments, "--url", nobody)
+    assert time.monotonic() - start < 10
+    assert "no broker answers" in outcome.err
+    assert outcome.out == ""
+
+
+def test_a_listener_that_is_no_kafka_is_one_line_within_seconds(refused: Pok) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as deaf:
+        start = time.monotonic()
+        refused("topics", "list", "--url", f"kafka://127.0.0.1:{deaf.getsockname()[1]}")
+        assert time.monotonic() - start < 15
+
+
+def test_doctor_says_that_nobody_is_there(pok: Pok, nobody: str) -> None:
+    outcome = pok("doctor", "--url", nobody, "--output", "json")
+    assert outcome.code == 1
+    assert outcome.json[-1]["check"] == "reachable"
+    assert outcome.json[-1]["status"] == "fail"
+    assert "standalone" in outcome.json[-1]["advice"]
+
+
+def test_debug_shows_the_traceback(pok: Pok, unique: Callable[..., str]) -> None:
+    outcome = pok("topics", "stats", unique("unknown"), "--debug")
+    assert outcome.code == 1
+    assert "Traceback" in outcome.err
+    assert outcome.err.splitlines()[-1].startswith("pok: ") or "pok: topic" in outcome.err
+
+
+def test_an_unknown_librdkafka_option_is_named(refused: Pok) -> None:
+    assert "no.such.option" in refused("topics", "list", "--kafka-config", "no.such.option=1").err
+
+
+# Standalone -----------------------------------------------------------------------------------------------------------
+
+
+def test_standalone_keeps_its_data_until_it_is_wiped(tmp_path: Path, refused: Pok) -> None:
+    port = _free_port()
+    where = ("--data-dir", str(tmp_path / "data"), "--port", str(port))
+
+    def topics_of_a_run(*arguments: str, then: Callable[[str], None] = lambda url: None) -> list[str]:
+        with running("kafka://localhost:1", "standalone", *where, *arguments) as process:
+            assert process.stdout is not None
+            line = process.stdout.readline()
+            assert line == f"Kafka is ready: kafka://127.0.0.1:{port}\n", process.stderr and process.stderr.read()
+            with AdminClient(f"kafka://127.0.0.1:{port}") as admin:
+                found = admin.list_topics()
+            then(f"kafka://127.0.0.1:{port}")
+            process.send_signal(signal.SIGINT)
+            assert process.wait(60) == 0
+            return found
+
+    def create(url: str) -> None:
+        with AdminClient(url) as admin:
+            admin.create_topic("kept")
+        busy = refused("standalone", *where)
+        assert str(port) in busy.err or "data" in busy.err
+        refused("standalone", *where, "--wipe", "--yes")
+
+    assert topics_of_a_run(then=create) == []
+    assert topics_of_a_run() == ["persistent://public/default/kept"]
+    assert topics_of_a_run("--wipe", "--yes") == []
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
