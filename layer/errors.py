@@ -77,6 +77,10 @@ class ConnectFailed(StoreError):
     """No broker of the cluster could be reached."""
 
 
+class NoLeaderNow(StoreError):
+    """A partition has no leader at the moment: its topic was just made, or a broker restarts. It passes."""
+
+
 class NotAuthenticated(StoreError):
     """The cluster does not accept this client's credentials."""
 

@@ -88,6 +88,11 @@ _COMPACTED: Final[Mapping[str, str]] = {
     "min.cleanable.dirty.ratio": "0.1",
     # A reader that was away for half of this starts over (design.md 5).
     "delete.retention.ms": str(_DAY_MS),
+    # Whoever asks for the end and then reads to it must not have records compacted away in between because of others
+    # that stand beyond that end: it could take what is left for a winner. Half of this is how long a reading may take;
+    # the broker's own clock says how old a record is.
+    "min.compaction.lag.ms": "60000",
+    "message.timestamp.type": "LogAppendTime",
     "max.message.bytes": "1048588",
 }
 

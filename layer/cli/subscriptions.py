@@ -18,10 +18,24 @@ from layer.cli.settings import Settings
 from layer.cli.topics import TopicArgument
 from layer.cli.values import message_id_text, parse_message_id, parse_time, printable, time_text
 from layer.client.message_id import NativeMessageId
+from mapping.errors import InvalidSubscriptionName
+from mapping.subscription_group import check_subscription_name
 
 app = typer.Typer(help="Make, look at, move and delete subscriptions.", no_args_is_help=True)
 
-SubscriptionOption = Annotated[str, typer.Option("--subscription", "-s", help="Name of the subscription.")]
+
+def _checked_name(subscription: str) -> str:
+    """Raises typer.BadParameter for what no subscription can be called."""
+    try:
+        check_subscription_name(subscription)
+    except InvalidSubscriptionName as error:
+        raise typer.BadParameter(str(error)) from error
+    return subscription
+
+
+SubscriptionOption = Annotated[
+    str, typer.Option("--subscription", "-s", help="Name of the subscription.", callback=_checked_name)
+]
 YesOption = Annotated[bool, typer.Option("--yes", help=YES_HELP)]
 
 

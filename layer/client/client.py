@@ -392,7 +392,7 @@ class Client:
             node, self._node = self._node, None
         try:
             for consumer in list(self._consumers):
-                consumer.close()
+                consumer.leave()
             for producer in list(self._producers):
                 producer.close()
         finally:

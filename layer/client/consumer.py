@@ -75,8 +75,10 @@ class Consumer:
         self._threads = threads
         self._task: ListenerTask | None = None
         self._closed = False
+        self._close_called = False
         self._losses_seen = member.losses()
         if listener is not None:
+            endpoint.expect(1)  # with a queue of size 0 it takes one message at a time
             self._start_task(self._listen_once)
 
     # Receiving ----------------------------------------------------------------------------------------------------
@@ -90,6 +92,8 @@ class Consumer:
             AlreadyClosed: the consumer was closed.
             InvalidConfiguration: a message listener is set.
         """
+        if timeout_millis is not None and type(timeout_millis) is not int:
+            check_type(int, "timeout_millis", timeout_millis)
         inbox = self._inbox
         try:
             message = inbox.queue.popleft()
@@ -103,8 +107,6 @@ class Consumer:
         return message  # type: ignore[return-value]  # this consumer's endpoint makes Messages
 
     def _wait(self, timeout_millis: int | None) -> Message:
-        if timeout_millis is not None:
-            check_type(int, "timeout_millis", timeout_millis)
         self._check_open()
         if self._listener is not None:
             raise InvalidConfiguration("receive() cannot be used beside a message listener")
@@ -123,6 +125,7 @@ class Consumer:
         if len(self._receives) >= _MAX_PENDING_RECEIVES:
             raise InvalidConfiguration(f"{_MAX_PENDING_RECEIVES} asynchronous receives are waiting already")
         self._receives.append(callback)
+        self._inbox.expect(1)
         if self._task is None:
             self._start_task(self._answer_once)
         assert self._task is not None  # noqa: S101
@@ -139,7 +142,14 @@ class Consumer:
         message = self._inbox.take_now()
         if message is None:
             return False
-        self._listener(self, message)  # type: ignore[arg-type]
+        if self._inbox.capacity:
+            self._listener(self, message)  # type: ignore[arg-type]
+            return True
+        self._inbox.expect(-1)
+        try:
+            self._listener(self, message)  # type: ignore[arg-type]
+        finally:
+            self._inbox.expect(1)
         return True
 
     def _answer_once(self) -> bool:
@@ -154,6 +164,7 @@ class Consumer:
         message = self._inbox.take_now()
         if message is None:
             return False
+        self._inbox.expect(-1)
         self._receives.popleft()(Result.Ok, message)  # type: ignore[arg-type]
         return True
 
@@ -202,17 +213,20 @@ class Consumer:
     def negative_acknowledge(self, message: Message | NativeMessageId) -> None:
         """Have this message delivered again after the negative-ack delay.
 
-        On Exclusive and Failover everything unacknowledged comes again then, as with the official client.
+        On Exclusive and Failover everything unacknowledged comes again then, as with the official client. On a closed
+        consumer this does nothing: what it left comes again anyway.
         """
         if native(message) is not None and not isinstance(message, NativeMessageId):
             raise TypeError("negative_acknowledge takes a message or the id that message.message_id() gave")
+        if self._closed:
+            return
         slot, offset = self._locate(message)
         self._member.negative_acknowledge(slot, offset, self._inbox, self._nack_delay_s)
 
     def redeliver_unacknowledged_messages(self) -> None:
-        """Have everything that this consumer has not acknowledged delivered again, now."""
-        self._check_open()
-        self._member.redeliver_unacknowledged(self._inbox)
+        """Have everything that this consumer has not acknowledged delivered again, now. Nothing on a closed one."""
+        if not self._closed:
+            self._member.redeliver_unacknowledged(self._inbox)
 
     def flush(self, timeout_millis: int | None = None) -> None:
         """Return when everything acknowledged so far is durable. Ours beyond the official client.
@@ -285,7 +299,7 @@ class Consumer:
         return {slot.number: offset if self._seek_inclusive else offset + 1}
 
     def get_last_message_id(self) -> NativeMessageId:
-        """Id of the last message of the topic (entry -1 in an empty one).
+        """Id of the last message of the topic; equal to `MessageId.earliest` in an empty one.
 
         Raises:
             OperationNotSupported: on a partitioned topic, as officially.
@@ -297,7 +311,7 @@ class Consumer:
         with pulsar_errors():
             end = self._node.admin.end_offsets(topic.kafka_topic, [0], self._deadline())[0]
         if end == 0:
-            return NativeMessageId(-1, topic.layout.ledger_id(0, 0), -1, -1)
+            return NativeMessageId(-1, -1, -1, -1)
         return StoredMessageId(PartitionOrigin(topic.layout, -1, str(topic.name)), end - 1)
 
     # Itself -------------------------------------------------------------------------------------------------------
@@ -334,11 +348,20 @@ class Consumer:
     def close(self) -> None:
         """Save what was acknowledged and leave; unacknowledged messages go to other consumers, or wait.
 
+        After `unsubscribe` or the client's `close` it does nothing.
+
         Raises:
-            ValueError: it was closed before (as the official client does).
+            ValueError: `close` was called before (as the official client does).
         """
-        if self._closed:
+        if self._close_called:
             raise ValueError(f"consumer {self._inbox.name} is closed already")
+        self._close_called = True
+        self.leave()
+
+    def leave(self) -> None:
+        """`close` on the client's behalf; a second call does nothing."""
+        if self._closed:
+            return
         self._mark_closed()
         with pulsar_errors():
             self._node.detach(self._subscription, self._inbox, self._deadline())

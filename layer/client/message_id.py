@@ -7,9 +7,9 @@ unhashable, as officially.
 
 from __future__ import annotations
 
+from operator import index
 from typing import ClassVar, Final
 
-from layer.client.errors import pulsar_errors
 from mapping.ledger import LedgerLayout
 from mapping.message_id import decode_message_id, encode_message_id
 
@@ -25,10 +25,10 @@ class NativeMessageId:
     latest: ClassVar[NativeMessageId]
 
     def __init__(self, partition: int, ledger_id: int, entry_id: int, batch_index: int) -> None:
-        self._partition = int(partition)
-        self._ledger_id = int(ledger_id)
-        self._entry_id = int(entry_id)
-        self._batch_index = int(batch_index)
+        self._partition = index(partition)
+        self._ledger_id = index(ledger_id)
+        self._entry_id = index(entry_id)
+        self._batch_index = index(batch_index)
         self._batch_size = 0
         self._topic = ""
 
@@ -56,8 +56,10 @@ class NativeMessageId:
 
     @staticmethod
     def deserialize(message_id_bytes: bytes) -> NativeMessageId:
-        with pulsar_errors():
-            parts = decode_message_id(message_id_bytes)
+        """Raises ValueError (as the official client does) when the bytes are no message id."""
+        if not isinstance(message_id_bytes, bytes):
+            raise ValueError(f"a message id is made of bytes, got {type(message_id_bytes).__name__}")
+        parts = decode_message_id(message_id_bytes)
         made = NativeMessageId(parts.partition, parts.ledger_id, parts.entry_id, parts.batch_index)
         made._batch_size = parts.batch_size
         return made
@@ -171,7 +173,7 @@ class MessageId:
         """The id that `serialize` wrote; `topic` names the topic it belongs to.
 
         Raises:
-            InvalidMessage: the bytes are no message id.
+            ValueError: the bytes are no message id.
         """
         made = NativeMessageId.deserialize(message_id_bytes)
         if topic is not None:

@@ -121,6 +121,12 @@ class Endpoint:
         if self.on_available is not None:
             self.on_available()
 
+    def expect(self, more: int) -> None:
+        """Count `more` receivers that wait without a thread (negative: answered). They matter with capacity 0 only."""
+        with self._changed:
+            self._waiting += more
+        self.wake_member()
+
     # The application's side ---------------------------------------------------------------------------------------
 
     def take_now(self) -> Delivery | None:

@@ -536,7 +536,7 @@ class SubscriptionMember:
             if self._handle.type.is_shared:
                 if not owned.cursor.is_acknowledged(offset):
                     owned.redeliver(offset)
-            elif partition not in rewound and offset < owned.read_position and not owned.cursor.is_acknowledged(offset):
+            elif partition not in rewound and offset < owned.read_position:  # even if it is acknowledged, as in Pulsar
                 rewound.add(partition)
                 self._rewind(owned)
 
@@ -700,19 +700,21 @@ class SubscriptionMember:
             _log.warning("subscription=%s could not save while handing over: %s", self._handle, failure)
         self._drop(leaving)
 
-    def _settle_in_flight(self) -> None:
+    def _settle_in_flight(self) -> list[int]:
         """Learn the outcome of the save under way from what the group has: its callback cannot come just now.
 
         A save may build only on one whose outcome is known: its marker names the segments that the other one wrote.
+        Gives the partitions that it was not accepted for.
         """
         saves, self._in_flight_saves = self._in_flight_saves or self._unknown_saves, None
         self._unknown_saves = None
         if saves is not None and self._consumer is not None:
             try:
-                self._settle_unknown(self._consumer, saves)
+                return self._settle_unknown(self._consumer, saves)
             except errors.StoreError:
                 self._unknown_saves = saves
                 raise
+        return []
 
     def _on_lost(self, partitions: list[int]) -> None:
         _log.warning("subscription=%s lost partitions %s", self._handle, partitions)
@@ -744,7 +746,11 @@ class SubscriptionMember:
                 continue
             lineage = owned.identity.lineage(self._session, owned.saved.lineage.version, owned.next_save)
             owned.next_save += 1
-            saves[number] = self._store.prepare(owned.identity, owned.cursor, owned.saved, lineage, deadline)
+            try:
+                saves[number] = self._store.prepare(owned.identity, owned.cursor, owned.saved, lineage, deadline)
+            except errors.StoreError:
+                self._all_refused(saves)  # the segments of the others are not to be taken for saved
+                raise
         return saves
 
     def _save_now(self) -> int:
@@ -769,8 +775,8 @@ class SubscriptionMember:
         try:
             consumer.commit({number: save.commit for number, save in saves.items()})
         except errors.CommitOutcomeUnknown:
-            missing = self._settle_unknown(consumer, saves)
-            if missing:
+            self._unknown_saves = saves
+            if self._settle_in_flight():
                 raise
         except errors.StoreError:
             self._all_refused(saves)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
@@ -27,6 +28,7 @@ from layer.kafka.records import CommittedOffset, GroupDescription, GroupMember, 
 
 _T = TypeVar("_T")
 _LONGEST_S: Final = 3600.0
+_NO_LEADER_PAUSE_S: Final = 0.02
 
 
 class KafkaAdmin:
@@ -159,14 +161,18 @@ class KafkaAdmin:
         return self._offsets(topic, partitions, OffsetSpec.latest(), deadline)
 
     def _offsets(self, topic: str, partitions: Sequence[int], spec: Any, deadline: Deadline) -> dict[int, int]:
-        request = {TopicPartition(topic, partition): spec for partition in partitions}
-        futures = self._handle.list_offsets(request, **self._budget(deadline))
-        return {
-            where.partition: int(
-                self._result(future, deadline, f"asking for offsets of {topic}-{where.partition}").offset
-            )
-            for where, future in futures.items()
-        }
+        found: dict[int, int] = {}
+        pause = threading.Event()
+        while missing := [partition for partition in partitions if partition not in found]:
+            request = {TopicPartition(topic, partition): spec for partition in missing}
+            for where, future in self._handle.list_offsets(request, **self._budget(deadline)).items():
+                what = f"asking for offsets of {topic}-{where.partition}"
+                try:
+                    found[where.partition] = int(self._result(future, deadline, what).offset)
+                except errors.NoLeaderNow:  # the brokers of a topic just made learn of it one after the other
+                    deadline.check(what)
+                    pause.wait(_NO_LEADER_PAUSE_S)
+        return found
 
     def delete_records(self, topic: str, before: Mapping[int, int], deadline: Deadline) -> None:
         """Give back everything below the given offset of each partition."""

@@ -37,6 +37,14 @@ _NO_SUCH_TOPIC: Final = frozenset(
 )
 
 
+_NO_LEADER_NOW: Final = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+
+
+def has_no_leader_now(error: KafkaError) -> bool:
+    """The partition is being given a leader (a fresh topic, a broker restarting): ask again."""
+    return error.code() in _NO_LEADER_NOW
+
+
 def is_no_such_topic(error: KafkaError) -> bool:
     return error.code() in _NO_SUCH_TOPIC
 
@@ -45,6 +53,8 @@ def translate(error: KafkaError | KafkaException, what: str) -> errors.LayerErro
     """The error of ours that says the same; `what` says in words what was being done."""
     kafka_error = error.args[0] if isinstance(error, KafkaException) else error
     text = f"{what}: {kafka_error.str()} ({kafka_error.name()})"
+    if has_no_leader_now(kafka_error):
+        return errors.NoLeaderNow(text)
     if is_no_such_topic(kafka_error):
         return errors.NoSuchTopic(text)
     return _BY_CODE.get(kafka_error.code(), errors.StoreError)(text)

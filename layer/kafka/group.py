@@ -34,7 +34,7 @@ class GroupCallbacks:
     revoked: Callable[[list[int]], None]
     lost: Callable[[list[int]], None]
     committed: Callable[[errors.LayerError | None], None]
-    """The outcome of the `commit_async` under way."""
+    """The outcome of the last `commit_async`."""
 
 
 class GroupConsumer:
@@ -46,6 +46,7 @@ class GroupConsumer:
     def __init__(self, config: dict[str, Any], topic: str, callbacks: GroupCallbacks) -> None:
         self._topic = topic
         self._callbacks = callbacks
+        self._under_way: dict[int, CommittedOffset] = {}
         self._handle = Consumer({**config, "on_commit": self._on_commit})
         handles.track(self._handle)
         self._group_id = str(config["group.id"])
@@ -71,7 +72,9 @@ class GroupConsumer:
 
     def _on_commit(self, error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:
         failure = error or next((where.error for where in partitions if where.error is not None), None)
-        self._callbacks.committed(None if failure is None else self._commit_error(failure))
+        commits = {where.partition: CommittedOffset(where.offset, where.metadata or "") for where in partitions}
+        if commits == self._under_way:  # not of an earlier one, which the caller did not wait for
+            self._callbacks.committed(None if failure is None else self._commit_error(failure))
 
     def _commit_error(self, error: KafkaError) -> errors.LayerError:
         if error.code() in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._TRANSPORT):
@@ -117,6 +120,7 @@ class GroupConsumer:
 
     def commit_async(self, commits: Mapping[int, CommittedOffset]) -> None:
         """Send a commit; its outcome comes to `callbacks.committed` from a later poll. One at a time, one part only."""
+        self._under_way = dict(commits)
         try:
             self._handle.commit(offsets=self._offsets(commits), asynchronous=True)
         except KafkaException as failure:

@@ -189,6 +189,22 @@ class KafkaStateLog:
                 " it was not made by this software, or by another version of it; state can be kept in it only when it"
                 " is deleted first (which loses what is in it)"
             )
+        if not created:
+            self._check_cleanup(topic, deadline)
+
+    def _check_cleanup(self, topic: StateTopic, deadline: Deadline) -> None:
+        """A state topic that Kafka deletes from would forget; raises StateTopicMismatch."""
+        try:
+            policy = self._patiently(
+                topic, deadline, lambda: self._admin.topic_configs(topic.kafka_name, deadline)
+            ).get("cleanup.policy")
+        except NotAuthorized:
+            return  # pok doctor names the missing right
+        if policy is not None and policy != topic.cleanup.value:
+            raise StateTopicMismatch(
+                f"state topic {topic.kafka_name} has cleanup.policy={policy} and must have {topic.cleanup.value}: "
+                "set it with Kafka's tools, or what is in the topic will be lost"
+            )
 
     def _create(self, topic: StateTopic, deadline: Deadline) -> None:
         self._admin.create_topic(topic.kafka_name, topic.partitions, topic.configs, deadline)

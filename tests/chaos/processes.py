@@ -146,3 +146,8 @@ class WorkerProcess:
         if self.alive:
             self._process.kill()
         self._process.wait()
+
+    def last_owned_after_loss(self) -> bool:
+        """It has recovered a partition since it lost one."""
+        said = self.look().last("ol")
+        return said is not None and said.kind == "o"

@@ -47,7 +47,8 @@ def test_holes_in_the_log_are_read_over_and_readers_agree(eager_cleaner: Connect
     assert live_keys(log, topic) == {Keys().encode("counter", state.version, state.attempt)}
     there = {record.offset for record in records(log, topic)}
     assert 0 not in there
-    assert set(log.read_at(topic, 0, [0, 2, min(there), state.offset], patience)) == {min(there), state.offset}
+    wanted = {0, 1, min(there), state.offset}
+    assert set(log.read_at(topic, 0, [*wanted], patience)) == wanted & there
 
 
 def records(log: StateLog, topic: StateTopic) -> Iterator[LogRecord]:

@@ -93,7 +93,8 @@ def check_reachable(admin: KafkaAdmin, bootstrap: str) -> Finding:
         return fail(
             "reachable",
             f"{bootstrap} takes connections, but: {one_line(failure)}",
-            "is it a Kafka listener, and does it want TLS or a login (--kafka-config security.protocol=...)?",
+            "is it a Kafka listener, does it want TLS or a login (--kafka-config security.protocol=...), is the "
+            "password right? --debug shows what librdkafka says",
         )
     return judge(
         "reachable",
@@ -146,10 +147,23 @@ def check_state_topics(admin: KafkaAdmin) -> Iterator[Finding]:
         yield warn("state topics", one_line(failure), "grant Describe on topics pulsar.system.*")
         return
     present = [topic for topic in ALL if topic.kafka_name in there]
+    unseen = [topic for topic in ALL if topic.kafka_name not in there]
+    if unseen and (hidden := _hidden(admin, unseen[0])):
+        yield fail("state topics", hidden, "grant Create, Describe, Read and Write on topics pulsar.system.*")
+        return
     findings = [_check_state_topic(admin, topic, there[topic.kafka_name]) for topic in present]
     yield from (finding for finding in findings if finding.status is not Status.OK)
     sound = sum(finding.status is Status.OK for finding in findings)
-    yield ok("state topics", f"{sound} as they should be, {len(ALL) - len(present)} that first use will make")
+    yield ok("state topics", f"{sound} as they should be, {len(unseen)} that first use will make")
+
+
+def _hidden(admin: KafkaAdmin, topic: StateTopic) -> str:
+    """Why a topic that no listing shows may be there all the same; '' when it is not there."""
+    try:
+        admin.describe_topic(topic.kafka_name, Deadline.after(ANSWER_S))
+    except errors.LayerError as failure:
+        return one_line(failure)
+    return ""
 
 
 def _check_state_topic(admin: KafkaAdmin, topic: StateTopic, partitions: int) -> Finding:

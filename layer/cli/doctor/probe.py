@@ -29,7 +29,7 @@ SKEW_WARN_MS: Final = 1_000
 SKEW_FAIL_MS: Final = 60_000
 _CONFIGS: Final = {"message.timestamp.type": "LogAppendTime", "retention.ms": "3600000"}
 _RECORDS: Final = 2
-_SLOW_JOIN_MS: Final = 1_000
+_SLOW_JOIN_MS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,8 @@ def test_version_and_help_need_no_cluster() -> None:
         ["produce", "x", "-m", "a", "-p", "novalue"],
         ["produce", "x", "-m", "a", "--rate", "0"],
         ["consume", "x"],
+        ["consume", "x", "-s", ""],
+        ["subscriptions", "create", "x", "-s", ""],
         ["consume", "x", "-s", "s", "--type", "key_shared"],
         ["subscriptions", "reset", "x", "-s", "s"],
         ["subscriptions", "reset", "x", "-s", "s", "--time", "1h", "--message-id", "earliest"],

@@ -1,0 +1,79 @@
+"""States too big for a commit's metadata (segments and a marker), while their writers are killed and stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.chaos.processes import eventually
+from tests.chaos.stage import Stage, Stand
+
+pytestmark = pytest.mark.kafka
+
+MakeStage = Callable[..., Stage]
+
+HOLEY = {"residues": (0, 1, 2, 3, 4), "shuffle": 4_000, "persist_ms": 3, "flush_every": 500, "queue": 20_000}
+"""Every other message stays a hole, in random order: 40,000 messages make a bitmap of 5,000 bytes."""
+
+
+def is_in_segments(stand: Stand) -> bool:
+    """The newest state that Kafka has does not fit into its commit's metadata."""
+    samples = stand.sampler.samples
+    state = samples[-1].state() if samples else None
+    return state is not None and state.marker_offset is not None
+
+
+def test_a_big_state_survives_kills_in_the_middle_of_saves(stage: MakeStage) -> None:
+    on = stage(1, entries_per_ledger=3_000)
+    on.publish(60_000).wait()
+    stand = on.subscription("Exclusive")
+    for _ in range(2):
+        worker = stand.join(**HOLEY)
+        worker.until("receives", worker.received, 10)
+        before = worker.received()
+        eventually("its state is in segments", lambda: is_in_segments(stand))
+        eventually("it saves more", lambda w=worker, n=before: w.received() > n + 12_000)  # type: ignore[misc]
+        worker.kill()
+    found = stand.verdict()
+    assert not found.broken
+    assert found.kills == 2
+
+
+def test_a_big_state_moves_while_saves_are_in_flight(stage: MakeStage) -> None:
+    on = stage(2, entries_per_ledger=3_000)
+    on.publish(100_000).wait()
+    shared = on.subscription("Shared")
+    first = shared.join(**HOLEY)
+    eventually("its state is in segments", lambda: is_in_segments(shared))
+    for _ in range(3):
+        other = shared.worker(**HOLEY)
+        shared.warm(other)
+        other.subscribe()
+        other.until("owns a partition", other.owned)
+        other.until("receives", lambda other=other: other.received() > 2_000)  # type: ignore[misc]
+        other.close()
+    first.close()
+    assert not shared.verdict().broken
+
+
+def test_a_former_owner_wakes_up_during_anothers_segment_save(stage: MakeStage) -> None:
+    on = stage(1, entries_per_ledger=3_000)
+    on.publish(100_000).wait()
+    stand = on.subscription("Failover")
+    owner, other = stand.join(**HOLEY), stand.join(**HOLEY)
+    eventually("one of them has its state in segments", lambda: is_in_segments(stand))
+    if not owner.received():
+        owner, other = other, owner
+    owner.stop()
+    eventually("the other one takes over", lambda: other.owned() == {0}, 12)
+    eventually("it saves", lambda: other.received() > 3_000)
+    owner.go_on()
+    owner.until("learns that it lost its partition", lambda: owner.count("l"))
+    before = other.received()
+    eventually("the other one goes on", lambda: other.received() > before + 3_000)
+    other.kill()
+    eventually("the woken one takes over again", lambda: owner.last_owned_after_loss(), 12)
+    owner.close()
+    found = stand.verdict()
+    assert not found.broken
