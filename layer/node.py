@@ -53,7 +53,7 @@ class Node:
             raise
         self._producers: dict[tuple[str, int], KafkaProducer] = {}
         self._lock = threading.RLock()
-        self.log = KafkaStateLog(settings, self.producer("none", 30_000), self.admin)
+        self.log = KafkaStateLog(settings, lambda: self.producer("none", 30_000), self.admin)
         self.fetcher = Fetcher(settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
         self.namespaces = Namespaces(Entities(self.log, NAMESPACES, NAMESPACE_KEYS, self.clock), self.clock)
         self.topics = Topics(
@@ -75,10 +75,16 @@ class Node:
         self.users = 0
 
     def producer(self, compression: str, message_timeout_ms: int) -> KafkaProducer:
-        """The shared producer with these settings. `compression` is Kafka's name; a time-out of 0 never passes."""
+        """The shared producer with these settings; one that librdkafka gave up is replaced.
+
+        `compression` is Kafka's name; a time-out of 0 never passes.
+        """
         with self._lock:
             key = (compression, message_timeout_ms)
             producer = self._producers.get(key)
+            if producer is not None and producer.fatal is not None:
+                producer.close(Deadline.after(0))
+                producer = None
             if producer is None:
                 producer = KafkaProducer(
                     self.settings.producer(

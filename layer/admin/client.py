@@ -47,6 +47,7 @@ class AdminClient:
         )
         self._timeout_s = operation_timeout_seconds
         with pulsar_errors():
+            settings.check()
             self._node: Node | None = acquire(
                 settings, Deadline.after(min(operation_timeout_seconds, connection_timeout_ms / 1000))
             )
@@ -108,8 +109,8 @@ class AdminClient:
 
         Raises:
             TopicNotFound: there is none.
-            ConsumerBusy: a subscription has live consumers (they are cut off with `force`).
-            NotAllowedError: it has subscriptions, and `force` is not given.
+            NotAllowedError: it has subscriptions, and `force` is not given. With it their live consumers get
+                `TopicNotFound` from `receive`, once Kafka's metadata tells them (up to half a minute).
         """
         with pulsar_errors():
             deadline = self._deadline()
@@ -285,6 +286,8 @@ class AdminClient:
 
     def _topic(self, topic: str, deadline: Deadline) -> Topic:
         name = TopicName.parse(topic)
+        if name.partition >= 0:
+            raise errors.InvalidOption(f"{name} names a partition; say the whole topic, {name.base}")
         self.node.namespaces.require(name.namespace_name, deadline)
         found = self.node.topics.find(name, deadline)
         if found is None:

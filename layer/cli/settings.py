@@ -12,6 +12,7 @@ import typer
 
 from layer.client.service_url import parse_service_url
 from layer.embedded.settings import parse_properties
+from layer.errors import InvalidOption
 from layer.kafka.settings import KafkaSettings
 
 DEFAULT_URL: Final = "kafka://localhost:9092"
@@ -87,9 +88,8 @@ def read_kafka_config(given: Sequence[str]) -> dict[str, str]:
         if not separator or not key.strip():
             raise typer.BadParameter(f"expected key=value or a file, got {item!r}", param_hint="--kafka-config")
         options[key.strip()] = value.strip()
-    reserved = KafkaSettings("", options).reserved_overrides()
-    if reserved:
-        raise typer.BadParameter(
-            f"may not set {', '.join(reserved)}: the guarantees rest on them", param_hint="--kafka-config"
-        )
+    try:
+        KafkaSettings("", options).check()
+    except InvalidOption as refused:
+        raise typer.BadParameter(str(refused), param_hint="--kafka-config") from refused
     return options

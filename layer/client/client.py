@@ -32,6 +32,7 @@ from layer.deadline import Deadline
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.strategy import SubscriptionType
 from layer.exceptions import AlreadyClosed, InvalidConfiguration, NotSupported
+from layer.kafka.producer import KafkaProducer
 from layer.kafka.settings import KafkaSettings
 from layer.node import Node, acquire, release
 from layer.schema.plain import BytesSchema, Schema
@@ -134,9 +135,8 @@ class Client:
         self._settings = KafkaSettings(
             parse_service_url(service_url), dict(kafka_config or {}), connect_timeout_ms=connection_timeout_ms
         )
-        reserved = self._settings.reserved_overrides()
-        if reserved:
-            raise InvalidConfiguration(f"kafka_config may not set {', '.join(reserved)}: the guarantees rest on them")
+        with pulsar_errors():
+            self._settings.check()
         self._operation_timeout_s = float(operation_timeout_seconds)
         self._connect_timeout_s = connection_timeout_ms / 1000
         self._ack_persist_interval_s = ack_persist_interval_ms / 1000
@@ -223,9 +223,13 @@ class Client:
             name_of_topic = self._topic_name(topic)
             node = self._connected()
             opened = node.topics.open(name_of_topic, self._deadline())
+
+            def shared_producer() -> KafkaProducer:
+                return node.producer(_COMPRESSION[compression_type], send_timeout_millis)
+
             producer = Producer(
                 opened,
-                node.producer(_COMPRESSION[compression_type], send_timeout_millis),
+                shared_producer(),
                 name=producer_name or node.unique_name(),
                 schema=schema,
                 initial_sequence_id=initial_sequence_id,
@@ -236,6 +240,7 @@ class Client:
                 routing=message_routing_mode,
                 router=message_router,
                 fixed_partition=name_of_topic.partition if name_of_topic.partition >= 0 else None,
+                renew=shared_producer,
                 on_close=self._producers.discard,
             )
         self._producers.add(producer)

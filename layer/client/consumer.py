@@ -296,7 +296,8 @@ class Consumer:
         if message_id == NativeMessageId.latest:
             return admin.end_offsets(topic.kafka_topic, partitions, deadline)
         slot, offset = self._locate(message_id)
-        return {slot.number: offset if self._seek_inclusive else offset + 1}
+        end = admin.end_offsets(topic.kafka_topic, [slot.number], deadline)[slot.number]
+        return {slot.number: min(end, offset if self._seek_inclusive else offset + 1)}
 
     def get_last_message_id(self) -> NativeMessageId:
         """Id of the last message of the topic; equal to `MessageId.earliest` in an empty one.

@@ -15,7 +15,7 @@ from layer.client.message_id import NativeMessageId, PartitionOrigin, StoredMess
 from layer.client.options import check_type, check_type_or_none, not_yet
 from layer.deadline import Deadline
 from layer.exceptions import AlreadyClosed, MessageTooBig, ProducerQueueIsFull, PulsarException, Result, Timeout
-from layer.kafka.errors import translate
+from layer.kafka.errors import ours, translate
 from layer.kafka.producer import KafkaProducer
 from layer.kafka.settings import MAX_MESSAGE_BYTES
 from layer.metadata.topics import Topic
@@ -138,8 +138,10 @@ class Producer:
         routing: PartitionsRoutingMode,
         router: MessageRouter | None,
         fixed_partition: int | None,
+        renew: Callable[[], KafkaProducer],
         on_close: Callable[[Producer], None],
     ) -> None:
+        self._renew = renew
         self._topic = topic
         self._kafka_topic = topic.kafka_topic
         self._origins = [
@@ -228,7 +230,7 @@ class Producer:
         assert answer.message_id is not None  # noqa: S101 - an answer is an id or an error
         return answer.message_id
 
-    def send_async(
+    def send_async(  # noqa: C901 - the hot path: a call costs more than a branch
         self,
         content: Any,
         callback: SendCallback | None,
@@ -292,6 +294,8 @@ class Producer:
                 break
             except BufferError:
                 kafka.poll_inline(_BLOCKED_POLL_S)
+            except Exception as refused:
+                kafka = self._after_refusal(refused)
         # The counter is exact, this attribute may lag by what other threads are sending just now (see flush).
         self._sent = sent = next(self._sent_counter)
         if sent & _POLL_MASK == 0:
@@ -325,6 +329,15 @@ class Producer:
             self._on_close(self)
 
     # The hot path -------------------------------------------------------------------------------------------------
+
+    def _after_refusal(self, refused: Exception) -> KafkaProducer:
+        """The producer to go on with when librdkafka gave the former one up; raises for any other refusal."""
+        if self._kafka.fatal is None:
+            raise as_pulsar(ours(refused, f"message to {self.topic()}")) from refused
+        with pulsar_errors():
+            self._kafka = self._renew()
+        self._produce = self._kafka.produce
+        return self._kafka
 
     def _failed(self, error: Any, callback: SendCallback | None) -> None:
         failure = as_pulsar(translate(error, f"message to {self.topic()}"))

@@ -101,7 +101,7 @@ class Save:
     obsolete_markers: tuple[MarkerRef, ...]
     revision: int
     written_ledgers: frozenset[int]
-    """Ledgers whose segments it wrote; dirty no more once accepted, dirty again if refused."""
+    """Ledgers that it took along; dirty no more once accepted, dirty again if refused."""
     new_segments: tuple[SegmentRef, ...]
     size_bytes: int
 
@@ -217,14 +217,15 @@ class CursorStore:
         """
         inline = _inline_metadata(state, lineage)
         if inline is not None:
-            state.dirty_ledgers = set()  # without live segments every ledger with state counts as dirty
+            taken = frozenset(state.dirty_ledgers)
+            state.dirty_ledgers = set()  # once accepted there are no live segments, so every ledger counts as dirty
             return Save(
                 CommittedOffset(state.next_unacked, inline),
                 Saved(lineage),
                 tuple(last.segments.values()),
                 (last.marker,) if last.marker is not None else (),
                 state.revision,
-                frozenset(),
+                taken,
                 (),
                 len(inline),
             )

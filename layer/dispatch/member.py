@@ -347,6 +347,8 @@ class SubscriptionMember:
             self._accept(consumer, consumer.poll_batch(_BATCH, 0.0))
         elif self._other_partition_flows():
             self._accept(consumer, consumer.poll_batch(_BATCH, 0.0))
+        elif self._in_flight_saves is not None:
+            self._accept(consumer, consumer.poll_batch(1, 0.0))  # its answer comes out of polling, too
 
     def _takes_any(self) -> bool:
         """Some inbox is half empty or better and has messages waiting here for it."""
@@ -755,12 +757,19 @@ class SubscriptionMember:
 
     def _save_now(self) -> int:
         consumer = self._consumer
+        patience = Deadline.after(_STORE_TIMEOUT_S)
         self._drain()
-        while self._in_flight_saves is not None and consumer is not None:
+        while consumer is not None:
+            if self._in_flight_saves is None:
+                try:
+                    self._settle_in_flight()
+                    self._save(sorted(self._owned))
+                    break
+                except errors.Fenced:  # a rebalance: polling tells which partitions are ours after it
+                    if patience.passed():
+                        raise
             self._accept(consumer, consumer.poll_batch(_BATCH, _POLL_S))
             self._drain()
-        self._settle_in_flight()
-        self._save(sorted(self._owned))
         for slot in self._handle.slots():
             if slot.number not in self._owned and slot.forget_acknowledgements():
                 self._losses += 1

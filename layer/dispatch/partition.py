@@ -159,10 +159,11 @@ class OwnedPartition:
         slot = self.slot
         changed = False
         if slot.cumulative:
-            upto = max(_drain(slot.cumulative))
-            if upto >= self.read_position:
-                upto = min(upto, log_end() - 1)
-            changed = self.cursor.acknowledge_cumulative(upto)
+            pending = _drain(slot.cumulative)
+            if max(pending) >= self.read_position:
+                end = log_end()
+                pending = [offset for offset in pending if offset < end]
+            changed = bool(pending) and self.cursor.acknowledge_cumulative(max(pending))
         if slot.acks:
             offsets = _drain(slot.acks)
             if max(offsets) >= self.read_position:

@@ -24,6 +24,7 @@ from layer import errors
 from layer.deadline import Deadline
 from layer.kafka import handles
 from layer.kafka.errors import is_no_such_topic, translate
+from layer.kafka.events import ErrorEvents
 from layer.kafka.records import CommittedOffset, GroupDescription, GroupMember, TopicDescription
 
 _T = TypeVar("_T")
@@ -35,7 +36,12 @@ class KafkaAdmin:
     """Synchronous, thread-safe face of librdkafka's AdminClient. Every call takes a deadline."""
 
     def __init__(self, config: dict[str, Any]) -> None:
-        self._handle = AdminClient(config)
+        self._events = ErrorEvents("admin client")
+        try:
+            options: dict[str, Any] = {**config, "error_cb": self._events}
+            self._handle = AdminClient(options)
+        except KafkaException as refused:
+            raise errors.InvalidOption(f"librdkafka refuses this configuration: {refused.args[0].str()}") from refused
         handles.track(self._handle)
 
     def _budget(self, deadline: Deadline) -> dict[str, float]:
@@ -57,11 +63,13 @@ class KafkaAdmin:
 
         Raises:
             ConnectFailed: no broker answered in time.
+            NotAuthenticated: the brokers do not accept our login.
         """
         try:
             metadata = self._handle.list_topics(topic="", timeout=max(0.05, min(deadline.remaining_s(), _LONGEST_S)))
         except KafkaException as failure:
-            translated = translate(failure, "connecting")
+            self._handle.poll(0)  # librdkafka says only there why nobody answered
+            translated = self._events.no_login or translate(failure, "connecting")
             if isinstance(translated, (errors.NotAuthenticated, errors.NotAuthorized)):
                 raise translated from failure
             raise errors.ConnectFailed(str(translated)) from failure

@@ -23,6 +23,7 @@ _BY_CODE: Final[dict[int, type[errors.StoreError]]] = {
     KafkaError._TIMED_OUT: errors.DeadlineExceeded,
     KafkaError.REQUEST_TIMED_OUT: errors.DeadlineExceeded,
     KafkaError.ILLEGAL_GENERATION: errors.Fenced,
+    KafkaError.REBALANCE_IN_PROGRESS: errors.Fenced,
     KafkaError.UNKNOWN_MEMBER_ID: errors.Fenced,
     KafkaError.FENCED_INSTANCE_ID: errors.Fenced,
     KafkaError.FENCED_MEMBER_EPOCH: errors.Fenced,
@@ -47,6 +48,11 @@ def has_no_leader_now(error: KafkaError) -> bool:
 
 def is_no_such_topic(error: KafkaError) -> bool:
     return error.code() in _NO_SUCH_TOPIC
+
+
+def ours(error: Exception, what: str) -> Exception:
+    """Our error for one of librdkafka's; any other as it is (a wrong argument's TypeError, say)."""
+    return translate(error, what) if isinstance(error, KafkaException) else error
 
 
 def translate(error: KafkaError | KafkaException, what: str) -> errors.LayerError:

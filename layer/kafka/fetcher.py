@@ -13,6 +13,7 @@ from layer.errors import Closed
 from layer.kafka import handles
 from layer.kafka.batches import next_batch
 from layer.kafka.errors import is_no_such_topic, translate
+from layer.kafka.events import ErrorEvents
 from layer.kafka.records import KafkaRecord
 
 _BATCH: Final = 1000
@@ -35,7 +36,7 @@ class Fetcher:
         if self._closed:
             raise Closed("the fetcher is closed")
         if self._handle is None:
-            self._handle = Consumer(self._config)
+            self._handle = Consumer({**self._config, "error_cb": ErrorEvents("fetcher")})
             handles.track(self._handle)
         return self._handle
 

@@ -13,6 +13,7 @@ from layer import errors
 from layer.kafka import handles
 from layer.kafka.batches import next_batch
 from layer.kafka.errors import is_no_such_topic, translate
+from layer.kafka.events import ErrorEvents
 from layer.kafka.records import CommittedOffset
 
 _log = logging.getLogger(__name__)
@@ -47,7 +48,7 @@ class GroupConsumer:
         self._topic = topic
         self._callbacks = callbacks
         self._under_way: dict[int, CommittedOffset] = {}
-        self._handle = Consumer({**config, "on_commit": self._on_commit})
+        self._handle = Consumer({**config, "on_commit": self._on_commit, "error_cb": ErrorEvents("group member")})
         handles.track(self._handle)
         self._group_id = str(config["group.id"])
         self._handle.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)

@@ -18,6 +18,7 @@ from layer import errors
 from layer.deadline import Deadline
 from layer.kafka import handles
 from layer.kafka.errors import translate
+from layer.kafka.events import ErrorEvents
 
 DeliveryCallback = Callable[[KafkaError | None, Any], None]
 Headers = Sequence[tuple[str, bytes | None]]
@@ -33,7 +34,8 @@ class KafkaProducer:
     """
 
     def __init__(self, config: dict[str, Any]) -> None:
-        self._handle = Producer(config)
+        self._events = ErrorEvents("producer")
+        self._handle = Producer({**config, "error_cb": self._events})
         handles.track(self._handle)
         self.produce: Callable[..., None] = self._handle.produce
         """librdkafka's own `produce`, called directly because a Python frame per message is what costs most.
@@ -45,6 +47,11 @@ class KafkaProducer:
         self._closing = False
         self._thread = threading.Thread(target=self._poll_forever, name="pok-producer", daemon=True)
         self._thread.start()
+
+    @property
+    def fatal(self) -> errors.LayerError | None:
+        """Why librdkafka gave this instance up; what was under way is answered with an error, nothing new is taken."""
+        return self._events.fatal
 
     def connect(self, deadline: Deadline) -> None:
         """Meet the cluster now: the first append of an idempotent producer otherwise waits half a second for it.

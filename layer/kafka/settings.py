@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from layer.errors import InvalidOption
+
 LIBRDKAFKA_LOG: Final = logging.getLogger("layer.kafka.librdkafka")
 
 _OURS: Final = frozenset(
@@ -44,9 +46,11 @@ class KafkaSettings:
     client_id: str = "pulsar-on-kafka"
     connect_timeout_ms: int = 10_000
 
-    def reserved_overrides(self) -> list[str]:
-        """The overrides that are not the user's to set, sorted."""
-        return sorted(_OURS & set(self.overrides))
+    def check(self) -> None:
+        """Raises InvalidOption when the overrides hold what is not the user's to set."""
+        reserved = sorted(_OURS & set(self.overrides))
+        if reserved:
+            raise InvalidOption(f"kafka_config may not set {', '.join(reserved)}: the guarantees rest on them")
 
     @property
     def identity(self) -> tuple[Any, ...]:

@@ -21,9 +21,7 @@ E = TypeVar("E")
 class EntityKeys(Generic[E]):
     """Keys of one kind (`TopicKey` ...) as the compare-and-set wants them; `fields` gives an entity's own."""
 
-    def __init__(
-        self, kind: type[Any], entity_of: Callable[[Any], E], fields: Callable[[E], tuple[str, ...]]
-    ) -> None:
+    def __init__(self, kind: type[Any], entity_of: Callable[[Any], E], fields: Callable[[E], tuple[str, ...]]) -> None:
         self._kind = kind
         self._entity_of = entity_of
         self._fields = fields

@@ -33,7 +33,7 @@ class Namespaces:
             return
         current = self._entities.read(namespace, namespace, deadline)
         if current is None or decode_namespace(current.value).state is not LifeState.ACTIVE:
-            raise errors.NoSuchNamespace(f"namespace {namespace} does not exist; create it first")
+            raise errors.NoSuchNamespace(f"namespace {namespace} does not exist")
 
     def create(self, namespace: str, deadline: Deadline) -> None:
         """Raises AlreadyExists, or InvalidOption for a name that is not `tenant/namespace`."""

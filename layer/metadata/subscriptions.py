@@ -15,13 +15,14 @@ from layer.clock import Clock
 from layer.deadline import Deadline
 from layer.dispatch.strategy import SubscriptionType
 from layer.kafka.admin import KafkaAdmin
+from layer.kafka.records import GroupMember
 from layer.metadata.entities import Entities, EntityKeys, Versioned
 from layer.metadata.topics import Topic
 from mapping.ledger import incarnation_of
 from mapping.state_keys import SubscriptionKey
 from mapping.state_records.metadata import Claim, LifeState, SubscriptionRecord, decode_subscription, encode
 from mapping.state_topics import SUBSCRIPTIONS
-from mapping.subscription_group import group_id
+from mapping.subscription_group import check_subscription_name, group_id
 
 _log = logging.getLogger(__name__)
 
@@ -100,10 +101,13 @@ class Subscriptions:
         Raises:
             SubscriptionBusy: it is claimed by somebody else, or has live consumers of another type.
         """
+        check_subscription_name(name)
         start: dict[int, int] | None = None
+        replaced: dict[str, SubscriptionRecord] = {}
 
         def opened(current: Versioned | None) -> bytes | None:
             nonlocal start
+            replaced.clear()
             record = decode_subscription(current.value) if current is not None else None
             claim = self._claim(claimant) if claimant is not None else None
             if record is None or not _alive(record, topic):
@@ -119,9 +123,14 @@ class Subscriptions:
             assert current is not None  # noqa: S101 - there is a record
             self._check_free(topic, record, kind, claimant, deadline)
             changed = replace(record, type=kind.value, claim=claim, incarnation=_incarnation(topic, current, record))
-            return None if changed == record else encode(changed)
+            if changed == record:
+                return None
+            replaced[name] = record
+            return encode(changed)
 
         current = self._entities.update(str(topic.name), (str(topic.name), name), opened, deadline)
+        if replaced and claimant is not None:
+            self._look_again(topic, current, replaced[name], claimant, deadline)
         return self._opened(topic, current, decode_subscription(current.value))
 
     def create(self, topic: Topic, name: str, offsets: Mapping[int, int], deadline: Deadline) -> Subscription:
@@ -130,6 +139,7 @@ class Subscriptions:
         Raises:
             AlreadyExists: it is there.
         """
+        check_subscription_name(name)
 
         def created(current: Versioned | None) -> bytes | None:
             if current is not None and _alive(decode_subscription(current.value), topic):
@@ -172,9 +182,7 @@ class Subscriptions:
             record = decode_subscription(current.value)
             if record.state is LifeState.DELETED:
                 return None
-            return encode(
-                replace(record, state=LifeState.DELETED, claim=None, incarnation=subscription.incarnation)
-            )
+            return encode(replace(record, state=LifeState.DELETED, claim=None, incarnation=subscription.incarnation))
 
         topic = str(subscription.topic.name)
         self._entities.update(topic, (topic, subscription.name), deleted, deadline)
@@ -182,6 +190,9 @@ class Subscriptions:
 
     def verify(self, subscription: Subscription, session: str, deadline: Deadline) -> None:
         """Check, after an assignment and before serving, that this is still ours to serve.
+
+        An Exclusive claim whose own time is over is renewed: while we were not in the group somebody may have found it
+        free, and only the log tells who came first.
 
         Raises:
             SubscriptionBusy: it was claimed by another session, or reopened with another type.
@@ -197,11 +208,49 @@ class Subscriptions:
             record.claim is None or record.claim.session != session
         ):
             raise errors.SubscriptionBusy(f"subscription {subscription.name} was claimed by another consumer")
+        if record.claim is not None and self._clock.now_ms() >= record.claim.deadline_ms:
+            self._renew(subscription, session, deadline)
 
     # Inside -------------------------------------------------------------------------------------------------------
 
     def _current(self, topic: Topic, name: str, deadline: Deadline) -> Versioned | None:
         return self._entities.read(str(topic.name), (str(topic.name), name), deadline)
+
+    def _renew(self, subscription: Subscription, session: str, deadline: Deadline) -> None:
+        def renewed(current: Versioned | None) -> bytes | None:
+            record = decode_subscription(current.value) if current is not None else None
+            claim = record.claim if record is not None else None
+            if record is None or claim is None or claim.session != session:
+                raise errors.SubscriptionBusy(f"subscription {subscription.name} was claimed by another consumer")
+            claim = replace(claim, deadline_ms=self._clock.now_ms() + CLAIM_MS)
+            return encode(replace(record, claim=claim, incarnation=subscription.incarnation))
+
+        topic = str(subscription.topic.name)
+        self._entities.update(topic, (topic, subscription.name), renewed, deadline)
+
+    def _look_again(
+        self, topic: Topic, current: Versioned, replaced: SubscriptionRecord, claimant: Claimant, deadline: Deadline
+    ) -> None:
+        """A consumer may have joined, and found all in order, after we looked at the group and before our claim stood.
+
+        Raises:
+            SubscriptionBusy: one has; the claim is taken back.
+        """
+        others = self._other_members(topic, replaced.subscription, claimant, deadline)
+        if not others:
+            return
+
+        def taken_back(found: Versioned | None) -> bytes | None:
+            if found is None or found.version != current.version:
+                return None
+            record = decode_subscription(found.value)
+            return encode(replace(record, type=replaced.type, claim=replaced.claim))
+
+        self._entities.update(str(topic.name), (str(topic.name), replaced.subscription), taken_back, deadline)
+        raise errors.SubscriptionBusy(
+            f"subscription {replaced.subscription} of {topic.name} was joined by {len(others)} live consumer"
+            " process(es) at the same moment, so it cannot be joined as Exclusive now"
+        )
 
     def _claim(self, claimant: Claimant) -> Claim:
         return Claim(
@@ -236,17 +285,22 @@ class Subscriptions:
                 f"subscription {record.subscription} of {topic.name} is held exclusively by consumer "
                 f"{claim.consumer_name} ({claim.process})"
             )
-        group = self._admin.describe_group(group_id(topic.kafka_topic, record.subscription), deadline)
-        others = [
-            member
-            for member in group.members
-            if (claimant is None or member.client_id != claimant.client_id) and not _is_dead_client(member.client_id)
-        ]
+        others = self._other_members(topic, record.subscription, claimant, deadline)
         if others:
             raise errors.SubscriptionBusy(
                 f"subscription {record.subscription} of {topic.name} has {len(others)} live consumer process(es) "
                 f"as {record.type}, so it cannot be joined as {kind.value} now"
             )
+
+    def _other_members(
+        self, topic: Topic, subscription: str, claimant: Claimant | None, deadline: Deadline
+    ) -> tuple[GroupMember, ...]:
+        """The group's members, without the claimant's own and those whose process is known to be dead."""
+        return tuple(
+            member
+            for member in self._admin.describe_group(group_id(topic.kafka_topic, subscription), deadline).members
+            if (claimant is None or member.client_id != claimant.client_id) and not _is_dead_client(member.client_id)
+        )
 
     def _holds(self, claim: Claim) -> bool:
         """A claim holds by itself until its deadline, unless its process is known to be dead."""

@@ -21,7 +21,7 @@ from layer.metadata.namespaces import Namespaces
 from mapping.ledger import DEFAULT_ENTRIES_PER_LEDGER, LedgerLayout, incarnation_of
 from mapping.state_keys import TopicKey
 from mapping.state_records.metadata import LifeState, TopicRecord, decode_topic, encode
-from mapping.state_topics import TOPICS
+from mapping.state_topics import TOPICS, by_kafka_name
 from mapping.topic_name import TopicName, kafka_topic
 
 MAX_PARTITIONS: Final = 8192
@@ -107,7 +107,9 @@ class Topics:
             InvalidOption: partitions are not 0 to 8,192.
         """
         if not 0 <= partitions <= MAX_PARTITIONS:
-            raise errors.InvalidOption(f"partitions must be 0 (non-partitioned) to {MAX_PARTITIONS}, got {partitions}")
+            raise errors.InvalidOption(f"a topic has 1 to {MAX_PARTITIONS} partitions, got {partitions}")
+        if not name.is_persistent:
+            raise errors.NotSupportedYet(f"{name}: non-persistent topics are not in this version")
         if name.partition >= 0:
             raise errors.InvalidOption(f"{name} names a partition; create {name.base} with more partitions instead")
         self._namespaces.require(name.namespace_name, deadline)
@@ -125,6 +127,7 @@ class Topics:
         self._namespaces.require(name.namespace_name, deadline)
         if self.find(name, deadline) is not None:
             raise errors.AlreadyExists(f"topic {name} exists already")
+        self._check_not_taken(existing, deadline)
         described = self._admin.describe_topic(existing, deadline)
         if described is None:
             raise errors.NoSuchTopic(f"there is no Kafka topic {existing} to bind {name} to")
@@ -134,6 +137,15 @@ class Topics:
             created_ms=self._clock.now_ms(),
         )  # fmt: skip
         return self._finish(name, self._begin(name, record, deadline), deadline)
+
+    def _check_not_taken(self, existing: str, deadline: Deadline) -> None:
+        """Two names for one Kafka topic would share its groups, and each other's cursors."""
+        if by_kafka_name(existing) is not None:
+            raise errors.InvalidOption(f"{existing} holds this project's own state and cannot be bound")
+        for found in self._entities.all(deadline):
+            record = decode_topic(found.value)
+            if record.kafka_topic == existing and record.state is not LifeState.DELETED:
+                raise errors.AlreadyExists(f"Kafka topic {existing} is topic {record.name} already")
 
     def grow(self, name: TopicName, partitions: int, deadline: Deadline) -> Topic:
         """Raise the number of partitions; the new ones start empty.
@@ -167,7 +179,10 @@ class Topics:
 
         Raises:
             NoSuchTopic: there is none.
+            InvalidOption: the name is a partition's.
         """
+        if name.partition >= 0:
+            raise errors.InvalidOption(f"{name} names a partition; only the whole topic {name.base} can be deleted")
         found = self._read(name, deadline)
         if found is None or found[1].state is LifeState.DELETED:
             raise errors.NoSuchTopic(f"topic {name.base} does not exist")

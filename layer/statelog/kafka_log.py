@@ -46,10 +46,12 @@ _CERTAINLY_NOT_WRITTEN: Final = (AppendFailed, NoSuchTopic, NotAuthenticated, No
 class KafkaStateLog:
     """Thread-safe. The producer and the admin client stay their owner's; the fetcher is this log's own.
 
+    `producer` gives the one to use now: its owner may have had to replace it.
+
     An append whose deadline passed may still reach the log until the producer's `message.timeout.ms` is over.
     """
 
-    def __init__(self, settings: KafkaSettings, producer: KafkaProducer, admin: KafkaAdmin) -> None:
+    def __init__(self, settings: KafkaSettings, producer: Callable[[], KafkaProducer], admin: KafkaAdmin) -> None:
         self._producer = producer
         self._admin = admin
         self._fetcher = Fetcher(settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
@@ -70,7 +72,7 @@ class KafkaStateLog:
         deadline.check(appends.what)
         for index, record in enumerate(records):
             self._hand_over(topic, partition, record, appends, index, deadline)
-        self._producer.wake()
+        self._producer().wake()
         return appends.offsets_in(deadline)
 
     def _hand_over(
@@ -79,12 +81,12 @@ class KafkaStateLog:
         key, value = record
         while True:
             try:
-                self._producer.enqueue(topic.kafka_name, partition, key, value, partial(appends.delivered, index))
+                self._producer().enqueue(topic.kafka_name, partition, key, value, partial(appends.delivered, index))
             except BufferError as full:
-                self._producer.wake()
+                self._producer().wake()
                 if deadline.passed():
                     raise appends.not_handed_over(index, AppendFailed("the local queue is full")) from full
-                self._producer.poll_inline(min(_QUEUE_FULL_PAUSE_S, deadline.remaining_s()))
+                self._producer().poll_inline(min(_QUEUE_FULL_PAUSE_S, deadline.remaining_s()))
             except LayerError as refused:
                 raise appends.not_handed_over(index, refused) from refused
             else:

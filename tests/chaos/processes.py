@@ -42,7 +42,6 @@ class WorkerProcess:
         self.log = log
         self.testimony = Testimony(orders.name, Path(orders.evidence))
         self.killed_at: float | None = None
-        self.closed_at: float | None = None
         self.stops: list[tuple[float, float]] = []
         """From SIGSTOP to SIGCONT; the end is infinite while it is stopped."""
         with log.open("wb") as errors:
@@ -75,7 +74,6 @@ class WorkerProcess:
         before = self.count("c")
         self.tell("close")
         self.until("closed", lambda: self.count("c") > before, 30)
-        self.closed_at = time.monotonic()
 
     def kill(self) -> None:
         """SIGKILL, and nothing of it is left when this returns."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 
+import layer as pulsar
+from layer.node import Node
 from tests.chaos.processes import WorkerProcess, eventually
 from tests.chaos.stage import Stage
 
@@ -51,7 +55,7 @@ def test_one_of_many_exclusive_subscribers_wins(stage: MakeStage) -> None:
     exclusive.until_worked_off()
     found = exclusive.verdict()
     assert not found.broken
-    assert found.duplicates.keys() <= {"holder closed"}
+    assert found.duplicates.keys() <= {"holder closed"}, "delivered twice although every owner left in order"
 
 
 def test_exclusive_and_shared_are_never_both_served(stage: MakeStage) -> None:
@@ -81,3 +85,68 @@ def test_exclusive_and_shared_are_never_both_served(stage: MakeStage) -> None:
     stand.join(flush_every=37)
     stand.until_worked_off()
     assert not stand.verdict().broken
+
+
+def test_a_shared_consumer_that_slips_in_before_the_claim_stands_is_seen(
+    stage: MakeStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The claimant looks at the group, finds it empty, and is slow: meanwhile a Shared consumer joins and is served."""
+    on = stage(2)
+    publisher = on.publish(20_000, pace_ms=1)
+    stand = on.subscription("Shared")
+    sharer = stand.join(flush_every=37)
+    sharer.close()
+    with SlowLook(on, monkeypatch) as claimant:
+        sharer.subscribe()
+        before = sharer.received()
+        sharer.until("served", lambda: sharer.received() > before)
+        outcome = claimant.finish()
+    assert isinstance(outcome, pulsar.ConsumerBusy), outcome
+    before = sharer.received()
+    sharer.until("still served", lambda: sharer.received() > before + 20)
+    assert sharer.owned() == {0, 1}
+    publisher.stop()
+    stand.until_worked_off()
+    assert not stand.verdict().broken
+
+
+class SlowLook:
+    """Subscribes as Exclusive in this process, and is held up between its look at the group and its claim."""
+
+    def __init__(self, on: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._on = on
+        self._looked = threading.Event()
+        self._go_on = threading.Event()
+        self._outcome: list[object] = []
+        self._thread = threading.Thread(target=self._subscribe)
+        self._client = pulsar.Client(on.url, connection_timeout_ms=9_999)
+        node: Node = self._client._connected()
+        look = node.admin.describe_group
+
+        def slow(*args: Any) -> Any:
+            found = look(*args)
+            self._looked.set()
+            assert self._go_on.wait(30)
+            return found
+
+        monkeypatch.setattr(node.admin, "describe_group", slow)
+
+    def _subscribe(self) -> None:
+        try:
+            self._outcome.append(self._client.subscribe(self._on.topic, "sub"))
+        except pulsar.PulsarException as refused:
+            self._outcome.append(refused)
+
+    def __enter__(self) -> SlowLook:
+        self._thread.start()
+        assert self._looked.wait(10)
+        return self
+
+    def finish(self) -> object:
+        self._go_on.set()
+        self._thread.join(30)
+        return self._outcome[0]
+
+    def __exit__(self, *_: object) -> None:
+        self.finish()
+        self._client.close()

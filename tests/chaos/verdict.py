@@ -229,7 +229,7 @@ class Case:
                 cause = "holder killed"
             elif any(stopped <= receipt.at for stopped, _ in worker.stops):
                 cause = "holder stopped"
-            elif worker.closed_at is not None and worker.closed_at <= receipt.at + 1.0:
+            elif any(before.at <= said.at <= receipt.at for said in worker.testimony.of_kind("q")):
                 cause = "holder closed"
             elif before.worker != receipt.worker:
                 cause = "partition moved"

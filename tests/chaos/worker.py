@@ -16,6 +16,7 @@ What it does is written down in its evidence file, one write a line, so that a S
     d t partition:offset ...        durably acknowledged: flush, or acknowledge(wait=True), has returned
     x t text                a flush failed: of what was acknowledged since the last one nothing is known
     f t text                the consumer failed for good
+    q t                     closes now
     c t                     closed
 """
 
@@ -152,10 +153,12 @@ class Worker:
             self._evidence.say("s")
 
     def _close(self) -> None:
+        self._evidence.say("q")
         if self._consumer is not None:
             self._flush(self._consumer)
             self._consumer.close()
             self._consumer = None
+            self._held = []
         self._evidence.say("c")
 
     def _work(self, consumer: pulsar.Consumer) -> None:

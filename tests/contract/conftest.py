@@ -35,7 +35,7 @@ def connect(bootstrap: str, message_timeout_ms: int = 30_000) -> Connected:
     settings = KafkaSettings(bootstrap)
     producer = KafkaProducer(settings.producer(compression="none", message_timeout_ms=message_timeout_ms, linger_ms=0))
     admin = KafkaAdmin(settings.common())
-    return Connected(KafkaStateLog(settings, producer, admin), producer, admin)
+    return Connected(KafkaStateLog(settings, lambda: producer, admin), producer, admin)
 
 
 @pytest.fixture(scope="session")

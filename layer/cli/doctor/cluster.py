@@ -94,7 +94,7 @@ def check_reachable(admin: KafkaAdmin, bootstrap: str) -> Finding:
             "reachable",
             f"{bootstrap} takes connections, but: {one_line(failure)}",
             "is it a Kafka listener, does it want TLS or a login (--kafka-config security.protocol=...), is the "
-            "password right? --debug shows what librdkafka says",
+            "password right?",
         )
     return judge(
         "reachable",

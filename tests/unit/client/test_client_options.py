@@ -1,0 +1,263 @@
+"""What arguments are refused before anything touches the network."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import layer as pulsar
+from layer import exceptions
+from layer.client.consumer import inbox_capacity
+
+NOWHERE = "kafka://127.0.0.1:1"
+
+
+@pytest.fixture
+def client() -> Iterator[pulsar.Client]:
+    made = pulsar.Client(NOWHERE)
+    yield made
+    made.close()
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["fakeServiceUrl", None, "", "kafka://", "kafka://host", "kafka://host:0", "kafka://host:99999", "http://host:9092",
+     "kafka://host:9092,", "kafka:/host:9092", 5, "kafka://a b:9092", "kafka://host:9092/x"],
+)  # fmt: skip
+def test_a_url_that_is_none_is_a_value_error(url: Any) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the official client says no more
+        pulsar.Client(url)
+
+
+def test_a_pulsar_url_is_explained() -> None:
+    with pytest.raises(ValueError, match="kafka://host:9092"):
+        pulsar.Client("pulsar://localhost:6650")
+
+
+@pytest.mark.parametrize(
+    "url", ["kafka://localhost:9092", "kafka://a.b-c_d:1,10.0.0.1:65535", "kafka://[::1]:9092", "kafka://host:9092/"]
+)
+def test_a_url_that_is_one_touches_no_network(url: str) -> None:
+    pulsar.Client(url).close()
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"operation_timeout_seconds": "x"}, {"operation_timeout_seconds": 1.5}, {"io_threads": "x"},
+     {"message_listener_threads": None}, {"concurrent_lookup_requests": "x"}, {"connection_timeout_ms": "x"},
+     {"use_tls": "x"}, {"use_tls": 1}, {"tls_trust_certs_file_path": 5}, {"log_conf_file_path": 5},
+     {"listener_name": 5}, {"stats_interval_in_seconds": "x"}, {"logger": 5}],
+    ids=str,
+)  # fmt: skip
+def test_a_client_option_of_a_wrong_type_is_a_value_error(option: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        pulsar.Client(NOWHERE, **option)
+
+
+@pytest.mark.parametrize("name", ["foo", "kafka_configs"])
+def test_an_unknown_keyword_is_a_type_error(client: pulsar.Client, name: str) -> None:
+    unknown: dict[str, Any] = {name: 1}
+    with pytest.raises(TypeError, match=name):
+        pulsar.Client(NOWHERE, **unknown)
+    with pytest.raises(TypeError, match=name):
+        client.create_producer("t", **unknown)
+    with pytest.raises(TypeError, match=name):
+        client.subscribe("t", "s", **unknown)
+
+
+@pytest.mark.parametrize(
+    "name", ["bootstrap.servers", "group.id", "enable.auto.commit", "partition.assignment.strategy"]
+)
+def test_kafka_config_may_not_set_what_the_guarantees_rest_on(name: str) -> None:
+    with pytest.raises(pulsar.InvalidConfiguration, match=re.escape(name)):
+        pulsar.Client(NOWHERE, kafka_config={name: "x"})
+
+
+@pytest.mark.parametrize(
+    ("option", "named"),
+    [({"use_tls": True}, "use_tls"), ({"tls_allow_insecure_connection": True}, "tls_allow_insecure_connection"),
+     ({"tls_validate_hostname": True}, "tls_validate_hostname"), ({"tls_trust_certs_file_path": "x"}, "tls_trust"),
+     ({"tls_private_key_file_path": "x"}, "tls_private"), ({"tls_certificate_file_path": "x"}, "tls_certificate"),
+     ({"listener_name": "x"}, "listener_name"), ({"authentication": object()}, "authentication"),
+     ({"log_conf_file_path": "x"}, "log_conf_file_path"), ({"stats_interval_in_seconds": 5}, "stats_interval")],
+    ids=str,
+)  # fmt: skip
+def test_client_options_of_a_later_version_say_so(option: dict[str, Any], named: str) -> None:
+    with pytest.raises(exceptions.NotSupported, match=named):
+        pulsar.Client(NOWHERE, **option)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"topic": 5}, {"topic": None}, {"producer_name": 5}, {"schema": 5}, {"initial_sequence_id": "x"},
+     {"send_timeout_millis": "x"}, {"compression_type": 1}, {"max_pending_messages": "x"},
+     {"max_pending_messages_across_partitions": "x"}, {"block_if_queue_full": 1}, {"batching_enabled": 1},
+     {"batching_max_messages": "x"}, {"batching_max_allowed_size_in_bytes": "x"},
+     {"batching_max_publish_delay_ms": "x"}, {"batching_type": 1}, {"message_routing_mode": 1}, {"properties": 5},
+     {"access_mode": 1}, {"chunking_enabled": 1}, {"lazy_start_partitioned_producers": 1}, {"message_router": 5}],
+    ids=str,
+)  # fmt: skip
+def test_a_producer_option_of_a_wrong_type_is_a_value_error(client: pulsar.Client, option: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        client.create_producer(**{"topic": "t", **option})
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"topic": 5}, {"subscription_name": 5}, {"subscription_name": None}, {"consumer_type": 1}, {"schema": 5},
+     {"message_listener": 5}, {"receiver_queue_size": "x"}, {"consumer_name": 5},
+     {"max_total_receiver_queue_size_across_partitions": "x"}, {"broker_consumer_stats_cache_time_ms": "x"},
+     {"unacked_messages_timeout_ms": "x"}, {"negative_ack_redelivery_delay_ms": "x"}, {"properties": 5},
+     {"initial_position": 1}, {"is_read_compacted": 1}, {"start_message_id_inclusive": 1},
+     {"pattern_auto_discovery_period": "x"}, {"regex_subscription_mode": 1}, {"max_pending_chunked_message": "x"},
+     {"replicate_subscription_state_enabled": 1}, {"batch_index_ack_enabled": 1}, {"crypto_failure_action": 1},
+     {"auto_ack_oldest_chunked_message_on_queue_full": 1}],
+    ids=str,
+)  # fmt: skip
+def test_a_consumer_option_of_a_wrong_type_is_a_value_error(client: pulsar.Client, option: dict[str, Any]) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        client.subscribe(**{"topic": "t", "subscription_name": "s", **option})
+
+
+@pytest.mark.parametrize(
+    ("option", "named"),
+    [({"batching_enabled": True}, "batching_enabled"), ({"chunking_enabled": True}, "chunking_enabled"),
+     ({"properties": {"a": "b"}}, "properties"), ({"encryption_key": "k"}, "encryption"),
+     ({"crypto_key_reader": object()}, "encryption"), ({"access_mode": pulsar.ProducerAccessMode.Exclusive}, "Exclusive"),
+     ({"access_mode": pulsar.ProducerAccessMode.WaitForExclusive}, "WaitForExclusive"),
+     ({"access_mode": pulsar.ProducerAccessMode.ExclusiveWithFencing}, "ExclusiveWithFencing"),
+     ({"topic": "non-persistent://public/default/t"}, "non-persistent")],
+    ids=str,
+)  # fmt: skip
+def test_producer_options_of_a_later_version_say_so(client: pulsar.Client, option: dict[str, Any], named: str) -> None:
+    with pytest.raises(exceptions.NotSupported, match=named):
+        client.create_producer(**{"topic": "t", **option})
+
+
+@pytest.mark.parametrize(
+    ("option", "named"),
+    [({"topic": ["a", "b"]}, "several topics"), ({"topic": re.compile("a.*")}, "patterns"),
+     ({"consumer_type": pulsar.ConsumerType.KeyShared}, "Key_Shared"), ({"key_shared_policy": object()}, "Key_Shared"),
+     ({"unacked_messages_timeout_ms": 10_000}, "unacked_messages_timeout_ms"),
+     ({"is_read_compacted": True}, "is_read_compacted"), ({"properties": {"a": "b"}}, "properties"),
+     ({"crypto_key_reader": object()}, "encryption"), ({"batch_receive_policy": object()}, "batch_receive_policy"),
+     ({"replicate_subscription_state_enabled": True}, "replicate_subscription_state_enabled"),
+     ({"batch_index_ack_enabled": True}, "batch_index_ack_enabled"), ({"dead_letter_policy": object()}, "dead_letter"),
+     ({"topic": "non-persistent://public/default/t"}, "non-persistent"), ({"topic": "t-partition-0"}, "one partition")],
+    ids=str,
+)  # fmt: skip
+def test_consumer_options_of_a_later_version_say_so(client: pulsar.Client, option: dict[str, Any], named: str) -> None:
+    with pytest.raises(exceptions.NotSupported, match=named):
+        client.subscribe(**{"topic": "t", "subscription_name": "s", **option})
+
+
+def test_calls_of_a_later_version_say_so(client: pulsar.Client) -> None:
+    with pytest.raises(exceptions.NotSupported, match="create_reader"):
+        client.create_reader("t", pulsar.MessageId.earliest)
+    with pytest.raises(exceptions.NotSupported, match="create_table_view"):
+        client.create_table_view("t")
+    with pytest.raises(exceptions.NotSupported, match="get_service_info"):
+        client.get_service_info()
+    with pytest.raises(exceptions.NotSupported, match="AvroSchema"):
+        _ = pulsar.schema.AvroSchema
+
+
+@pytest.mark.parametrize("topic", ["a/b", "", "a/b/c/d/e", "foo://a/b/c", "persistent://a/b", "persistent://a/b/"])
+def test_what_is_no_topic_name(client: pulsar.Client, topic: str) -> None:
+    with pytest.raises(pulsar.InvalidTopicName):
+        client.create_producer(topic)
+    with pytest.raises(pulsar.InvalidTopicName):
+        client.subscribe(topic, "s")
+    with pytest.raises(pulsar.InvalidTopicName):
+        client.get_topic_partitions(topic)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"max_pending_messages": -1}, {"send_timeout_millis": -1}, {"max_pending_messages_across_partitions": -5}],
+)
+def test_numbers_out_of_range_are_invalid_configuration(client: pulsar.Client, option: dict[str, Any]) -> None:
+    with pytest.raises(pulsar.InvalidConfiguration, match=next(iter(option))):
+        client.create_producer("t", **option)
+
+
+def test_custom_routing_needs_a_router(client: pulsar.Client) -> None:
+    """The official client takes the process down (seen with 3.13.0)."""
+    with pytest.raises(pulsar.InvalidConfiguration, match="message_router"):
+        client.create_producer("t", message_routing_mode=pulsar.PartitionsRoutingMode.CustomPartition)
+
+
+def test_a_closed_client_refuses_everything() -> None:
+    client = pulsar.Client(NOWHERE)
+    client.close()
+    for call in (
+        client.close,
+        lambda: client.create_producer("t"),
+        lambda: client.subscribe("t", "s"),
+        lambda: client.get_topic_partitions("t"),
+    ):
+        with pytest.raises(pulsar.AlreadyClosed):
+            call()
+    client.shutdown()
+
+
+def test_inbox_sizes_are_per_partition_and_bounded_over_all() -> None:
+    assert inbox_capacity(1000, 50_000, 1) == 1000
+    assert inbox_capacity(1000, 50_000, 3) == 3000
+    assert inbox_capacity(1000, 2000, 3) == 2000
+    assert inbox_capacity(0, 50_000, 3) == 0
+    with pytest.raises(pulsar.InvalidConfiguration, match="receiver_queue_size"):
+        inbox_capacity(-1, 50_000, 1)
+
+
+def test_every_official_exception_and_result_is_there() -> None:
+    official = pytest.importorskip("pulsar")
+    for name, result in official.Result.__members__.items():
+        assert int(pulsar.Result[name]) == int(result)
+    for name in dir(official.exceptions):
+        theirs = getattr(official.exceptions, name)
+        if isinstance(theirs, type) and issubclass(theirs, official.PulsarException):
+            ours = getattr(pulsar, name)
+            assert issubclass(ours, pulsar.PulsarException)
+            assert getattr(exceptions, name) is ours
+
+
+def test_enums_are_the_official_ones() -> None:
+    official = pytest.importorskip("pulsar")
+    for name in ("BatchingType", "CompressionType", "ConsumerCryptoFailureAction", "ConsumerType", "InitialPosition",
+                 "KeySharedMode", "LoggerLevel", "PartitionsRoutingMode", "ProducerAccessMode", "RegexSubscriptionMode"):  # fmt: skip
+        theirs = {member: int(value) for member, value in getattr(official, name).__members__.items()}
+        assert {member: int(value) for member, value in getattr(pulsar, name).__members__.items()} == theirs
+        assert [str(v) for v in getattr(pulsar, name)] == [f"{name}.{member}" for member in theirs]
+
+
+@pytest.mark.parametrize("call", ["Client.__init__", "Client.create_producer", "Client.subscribe", "Producer.send",
+                                  "Producer.send_async", "Consumer.receive", "Consumer.acknowledge", "Consumer.seek"])  # fmt: skip
+def test_parameters_have_the_official_names_and_defaults(call: str) -> None:
+    import inspect
+
+    official = pytest.importorskip("pulsar")
+
+    def parameters(module: Any) -> dict[str, Any]:
+        target = module
+        for part in call.split("."):
+            target = getattr(target, part)
+        found = inspect.signature(target).parameters.values()
+        return {p.name: p.default for p in found if p.kind is not inspect.Parameter.KEYWORD_ONLY}
+
+    theirs, ours = parameters(official), parameters(pulsar)
+    assert list(ours) == list(theirs)
+    for name, default in theirs.items():
+        if name != "schema":
+            assert str(ours[name]) == str(default), name
+
+
+def test_timedelta_is_what_deliver_after_takes() -> None:
+    from layer.client.options import milliseconds
+
+    assert milliseconds("deliver_after", timedelta(seconds=1.5)) == 1500
+    assert milliseconds("deliver_after", 7) == 7

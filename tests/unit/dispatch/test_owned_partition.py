@@ -1,0 +1,277 @@
+"""What one owned partition hands out, holds and takes back."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from layer.cursor.machine import CursorState
+from layer.cursor.store import CursorIdentity, Saved
+from layer.dispatch.delivery import Delivery, PartitionSlot
+from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.partition import OwnedPartition
+from mapping.headers import MARKER, PRODUCER
+from mapping.ledger import LedgerLayout
+
+
+@dataclass
+class Record:
+    """The part of a Kafka record that a partition looks at."""
+
+    at: int
+    names: tuple[str, ...] = ()
+    size: int = 10
+
+    def __len__(self) -> int:
+        return self.size
+
+    def headers(self) -> list[tuple[str, bytes]]:
+        return [(name, b"txn_commit") for name in self.names]
+
+
+def a_partition(start: int = 0, entries_per_ledger: int = 10) -> OwnedPartition:
+    slot = PartitionSlot("persistent://public/default/t", 0, -1, LedgerLayout(1, entries_per_ledger))
+    identity = CursorIdentity("persistent://public/default/t", 0, "s", "t", "x" * 22, 1, 2, entries_per_ledger)
+    return OwnedPartition(slot, identity, CursorState(start, entries_per_ledger), Saved(identity.lineage(b"", 1, 0)))
+
+
+def a_consumer(name: str = "joe") -> Endpoint:
+    return Endpoint(name, 1000, delivery_type=Delivery)
+
+
+def fill(owned: OwnedPartition, *offsets: int, marker_at: tuple[int, ...] = ()) -> None:
+    owned.accept(list(offsets), [Record(at, (MARKER,) if at in marker_at else ()) for at in offsets])
+
+
+def taken(owned: OwnedPartition, limit: int = 1000) -> list[int]:
+    found: list[int] = []
+    while owned.buffered and limit > 0:
+        offsets, records = owned.take(limit)
+        assert offsets == [record.at for record in records]
+        found += offsets
+        limit -= len(offsets)
+    return found
+
+
+def never_asked() -> int:
+    pytest.fail("the log's end was asked for")
+
+
+def test_records_come_out_as_they_went_in() -> None:
+    owned = a_partition()
+    fill(owned, 0, 1, 2)
+    fill(owned, 3, 4)
+    assert owned.buffered == 5
+    assert taken(owned, 2) == [0, 1]
+    assert taken(owned) == [2, 3, 4]
+    assert (owned.buffered, owned.buffered_bytes, owned.read_position) == (0, 0, 5)
+
+
+def test_offsets_that_no_fetch_returned_count_as_acknowledged() -> None:
+    owned = a_partition()
+    fill(owned, 2, 3, 7)
+    assert owned.cursor.next_unacked == 2
+    assert list(owned.cursor.deleted) == [4, 5, 6]
+    fill(owned, 10)
+    assert list(owned.cursor.deleted) == [4, 5, 6, 8, 9]
+    assert taken(owned) == [2, 3, 7, 10]
+
+
+def test_markers_are_acknowledged_and_not_handed_out() -> None:
+    owned = a_partition()
+    fill(owned, 0, 1, 2, 3, marker_at=(0, 2))
+    assert taken(owned) == [1, 3]
+    assert owned.cursor.next_unacked == 1
+    assert list(owned.cursor.deleted) == [2]
+
+
+def test_a_run_of_nothing_but_markers_leaves_nothing_to_hand_out() -> None:
+    owned = a_partition()
+    fill(owned, 0, 1, marker_at=(0, 1))
+    assert (owned.buffered, owned.cursor.next_unacked, owned.read_position) == (0, 2, 2)
+
+
+def test_our_own_headers_make_no_marker() -> None:
+    owned = a_partition()
+    owned.accept([0], [Record(0, (PRODUCER, "__pulsar.event_time", "name"))])
+    assert taken(owned) == [0]
+
+
+def test_what_is_acknowledged_already_is_not_handed_out() -> None:
+    owned = a_partition()
+    owned.cursor.acknowledge([1, 3])
+    fill(owned, 0, 1, 2, 3, 4)
+    assert taken(owned) == [0, 2, 4]
+
+
+def test_what_is_acknowledged_while_it_waits_is_not_handed_out() -> None:
+    owned = a_partition()
+    fill(owned, 0, 1, 2, 3, 4)
+    owned.slot.acks.extend([2, 4])
+    assert owned.drain_acknowledgements(never_asked)
+    assert taken(owned) == [0, 1, 3]
+    assert owned.buffered == 0
+
+
+def test_everything_acknowledged_while_it_waits_leaves_nothing() -> None:
+    owned = a_partition()
+    fill(owned, 0, 1, 2)
+    owned.slot.cumulative.append(2)
+    assert owned.drain_acknowledgements(never_asked)
+    assert owned.take(10) == ([], [])
+    assert (owned.buffered, owned.buffered_bytes) == (0, 0)
+
+
+def test_records_fetched_before_a_seek_took_effect_are_passed_over() -> None:
+    owned = a_partition()
+    fill(owned, 0, 1, 2)
+    assert owned.seek(5) == 5
+    fill(owned, 3, 4)
+    assert owned.buffered == 0
+    fill(owned, 4, 5, 6)
+    assert taken(owned) == [5, 6]
+
+
+def test_a_seek_back_hands_everything_out_again() -> None:
+    owned = a_partition()
+    fill(owned, 0, 1, 2)
+    taken(owned)
+    owned.slot.acks.extend([0, 1, 2])
+    owned.drain_acknowledgements(never_asked)
+    assert owned.seek(1) == 1
+    fill(owned, 1, 2)
+    assert taken(owned) == [1, 2]
+
+
+def test_acks_beyond_the_logs_end_are_dropped() -> None:
+    owned = a_partition()
+    fill(owned, 0, 1)
+    owned.slot.acks.extend([1, 7, 100])
+    assert owned.drain_acknowledgements(lambda: 8)
+    assert list(owned.cursor.deleted) == [1, 7]
+    owned.slot.cumulative.append(100)
+    assert owned.drain_acknowledgements(lambda: 8)
+    assert owned.cursor.next_unacked == 8
+
+
+def test_nothing_to_drain_is_no_change() -> None:
+    owned = a_partition()
+    assert not owned.drain_acknowledgements(never_asked)
+    assert not owned.dirty or owned.saved_revision == -1
+
+
+def test_an_ack_settles_what_is_in_flight() -> None:
+    owned, joe = a_partition(), a_consumer()
+    feed = joe.feed(owned.slot)
+    fill(owned, 0, 1, 2)
+    owned.handed_out(taken(owned), feed)
+    assert joe.unacked == 3
+    owned.slot.acks.extend([0, 2, 2])
+    owned.drain_acknowledgements(never_asked)
+    assert joe.unacked == 1
+    assert owned.held_by(feed) == [1]
+
+
+def test_redelivery_counts_up_and_comes_lowest_first() -> None:
+    owned, joe = a_partition(), a_consumer()
+    feed = joe.feed(owned.slot)
+    fill(owned, 0, 1, 2)
+    owned.handed_out(taken(owned), feed)
+    assert owned.redeliver(2)
+    assert owned.redeliver(0)
+    assert not owned.redeliver(0)
+    assert owned.next_replays(10) == [0, 2]
+    assert owned.redeliveries == {0: 1, 2: 1}
+    assert joe.unacked == 1
+    owned.replayed([0, 2])
+    owned.handed_out([0, 2], feed)
+    owned.redeliver(0)
+    assert owned.redeliveries[0] == 2
+
+
+def test_an_ack_takes_a_message_out_of_those_that_come_again() -> None:
+    owned, joe = a_partition(), a_consumer()
+    fill(owned, 0, 1)
+    owned.handed_out(taken(owned), joe.feed(owned.slot))
+    owned.redeliver(0)
+    owned.slot.acks.append(0)
+    owned.drain_acknowledgements(never_asked)
+    assert owned.next_replays(10) == []
+    assert owned.redeliveries == {}
+    assert joe.unacked == 1
+
+
+def test_a_consumer_that_leaves_gives_back_without_counting() -> None:
+    owned, joe, ann = a_partition(), a_consumer("joe"), a_consumer("ann")
+    fill(owned, 0, 1, 2, 3)
+    owned.handed_out(owned.take(2)[0], joe.feed(owned.slot))
+    owned.handed_out(owned.take(2)[0], ann.feed(owned.slot))
+    owned.give_back(joe.feed(owned.slot))
+    assert owned.next_replays(10) == [0, 1]
+    assert owned.redeliveries == {}
+    assert (joe.unacked, ann.unacked) == (0, 2)
+
+
+def test_rewind_forgets_who_held_what_and_goes_to_mark_delete() -> None:
+    owned, joe = a_partition(), a_consumer()
+    fill(owned, 0, 1, 2, 3)
+    owned.handed_out(owned.take(3)[0], joe.feed(owned.slot))
+    owned.slot.acks.append(0)
+    owned.drain_acknowledgements(never_asked)
+    owned.redeliver(2)
+    assert owned.rewind() == 1
+    assert (joe.unacked, owned.buffered, owned.next_replays(5)) == (0, 0, [])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_happens_the_unacknowledged_comes_again_and_nothing_else(seed: int) -> None:
+    """25 histories a seed on a log with gaps and markers; the truth is a set."""
+    for _ in range(25):
+        _history(random.Random(seed * 1000 + _))
+
+
+def _history(rng: random.Random) -> None:
+    owned = a_partition(entries_per_ledger=rng.choice((1, 4, 50)))
+    log = [Record(at, (MARKER,) if rng.random() < 0.1 else ()) for at in range(60) if rng.random() < 0.9]
+    consumers = [a_consumer("a"), a_consumer("b")]
+    acked: set[int] = set()
+    held: list[tuple[int, Any]] = []
+
+    def read() -> None:
+        batch = [record for record in log if record.at >= owned.read_position][: rng.randrange(1, 20)]
+        if batch:
+            owned.accept([record.at for record in batch], batch)
+
+    def hand_out() -> None:
+        feed = rng.choice(consumers).feed(owned.slot)
+        offsets = owned.take(rng.randrange(1, 10))[0] if rng.random() < 0.6 else owned.next_replays(4)
+        owned.replayed(offsets)
+        assert not acked.intersection(offsets)
+        owned.handed_out(offsets, feed)
+        held.extend((offset, feed) for offset in offsets)
+
+    def acknowledge() -> None:
+        for offset, _ in rng.sample(held, min(len(held), rng.randrange(1, 5))):
+            owned.slot.ack(offset)
+            acked.add(offset)
+        owned.drain_acknowledgements(never_asked)
+
+    def give_back() -> None:
+        owned.give_back(rng.choice(consumers).feed(owned.slot))
+
+    def nack() -> None:
+        if held:
+            owned.redeliver(rng.choice(held)[0])
+
+    for _ in range(60):
+        rng.choice((read, hand_out, hand_out, acknowledge, acknowledge, give_back, nack))()
+    for consumer in consumers:
+        owned.give_back(consumer.feed(owned.slot))
+        assert consumer.unacked == 0
+    while any(record.at >= owned.read_position for record in log):
+        read()
+    left = set(taken(owned)) | set(owned.next_replays(1000))
+    assert left == {record.at for record in log if not record.names} - acked

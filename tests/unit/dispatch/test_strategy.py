@@ -1,0 +1,95 @@
+"""Who gets the next messages of a partition."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from layer.dispatch.delivery import Delivery
+from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.strategy import ROUND_ROBIN_BATCH, RoundRobin, SubscriptionType, active_consumer
+
+
+def a_consumer(name: str, capacity: int = 1000, priority: int = 0) -> Endpoint:
+    return Endpoint(name, capacity, delivery_type=Delivery, priority=priority)
+
+
+def names(endpoints: list[Endpoint], turns: int) -> list[str]:
+    robin = RoundRobin()
+    found = [robin.next(endpoints) for _ in range(turns)]
+    return [turn[0].name for turn in found if turn is not None]
+
+
+def test_consumers_take_turns() -> None:
+    assert names([a_consumer("a"), a_consumer("b"), a_consumer("c")], 6) == ["a", "b", "c", "a", "b", "c"]
+
+
+def test_a_turn_is_a_small_batch_among_several_and_everything_for_one() -> None:
+    robin = RoundRobin()
+    found = robin.next([a_consumer("a"), a_consumer("b")])
+    assert found is not None
+    assert found[1] == ROUND_ROBIN_BATCH
+    alone = robin.next([a_consumer("a", 700)])
+    assert alone is not None
+    assert alone[1] == 700
+
+
+def test_a_turn_is_never_more_than_the_consumer_takes() -> None:
+    found = RoundRobin().next([a_consumer("a", 3), a_consumer("b", 3)])
+    assert found is not None
+    assert found[1] == 3
+
+
+def test_a_full_consumer_is_passed_over() -> None:
+    full, idle = a_consumer("a"), a_consumer("b")
+    full.unacked = full.max_unacked
+    assert names([full, idle], 3) == ["b", "b", "b"]
+
+
+def test_nobody_has_room() -> None:
+    full = a_consumer("a")
+    full.close()
+    assert RoundRobin().next([full]) is None
+    assert RoundRobin().next([]) is None
+
+
+def test_lower_levels_get_messages_only_when_higher_ones_are_full() -> None:
+    first, second = a_consumer("a", priority=0), a_consumer("b", priority=1)
+    assert names([second, first], 2) == ["a", "a"]
+    first.unacked = first.max_unacked
+    assert names([second, first], 2) == ["b", "b"]
+
+
+def test_turns_go_on_when_the_last_one_left() -> None:
+    a, b, c = a_consumer("a"), a_consumer("b"), a_consumer("c")
+    robin = RoundRobin()
+    robin.next([a, b, c])
+    robin.next([a, b, c])
+    found = robin.next([a, c])
+    assert found is not None
+    assert found[0].name in ("a", "c")
+    counts = Counter(turn[0].name for _ in range(100) if (turn := robin.next([a, c])) is not None)
+    assert counts == {"a": 50, "c": 50}
+
+
+def test_partitions_of_a_failover_subscription_go_to_consumers_by_name() -> None:
+    consumers = [a_consumer("c"), a_consumer("a"), a_consumer("b")]
+    chosen = [active_consumer(consumers, partition) for partition in range(6)]
+    assert [consumer.name for consumer in chosen if consumer is not None] == ["a", "b", "c", "a", "b", "c"]
+
+
+def test_only_the_highest_priority_level_is_active() -> None:
+    consumers = [a_consumer("a", priority=5), a_consumer("z", priority=1)]
+    chosen = [active_consumer(consumers, partition) for partition in range(2)]
+    assert [consumer.name for consumer in chosen if consumer is not None] == ["z", "z"]
+
+
+def test_a_closed_consumer_is_never_active() -> None:
+    a, b = a_consumer("a"), a_consumer("b")
+    a.close()
+    assert active_consumer([a, b], 0) is b
+    b.close()
+    assert active_consumer([a, b], 0) is None
+
+
+def test_which_types_share_a_partition() -> None:
+    assert [kind.value for kind in SubscriptionType if kind.is_shared] == ["Shared", "Key_Shared"]
