@@ -53,6 +53,7 @@ SHORTEST_RUN_S = 4.0
 SHORTEST_WORK_S = 0.0002
 QUIET_S = 1.5
 GIVE_UP_S = 30.0
+FEWEST_FLIGHTS = 1000
 SUBSCRIPTION = "departures"
 
 console = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
@@ -305,11 +306,14 @@ class _RateColumn(ProgressColumn):
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--flights", type=int, metavar="N", help="only a sample of N flights")
+    parser.add_argument("--flights", type=int, metavar="N", help="only a sample of N flights (1000 or more)")
     parser.add_argument("--keep", action="store_true", help="leave the broker running until Ctrl-C")
     parser.add_argument("--broker", choices=["auto", "embedded", "docker", "external"], default="auto")
     parser.add_argument("--output", type=Path, default=Path("demo-output"), help="where the picture and numbers go")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.flights is not None and options.flights < FEWEST_FLIGHTS:
+        parser.error(f"--flights {options.flights}: {FEWEST_FLIGHTS} are the fewest that have a middle to be killed in")
+    return options
 
 
 if __name__ == "__main__":

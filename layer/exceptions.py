@@ -7,7 +7,6 @@ official client that this version does not have yet.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
 
 
 class Result(IntEnum):
@@ -254,9 +253,53 @@ class Interrupted(PulsarException):
     result = Result.Interrupted
 
 
-OFFICIAL: Final[tuple[type[PulsarException], ...]] = tuple(
-    kind for kind in PulsarException.__subclasses__() if kind.__name__ in Result.__members__
-)
-"""Every exception of the official client."""
-
-__all__ = ["NotSupported", "PulsarException", "Result", *(kind.__name__ for kind in OFFICIAL)]
+__all__ = [
+    "AlreadyClosed",
+    "AuthenticationError",
+    "AuthorizationError",
+    "BrokerMetadataError",
+    "BrokerPersistenceError",
+    "ChecksumError",
+    "ConnectError",
+    "ConsumerAssignError",
+    "ConsumerBusy",
+    "ConsumerNotFound",
+    "ConsumerNotInitialized",
+    "CryptoError",
+    "CumulativeAcknowledgementNotAllowedError",
+    "ErrorGettingAuthenticationData",
+    "IncompatibleSchema",
+    "Interrupted",
+    "InvalidConfiguration",
+    "InvalidMessage",
+    "InvalidTopicName",
+    "InvalidTxnStatusError",
+    "InvalidUrl",
+    "LookupError",
+    "MemoryBufferIsFull",
+    "MessageTooBig",
+    "NotAllowedError",
+    "NotConnected",
+    "NotSupported",
+    "OperationNotSupported",
+    "ProducerBlockedQuotaExceededError",
+    "ProducerBlockedQuotaExceededException",
+    "ProducerBusy",
+    "ProducerFenced",
+    "ProducerNotInitialized",
+    "ProducerQueueIsFull",
+    "PulsarException",
+    "ReadError",
+    "Result",
+    "ServiceUnitNotReady",
+    "SubscriptionNotFound",
+    "Timeout",
+    "TooManyLookupRequestException",
+    "TopicNotFound",
+    "TopicTerminated",
+    "TransactionConflict",
+    "TransactionCoordinatorNotFoundError",
+    "TransactionNotFound",
+    "UnknownError",
+    "UnsupportedVersionError",
+]

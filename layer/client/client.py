@@ -380,7 +380,8 @@ class Client:
         """Names of the topic's partitions; the topic's own name when it is not partitioned."""
         check_type(str, "topic", topic)
         with pulsar_errors():
-            return list(self._connected().topics.open(self._topic_name(topic), self._deadline()).partition_names)
+            name = self._topic_name(topic)
+            return list(self._connected().topics.open(name, self._deadline()).partition_names)
 
     # Life ---------------------------------------------------------------------------------------------------------
 
@@ -396,6 +397,8 @@ class Client:
             self._closed = True
             node, self._node = self._node, None
         try:
+            for consumer in list(self._consumers):
+                consumer.stop_receiving()  # or the messages of the first to leave would go to the next one
             for consumer in list(self._consumers):
                 consumer.leave()
             for producer in list(self._producers):

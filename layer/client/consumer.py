@@ -367,6 +367,10 @@ class Consumer:
         with pulsar_errors():
             self._node.detach(self._subscription, self._inbox, self._deadline())
 
+    def stop_receiving(self) -> None:
+        """Take no more messages: the client is closing all of its consumers. Ours, for the client."""
+        self._inbox.close()
+
     def _mark_closed(self) -> None:
         self._closed = True
         self._open_inbox = None

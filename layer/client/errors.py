@@ -56,3 +56,8 @@ def pulsar_errors() -> Iterator[None]:
         raise as_pulsar(error) from error
     except KeyboardInterrupt as interrupt:
         raise exceptions.Interrupted("interrupted by a signal") from interrupt
+    except SystemError as error:
+        # A signal handled inside one of confluent-kafka's C calls comes out like this.
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            raise exceptions.Interrupted("interrupted by a signal") from error
+        raise

@@ -496,11 +496,11 @@ class SubscriptionMember:
             return True
         except errors.StoreError as failure:
             _log.warning("cursor=%s cannot read messages again yet: %s", owned.identity, failure)
-            self._replay_failed = True
-            return False
-        self._replay_failed = False
+            last_read = max(records, default=-1)
+            wanted = [offset for offset in wanted if offset <= last_read]  # what came before goes out nevertheless
+        self._replay_failed = not wanted
         missing = [offset for offset in wanted if offset not in records]
-        if missing:
+        if missing:  # compacted or deleted by Kafka since
             owned.cursor.acknowledge(missing)
         owned.replayed(wanted)
         pending = [offset for offset in wanted if offset in records]
@@ -508,13 +508,13 @@ class SubscriptionMember:
             turn = self._round_robin.next(self._endpoints)
             if turn is None:
                 owned.replay.update(pending)
-                return True
+                break
             endpoint, permits = turn
             part, pending = pending[:permits], pending[permits:]
             feed = endpoint.feed(owned.slot)
             owned.handed_out(part, feed)
             endpoint.deliver([endpoint.delivery_type(records[o], feed, o, owned.redeliveries.get(o, 0)) for o in part])
-        return True
+        return bool(wanted)
 
     # Acknowledgements and redelivery ------------------------------------------------------------------------------
 

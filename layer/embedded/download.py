@@ -22,6 +22,8 @@ COORDINATES: Final = (
     ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION),
     ("org.apache.logging.log4j", "log4j-core", LOG4J_VERSION),
 )
+TOOLS: Final = ("org.apache.kafka", "kafka-tools", KAFKA_VERSION)
+"""Kafka's own command-line tools, without their dependencies: what the ones for topics and groups need is there."""
 _TIMEOUT_S: Final = 900.0
 _LINES_OF_OUTPUT: Final = 5
 
@@ -65,9 +67,11 @@ def _with_maven(mvn: str, libs: Path, work: Path) -> None:
 
 
 def _pom() -> str:
+    alone = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
     dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version></dependency>"
-        for group, name, version in COORDINATES
+        f"<dependency><groupId>{group}</groupId><artifactId>{name}</artifactId><version>{version}</version>{more}"
+        "</dependency>"
+        for (group, name, version), more in [*((each, "") for each in COORDINATES), (TOOLS, alone)]
     )
     return (
         "<project><modelVersion>4.0.0</modelVersion><groupId>local</groupId><artifactId>broker</artifactId>"
@@ -86,8 +90,8 @@ def _with_ivy(ivy: Path, libs: Path, work: Path) -> None:
 
 def _ivy_module() -> str:
     dependencies = "".join(
-        f'<dependency org="{group}" name="{name}" rev="{version}" conf="default"/>'
-        for group, name, version in COORDINATES
+        f'<dependency org="{group}" name="{name}" rev="{version}" conf="default" transitive="{transitive}"/>'
+        for (group, name, version), transitive in [*((each, "true") for each in COORDINATES), (TOOLS, "false")]
     )
     return (
         '<ivy-module version="2.0"><info organisation="local" module="broker" revision="1"/>'

@@ -1,9 +1,9 @@
 """The broker's jars in a per-user cache: fetched once, whole or not at all, by one process at a time.
 
 <user cache>/pulsar-on-kafka/
-    kafka-4.3.1.lock            held while fetching
-    kafka-4.3.1.partial-<pid>/  a download under way, or the remains of one
-    kafka-4.3.1/
+    kafka-4.3.1-with-tools.lock            held while fetching
+    kafka-4.3.1-with-tools.partial-<pid>/  a download under way, or the remains of one
+    kafka-4.3.1-with-tools/
         libs/*.jar
         manifest.json           name -> bytes, written last
         bootstrap.checkpoint, classes-<java>.jsa      by-products that make later starts quick
@@ -35,6 +35,7 @@ FEWEST_JARS: Final = 40  # 46 today
 _NEEDED: Final = (
     f"kafka_2.13-{KAFKA_VERSION}.jar",
     f"kafka-clients-{KAFKA_VERSION}.jar",
+    f"kafka-tools-{KAFKA_VERSION}.jar",
     "log4j-slf4j-impl-",
     "log4j-core-",
 )
@@ -73,7 +74,7 @@ def kafka_jars(
     Raises:
         NoDownloader, NoDiskSpace, DownloadFailed: the jars are missing and stay so.
     """
-    jars = KafkaJars((cache_dir or default_cache_dir()) / f"kafka-{KAFKA_VERSION}")
+    jars = KafkaJars((cache_dir or default_cache_dir()) / f"kafka-{KAFKA_VERSION}-with-tools")
     if is_complete(jars):
         return jars
     with _disk_errors_named(jars.home), _fetching_alone(jars, progress):

@@ -143,7 +143,11 @@ class GroupConsumer:
         try:
             self._handle.seek(TopicPartition(self._topic, partition, offset))
         except KafkaException as failure:
-            raise translate(failure, f"seek of {self._topic}-{partition} to {offset}") from failure
+            if failure.args[0].code() != KafkaError._STATE:
+                raise translate(failure, f"seek of {self._topic}-{partition} to {offset}") from failure
+            # Fetching ended with an error (the position was outside of the log): begin it anew.
+            self._handle.incremental_unassign([TopicPartition(self._topic, partition)])
+            self._handle.incremental_assign([TopicPartition(self._topic, partition, offset)])
 
     def pause(self, partitions: Sequence[int]) -> None:
         self._handle.pause([TopicPartition(self._topic, partition) for partition in partitions])

@@ -10,6 +10,7 @@ from typing import Any, Final
 from layer.errors import InvalidOption
 
 LIBRDKAFKA_LOG: Final = logging.getLogger("layer.kafka.librdkafka")
+LIBRDKAFKA_LOG.addHandler(logging.NullHandler())  # heard by those who configure logging; never raw on standard error
 
 _OURS: Final = frozenset(
     {

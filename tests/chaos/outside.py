@@ -6,8 +6,7 @@ import threading
 import time
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from layer.deadline import Deadline
 from mapping.state_records.cursor_state import CommitMetadata, decode_commit_metadata
@@ -62,13 +61,19 @@ class Sample:
 
 
 class Sampler:
-    """Reads a group's committed offsets all the time with Kafka's admin API, and keeps every change it sees."""
+    """Reads a group's committed offsets all the time, from outside the group, and keeps every change it sees.
+
+    With OffsetFetch of a Consumer that joins nothing. An AdminClient sends the same request, but librdkafka 2.16 aborts
+    the process when the broker goes away under it (`rd_kafka_enq_once_del_source_return: refcnt > 0`).
+    """
 
     def __init__(self, bootstrap: str, group: str, kafka_topic: str, partitions: int) -> None:
         self.samples: list[Sample] = []
         self.answers = 0
-        self._admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
-        self._request = ConsumerGroupTopicPartitions(group, [TopicPartition(kafka_topic, p) for p in range(partitions)])
+        self._consumer = Consumer(
+            {"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False, "log_level": 0}
+        )
+        self._wanted = [TopicPartition(kafka_topic, p) for p in range(partitions)]
         self._last: dict[int, tuple[int, str]] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"sampler {group}", daemon=True)
@@ -76,17 +81,16 @@ class Sampler:
 
     def _run(self) -> None:
         while not self._stopping.wait(_SAMPLE_EVERY_S):
-            self.look()
+            self._look()
 
-    def look(self) -> None:
-        futures = self._admin.list_consumer_group_offsets([self._request], request_timeout=5)
+    def _look(self) -> None:
         try:
-            (answer,) = (future.result(timeout=6) for future in futures.values())
-        except (KafkaException, TimeoutError):
-            return  # the broker is away, or the group is not there yet
+            answer = self._consumer.committed(self._wanted, timeout=2)
+        except KafkaException:
+            return  # the broker is away
         at = time.monotonic()
         self.answers += 1
-        for where in answer.topic_partitions:
+        for where in answer:
             if where.error is not None or where.offset < 0:
                 continue
             seen = (where.offset, where.metadata or "")
@@ -95,7 +99,9 @@ class Sampler:
                 self.samples.append(Sample(at, where.partition, *seen))
 
     def close(self) -> None:
+        """Look once more and end; a second call does nothing."""
         if not self._stopping.is_set():
             self._stopping.set()
             self._thread.join(10)
-            self.look()
+            self._look()
+            self._consumer.close()

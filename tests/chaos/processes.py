@@ -41,6 +41,8 @@ class WorkerProcess:
         self.orders = orders
         self.log = log
         self.testimony = Testimony(orders.name, Path(orders.evidence))
+        self.asked = 0
+        """How often it was told to subscribe; each time it answers `s` or `b`."""
         self.killed_at: float | None = None
         self.stops: list[tuple[float, float]] = []
         """From SIGSTOP to SIGCONT; the end is infinite while it is stopped."""
@@ -63,10 +65,11 @@ class WorkerProcess:
     def subscribe(self) -> None:
         """Have it subscribe, and wait until it did."""
         before = self.count("s")
-        self.tell("subscribe")
+        self.try_to_subscribe()
         self.until("subscribed", lambda: self.count("s") > before, 40)
 
     def try_to_subscribe(self) -> None:
+        self.asked += 1
         self.tell("subscribe")
 
     def close(self) -> None:

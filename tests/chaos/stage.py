@@ -23,6 +23,7 @@ from tests.chaos.verdict import Case, Verdict
 from tests.chaos.worker import Orders, residue
 
 SENTINEL = b"sentinel"
+ORDERED = ("Exclusive", "Failover")
 
 
 class Stage:
@@ -69,9 +70,12 @@ class Stage:
         self._subscriptions.append(stand)
         return stand
 
+    def everything(self) -> dict[Position, bytes]:
+        """What is in the topic, sentinels too."""
+        return read_topic(self.bootstrap, self.kafka_topic, self.partitions)
+
     def sent(self) -> dict[Position, bytes]:
-        found = read_topic(self.bootstrap, self.kafka_topic, self.partitions)
-        return {position: value for position, value in found.items() if value != SENTINEL}
+        return {position: value for position, value in self.everything().items() if value != SENTINEL}
 
     def check_publishing(self, sent: dict[Position, bytes]) -> None:
         """Every confirmed message is there once, and each publisher's order is kept in each partition."""
@@ -217,16 +221,15 @@ class Stand:
         self.until_durable({where for where in self._stage.sent() if residue(*where) in wanted}, within_s)
 
     def verdict(self) -> Verdict:
-        """Close or end the workers, let one more consumer receive what is left, and judge."""
+        """Close the workers that consume, let one more consumer receive what is left, and judge."""
         for worker in self.workers:
-            if worker.alive and not worker.stopped and worker.look().last("sbcf") is not None:
-                last = worker.look().last("sbcf")
-                if last is not None and last.kind == "s":
-                    worker.close()
+            last = worker.look().last("sbcf")
+            if worker.alive and not worker.stopped and last is not None and last.kind == "s":
+                worker.close()
         remaining = self._remaining()
         self.sampler.close()
-        sent = self._stage.sent()
-        case = Case(self.workers, sent, self.sampler.samples, remaining, ordered=self.type in ("Exclusive", "Failover"))
+        there = self._stage.everything()
+        case = Case(self.workers, there, SENTINEL, self.sampler.samples, remaining, ordered=self.type in ORDERED)
         found = case.judge()
         found.samples = self.sampler.answers
         print(f"\n    {self.type}: {found}")
@@ -254,9 +257,9 @@ class Stand:
                     return sentinels <= found
                 found.add((message.feed.slot.number, message.offset))
 
-        eventually("the next consumer reaches the end", all_seen, 40)
+        eventually(lambda: f"the next consumer reaches the end; missing {sorted(sentinels - found)}", all_seen, 40)
         consumer.close()
-        return {(p, o) for p, o in found if (p, o) not in self._stage_sentinels}
+        return found
 
     def _put_sentinels(self) -> set[Position]:
         producer = Producer({"bootstrap.servers": self._stage.bootstrap, "enable.idempotence": True})
@@ -269,13 +272,6 @@ class Stand:
                 on_delivery=lambda error, message: placed.add((message.partition(), message.offset())),
             )
         assert producer.flush(20) == 0
-        self._stage_sentinels = {
-            where
-            for where, value in read_topic(
-                self._stage.bootstrap, self._stage.kafka_topic, self._stage.partitions
-            ).items()
-            if value == SENTINEL
-        }
         return placed
 
     def close(self) -> None:

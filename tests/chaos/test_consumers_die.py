@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer
 
-from tests.chaos.processes import eventually
+from tests.chaos.processes import WorkerProcess, eventually
 from tests.chaos.stage import Stage
 from tests.chaos.worker import residue
 
@@ -61,24 +61,17 @@ def test_a_killed_exclusive_consumer_is_followed_at_once(stage: MakeStage) -> No
 @pytest.mark.parametrize("type_", ["Shared", "Failover", "Exclusive"])
 def test_a_process_stopped_beyond_its_session_changes_nothing_when_it_wakes(stage: MakeStage, type_: str) -> None:
     on = stage(4)
-    publisher = on.publish(8_000, pace_ms=0.3)
+    on.publish(8_000).wait()
     stand = on.subscription(type_)
     # It never flushes while messages come and saves rarely, so it wakes with acknowledgements that were not saved. The
     # other one acknowledges other messages, so it does not make them durable in its stead.
-    sleeper = stand.join(flush_every=100_000, persist_ms=60_000, residues=(0, 1, 2, 3, 4))
+    sleeper = stand.join(flush_every=100_000, persist_ms=60_000, residues=(0, 1, 2, 3, 4), pace_ms=0.5)
     other = stand.worker(flush_every=37, residues=(5, 6, 7, 8))
     stand.warm(other)
     eventually("it is at work", lambda: sleeper.received() > 1000)
     sleeper.stop()
 
-    def other_got_in() -> bool:
-        said = other.look().last("sb")
-        if said is None or said.kind == "b":
-            other.try_to_subscribe()
-        return bool(other.count("s"))
-
-    eventually("the other one is let in", other_got_in, 15)
-    publisher.wait()
+    eventually("the other one is let in", lambda: asked_again(other), 15)
     eventually("the other one owns it all", lambda: other.owned() == {0, 1, 2, 3}, 12)
     stand.until_worked_off((5, 6, 7, 8))
     assert len(sleeper.look().acknowledged) > 100
@@ -188,6 +181,14 @@ def test_a_topic_of_a_plain_kafka_producer_while_consumers_crash(stage: MakeStag
     assert found.sent == 40 * 150 * 7 // 8
     ends = {sample.partition: sample.offset for sample in shared.sampler.samples}
     assert set(ends) == {0, 1}
+
+
+def asked_again(worker: WorkerProcess) -> bool:
+    """It subscribed; it is asked again each time that it was refused."""
+    answers = worker.count("b") + worker.count("s")
+    if worker.asked == answers and not worker.count("s"):
+        worker.try_to_subscribe()
+    return bool(worker.count("s"))
 
 
 def unacknowledged(on: Stage) -> set[tuple[int, int]]:

@@ -56,25 +56,28 @@ class Case:
     def __init__(
         self,
         workers: Sequence[WorkerProcess],
-        sent: Mapping[Position, bytes],
+        there: Mapping[Position, bytes],
+        sentinel: bytes,
         samples: Sequence[Sample],
         remaining: Iterable[Position],
         *,
         ordered: bool,
     ) -> None:
         self._workers = {worker.name: worker for worker in workers}
+        sent = {position for position, value in there.items() if value != sentinel}
+        sentinels = there.keys() - sent
         self._sent = sent
         self._samples = samples
-        self._remaining = set(remaining)
+        self._remaining = set(remaining) - sentinels
         self._ordered = ordered
         self._receipts: list[Receipt] = []
         self._acknowledged: dict[Position, float] = {}
         self._durable: dict[Position, float] = {}
         for worker in workers:
             testimony = worker.look()
-            self._receipts += testimony.receipts
-            _earliest(self._acknowledged, testimony.acknowledged)
-            _earliest(self._durable, testimony.durable)
+            self._receipts += [receipt for receipt in testimony.receipts if receipt.position not in sentinels]
+            _earliest(self._acknowledged, testimony.acknowledged, sentinels)
+            _earliest(self._durable, testimony.durable, sentinels)
         self._receipts.sort(key=lambda receipt: receipt.at)
         self._verdict = Verdict(
             sent=len(sent),
@@ -105,11 +108,11 @@ class Case:
 
     def _nothing_lost(self) -> None:
         """What nobody acknowledged is still there for the next consumer; what was never sent is not."""
-        unacknowledged = self._sent.keys() - self._acknowledged.keys()
+        unacknowledged = self._sent - self._acknowledged.keys()
         self._break(1, "unacknowledged and not delivered again", sorted(unacknowledged - self._remaining))
         known = {receipt.position for receipt in self._receipts} | self._remaining
-        self._break(1, "never delivered", sorted(self._sent.keys() - known))
-        self._break(1, "delivered, but not in the topic", sorted(known - self._sent.keys()))
+        self._break(1, "never delivered", sorted(self._sent - known))
+        self._break(1, "delivered, but not in the topic", sorted(known - self._sent))
 
     def _nothing_durable_again(self) -> None:
         self._break(
@@ -238,7 +241,7 @@ class Case:
             self._verdict.duplicates[cause] += 1
 
 
-def _earliest(into: dict[Position, float], more: Mapping[Position, float]) -> None:
+def _earliest(into: dict[Position, float], more: Mapping[Position, float], without: set[Position]) -> None:
     for position, at in more.items():
-        if at < into.get(position, float("inf")):
+        if position not in without and at < into.get(position, float("inf")):
             into[position] = at

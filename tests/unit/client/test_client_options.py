@@ -127,7 +127,8 @@ def test_a_consumer_option_of_a_wrong_type_is_a_value_error(client: pulsar.Clien
     ("option", "named"),
     [({"batching_enabled": True}, "batching_enabled"), ({"chunking_enabled": True}, "chunking_enabled"),
      ({"properties": {"a": "b"}}, "properties"), ({"encryption_key": "k"}, "encryption"),
-     ({"crypto_key_reader": object()}, "encryption"), ({"access_mode": pulsar.ProducerAccessMode.Exclusive}, "Exclusive"),
+     ({"crypto_key_reader": object()}, "encryption"),
+     ({"access_mode": pulsar.ProducerAccessMode.Exclusive}, "Exclusive"),
      ({"access_mode": pulsar.ProducerAccessMode.WaitForExclusive}, "WaitForExclusive"),
      ({"access_mode": pulsar.ProducerAccessMode.ExclusiveWithFencing}, "ExclusiveWithFencing"),
      ({"topic": "non-persistent://public/default/t"}, "non-persistent")],
@@ -228,15 +229,36 @@ def test_every_official_exception_and_result_is_there() -> None:
 
 def test_enums_are_the_official_ones() -> None:
     official = pytest.importorskip("pulsar")
-    for name in ("BatchingType", "CompressionType", "ConsumerCryptoFailureAction", "ConsumerType", "InitialPosition",
-                 "KeySharedMode", "LoggerLevel", "PartitionsRoutingMode", "ProducerAccessMode", "RegexSubscriptionMode"):  # fmt: skip
+    for name in (
+        "BatchingType",
+        "CompressionType",
+        "ConsumerCryptoFailureAction",
+        "ConsumerType",
+        "InitialPosition",
+        "KeySharedMode",
+        "LoggerLevel",
+        "PartitionsRoutingMode",
+        "ProducerAccessMode",
+        "RegexSubscriptionMode",
+    ):
         theirs = {member: int(value) for member, value in getattr(official, name).__members__.items()}
         assert {member: int(value) for member, value in getattr(pulsar, name).__members__.items()} == theirs
         assert [str(v) for v in getattr(pulsar, name)] == [f"{name}.{member}" for member in theirs]
 
 
-@pytest.mark.parametrize("call", ["Client.__init__", "Client.create_producer", "Client.subscribe", "Producer.send",
-                                  "Producer.send_async", "Consumer.receive", "Consumer.acknowledge", "Consumer.seek"])  # fmt: skip
+@pytest.mark.parametrize(
+    "call",
+    [
+        "Client.__init__",
+        "Client.create_producer",
+        "Client.subscribe",
+        "Producer.send",
+        "Producer.send_async",
+        "Consumer.receive",
+        "Consumer.acknowledge",
+        "Consumer.seek",
+    ],
+)
 def test_parameters_have_the_official_names_and_defaults(call: str) -> None:
     import inspect
 

@@ -153,6 +153,8 @@ def test_acks_beyond_the_logs_end_are_dropped() -> None:
     assert owned.drain_acknowledgements(lambda: 8)
     assert list(owned.cursor.deleted) == [1, 7]
     owned.slot.cumulative.append(100)
+    assert not owned.drain_acknowledgements(lambda: 8)
+    owned.slot.cumulative.append(7)
     assert owned.drain_acknowledgements(lambda: 8)
     assert owned.cursor.next_unacked == 8
 

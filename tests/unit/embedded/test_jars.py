@@ -19,9 +19,10 @@ from layer.embedded.progress import silent
 NAMES = [
     "kafka_2.13-4.3.1.jar",
     "kafka-clients-4.3.1.jar",
+    "kafka-tools-4.3.1.jar",
     "log4j-slf4j-impl-2.24.3.jar",
     "log4j-core-2.24.3.jar",
-    *(f"other-{n}.jar" for n in range(FEWEST_JARS - 4)),
+    *(f"other-{n}.jar" for n in range(FEWEST_JARS - 5)),
 ]
 
 
@@ -97,7 +98,7 @@ def test_a_jar_damaged_in_its_full_size_is_found_by_reading_it(tmp_path: Path) -
 
 
 def test_a_half_done_download_of_a_dead_process_is_swept_away(tmp_path: Path) -> None:
-    (tmp_path / "kafka-4.3.1.partial-123" / "result" / "libs").mkdir(parents=True)
+    (tmp_path / "kafka-4.3.1-with-tools.partial-123" / "result" / "libs").mkdir(parents=True)
     get(tmp_path, Registry())
     assert not list(tmp_path.glob("*.partial-*"))
 
@@ -114,7 +115,7 @@ def test_a_half_done_download_of_a_dead_process_is_swept_away(tmp_path: Path) ->
 def test_a_download_that_is_not_whole_never_becomes_the_cache(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
     with pytest.raises(DownloadFailed, match="broken set of jars"):
         get(tmp_path, Registry(spoil))
-    assert [entry.name for entry in tmp_path.iterdir()] == ["kafka-4.3.1.lock"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["kafka-4.3.1-with-tools.lock"]
 
 
 def test_the_second_downloader_is_tried_when_the_first_fails(tmp_path: Path) -> None:

@@ -1,0 +1,65 @@
+"""What the SDK's functional tests have in common."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import layer as pulsar
+from layer.deadline import Deadline
+
+PATIENCE_MS = 15_000
+"""For what must come."""
+
+SILENCE_MS = 400
+"""For what must not come."""
+
+
+def payloads(messages: Iterable[pulsar.Message]) -> list[str]:
+    return [message.data().decode() for message in messages]
+
+
+def counted(messages: Iterable[pulsar.Message]) -> list[tuple[str, int]]:
+    return [(message.data().decode(), message.redelivery_count()) for message in messages]
+
+
+def receive(consumer: pulsar.Consumer, count: int) -> list[pulsar.Message]:
+    """The next `count` messages."""
+    return [consumer.receive(PATIENCE_MS) for _ in range(count)]
+
+
+def receive_rest(consumer: pulsar.Consumer, silence_ms: int = SILENCE_MS) -> list[pulsar.Message]:
+    """What comes until nothing came for `silence_ms`."""
+    found: list[pulsar.Message] = []
+    while True:
+        try:
+            found.append(consumer.receive(silence_ms))
+        except pulsar.Timeout:
+            return found
+
+
+def send(client: pulsar.Client, topic: str, count: int, start: int = 0, **options: Any) -> list[Any]:
+    """Send the texts of `count` numbers and give the message ids."""
+    producer = client.create_producer(topic, **options)
+    ids = [producer.send(str(number).encode()) for number in range(start, start + count)]
+    producer.close()
+    return ids
+
+
+def send_fast(client: pulsar.Client, topic: str, count: int) -> None:
+    producer = client.create_producer(topic, block_if_queue_full=True, max_pending_messages=10_000)
+    for number in range(count):
+        producer.send_async(str(number).encode(), None)
+    producer.flush()
+    producer.close()
+
+
+def until(condition: Callable[[], Any], what: str, timeout_s: float = 20.0) -> Any:
+    """Ask until the answer is true, and give it."""
+    deadline = Deadline.after(timeout_s)
+    pause = threading.Event()
+    while not (answer := condition()):
+        deadline.check(what)
+        pause.wait(0.02)
+    return answer

@@ -1,0 +1,355 @@
+"""What acknowledgements leave behind: in the group commit, in segments, in checkpoints, and after admin's hand."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+import layer as pulsar
+from layer.admin import AdminClient
+from layer.deadline import Deadline
+from layer.kafka.records import CommittedOffset
+from mapping.state_keys import CursorSegmentKey, decode_key
+from mapping.state_records.cursor_state import decode_commit_metadata
+from mapping.state_topics import CURSORS
+from tests.integration.sdk_support import payloads, receive, receive_rest, send, send_fast
+
+Unique = Callable[..., str]
+EARLIEST = pulsar.InitialPosition.Earliest
+SHARED = pulsar.ConsumerType.Shared
+MANY = 200_000
+
+
+@pytest.fixture
+def client(service_url: str) -> Iterator[pulsar.Client]:
+    made = pulsar.Client(service_url)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def admin(service_url: str) -> Iterator[AdminClient]:
+    with AdminClient(service_url) as made:
+        yield made
+
+
+def full_name(topic: str) -> str:
+    return f"persistent://public/default/{topic}"
+
+
+def commit_of(admin: AdminClient, topic: str, subscription: str) -> CommittedOffset:
+    stats = admin.subscription_stats(topic, subscription)
+    kafka_topic = admin.topic_stats(topic).kafka_topic
+    return admin.node.admin.committed(stats.group, kafka_topic, [0], Deadline.after(20))[0]
+
+
+def records_of_cursor(bootstrap: str, topic: str) -> list[tuple[CursorSegmentKey, bool]]:
+    """(key, is a tombstone) of everything about `topic` in the cursors topic, read with a plain consumer."""
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "looking", "enable.auto.commit": False})
+    where = TopicPartition(CURSORS.kafka_name, CURSORS.partition_for(full_name(topic)))
+    _, end = consumer.get_watermark_offsets(where, timeout=20)
+    where.offset = 0
+    consumer.assign([where])
+    found: list[tuple[CursorSegmentKey, bool]] = []
+    position = 0
+    deadline = Deadline.after(60)
+    while position < end:
+        deadline.check("the cursors topic to be read")
+        for record in consumer.consume(1000, 0.2):
+            assert record.error() is None, record.error()
+            position = record.offset() + 1
+            key = decode_key(record.key())
+            if isinstance(key, CursorSegmentKey) and key.topic == full_name(topic):
+                found.append((key, record.value() is None))
+    consumer.close()
+    return found
+
+
+def live(records: list[tuple[CursorSegmentKey, bool]]) -> set[CursorSegmentKey]:
+    newest = dict(records)
+    return {key for key, gone in newest.items() if not gone}
+
+
+def test_individual_acks_survive_close_and_reopen(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    send(client, topic, 20)
+    for message in receive(consumer, 20):
+        if int(message.data()) % 3:
+            consumer.acknowledge(message)
+    consumer.close()
+    again = client.subscribe(topic, "s", SHARED)
+    assert payloads(receive(again, 7)) == [str(n) for n in range(0, 20, 3)]
+    assert receive_rest(again) == []
+
+
+def test_flush_and_wait_make_acks_durable(service_url: str, admin: AdminClient, unique: Unique) -> None:
+    topic = unique()
+    slow = pulsar.Client(service_url, ack_persist_interval_ms=60_000)
+    consumer = slow.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    send(slow, topic, 4)
+    messages = receive(consumer, 4)
+    consumer.acknowledge(messages[0])
+    consumer.acknowledge(messages[2])
+    assert admin.subscription_stats(topic, "s").backlog == 4
+    consumer.flush()
+    assert admin.subscription_stats(topic, "s").backlog == 2
+    consumer.acknowledge(messages[1], wait=True)
+    stats = admin.subscription_stats(topic, "s").partitions[0]
+    assert (stats.mark_delete, stats.backlog, stats.individually_deleted) == (2, 1, 0)
+    slow.close()
+
+
+def test_few_holes_ride_in_the_commit(
+    client: pulsar.Client, bootstrap: str, admin: AdminClient, unique: Unique
+) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    send(client, topic, 10)
+    for message in receive(consumer, 10)[1::2]:
+        consumer.acknowledge(message)
+    consumer.flush()
+    commit = commit_of(admin, topic, "s")
+    metadata = decode_commit_metadata(commit.metadata)
+    assert commit.kafka_offset == 0
+    assert metadata is not None
+    assert metadata.holes is not None
+    assert list(metadata.holes.acked) == [1, 3, 5, 7, 9]
+    assert records_of_cursor(bootstrap, topic) == []
+
+
+@pytest.mark.timeout(170)
+@pytest.mark.parametrize("entries_per_ledger", [50_000, 500])
+def test_holes_beyond_the_metadata_go_to_segments_and_come_back(
+    client: pulsar.Client, bootstrap: str, admin: AdminClient, unique: Unique, entries_per_ledger: int
+) -> None:
+    """40,000 of 200,000 at random do not compress: six times what a commit may say. (50,000 unacknowledged a consumer
+    is Pulsar's limit, and ours.)"""
+    topic = unique()
+    admin.create_topic(topic, entries_per_ledger=entries_per_ledger)
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST, receiver_queue_size=20_000)
+    send_fast(client, topic, MANY)
+    rng = random.Random(5)
+    kept = {number for number in range(MANY) if rng.random() < 0.2} | {0}
+    for _ in range(MANY):
+        message = consumer.receive(20_000)
+        if int(message.data()) not in kept:
+            consumer.acknowledge(message)
+    consumer.flush(60_000)
+    metadata = decode_commit_metadata(commit_of(admin, topic, "s").metadata)
+    assert metadata is not None
+    assert metadata.marker_offset is not None
+    stats = admin.subscription_stats(topic, "s").partitions[0]
+    assert (stats.backlog, stats.saved_in, stats.mark_delete) == (len(kept), "segments", -1)
+    consumer.close()
+
+    written = records_of_cursor(bootstrap, topic)
+    ledgers = MANY // entries_per_ledger
+    assert len([key for key in live(written) if key.segment >= 0]) == ledgers
+    assert len([key for key in live(written) if key.segment == -1]) == 1
+    assert any(gone for _, gone in written)
+
+    consumer = client.subscribe(topic, "s", SHARED, receiver_queue_size=20_000)
+    left = []
+    for _ in range(len(kept)):
+        message = consumer.receive(20_000)
+        left.append(int(message.data()))
+        if left[-1] < MANY - 1000:
+            consumer.acknowledge(message)
+    assert left == sorted(kept)
+    assert receive_rest(consumer) == []
+    consumer.flush(60_000)
+    metadata = decode_commit_metadata(commit_of(admin, topic, "s").metadata)
+    assert metadata is not None
+    assert metadata.marker_offset is None
+    consumer.close()
+    assert live(records_of_cursor(bootstrap, topic)) == set()
+    last = client.subscribe(topic, "s", SHARED)
+    assert [int(text) for text in payloads(receive_rest(last))] == [n for n in sorted(kept) if n >= MANY - 1000]
+    last.unsubscribe()
+    assert live(records_of_cursor(bootstrap, topic)) == set()
+
+
+def test_unsubscribe_leaves_no_segments(
+    client: pulsar.Client, bootstrap: str, admin: AdminClient, unique: Unique
+) -> None:
+    topic = _with_many_holes(client, admin, unique)
+    assert live(records_of_cursor(bootstrap, topic)) != set()
+    admin.unsubscribe(topic, "s")
+    assert live(records_of_cursor(bootstrap, topic)) == set()
+    assert admin.list_subscriptions(topic) == []
+
+
+def test_a_forgotten_group_is_taken_from_its_checkpoint(
+    client: pulsar.Client, admin: AdminClient, unique: Unique
+) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    send(client, topic, 10)
+    for message in receive(consumer, 10)[1::2]:
+        consumer.acknowledge(message)
+    consumer.close()
+    group = admin.subscription_stats(topic, "s").group
+    assert admin.node.admin.delete_group(group, Deadline.after(20))
+    assert admin.subscription_stats(topic, "s").partitions[0].saved_in == "checkpoint"
+    again = client.subscribe(topic, "s", SHARED)
+    assert payloads(receive(again, 5)) == ["0", "2", "4", "6", "8"]
+    assert receive_rest(again) == []
+
+
+def test_a_forgotten_group_with_segments_is_taken_from_its_checkpoint(
+    client: pulsar.Client, admin: AdminClient, unique: Unique
+) -> None:
+    topic = _with_many_holes(client, admin, unique)
+    group = admin.subscription_stats(topic, "s").group
+    assert admin.node.admin.delete_group(group, Deadline.after(20))
+    again = client.subscribe(topic, "s", SHARED, receiver_queue_size=10_000)
+    assert payloads(receive(again, 10)) == [str(n) for n in range(0, 20, 2)]
+    assert admin.subscription_stats(topic, "s").backlog == 5000
+
+
+def test_a_forgotten_group_without_a_checkpoint_starts_where_it_was_created(
+    client: pulsar.Client, admin: AdminClient, unique: Unique
+) -> None:
+    topic = unique()
+    send(client, topic, 3)
+    admin.create_subscription(topic, "s")
+    send(client, topic, 2, start=3)
+    assert payloads(receive(client.subscribe(topic, "s", initial_position=EARLIEST), 2)) == ["3", "4"]
+
+
+def test_a_topic_made_again_is_another_one(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
+    ids = send(client, topic, 5)
+    for message in receive(consumer, 5):
+        consumer.acknowledge(message)
+    consumer.close()
+    with pytest.raises(pulsar.NotAllowedError, match="s"):
+        admin.delete_topic(topic)
+    admin.delete_topic(topic, force=True)
+    assert full_name(topic) not in admin.list_topics()
+    fresh = send(client, topic, 3)
+    assert fresh[0].entry_id() == 0
+    assert fresh[0].ledger_id() != ids[0].ledger_id()
+    assert admin.list_subscriptions(topic) == []
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
+    assert payloads(receive(consumer, 3)) == ["0", "1", "2"]
+    for call in (consumer.acknowledge, consumer.seek, consumer.negative_acknowledge):
+        with pytest.raises(pulsar.InvalidMessage):
+            call(ids[0])
+    consumer.acknowledge(fresh[1])
+    consumer.close()
+    assert admin.subscription_stats(topic, "s").backlog == 2
+
+
+def test_a_kafka_topic_made_again_behind_our_back_is_another_one(
+    client: pulsar.Client, admin: AdminClient, unique: Unique
+) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
+    ids = send(client, topic, 5)
+    consumer.acknowledge_cumulative(receive(consumer, 5)[3])
+    consumer.close()
+    kafka_topic = admin.topic_stats(topic).kafka_topic
+    admin.node.admin.delete_topic(kafka_topic, Deadline.after(20))
+    while not admin.node.admin.create_topic(kafka_topic, 1, {}, Deadline.after(20)):
+        pass
+    fresh = send(client, topic, 2)
+    assert fresh[0].ledger_id() != ids[0].ledger_id()
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
+    assert payloads(receive(consumer, 2)) == ["0", "1"]
+
+
+def test_a_reset_with_kafkas_tools_is_a_seek(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    send(client, topic, 10)
+    for message in receive(consumer, 10):
+        if int(message.data()) != 2:
+            consumer.acknowledge(message)
+    consumer.close()
+    stats = admin.topic_stats(topic)
+    group = admin.subscription_stats(topic, "s").group
+    admin.node.admin.alter_committed(group, stats.kafka_topic, {0: CommittedOffset(6, "")}, Deadline.after(20))
+    again = client.subscribe(topic, "s", SHARED)
+    assert payloads(receive(again, 4)) == ["6", "7", "8", "9"]
+    assert receive_rest(again) == []
+
+
+def test_admin_reset_skip_clear(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    ids = send(client, topic, 10)
+    for message in receive(consumer, 10):
+        if int(message.data()) in (1, 3):
+            consumer.acknowledge(message)
+    for change in (lambda: admin.skip(topic, "s", 1), lambda: admin.clear_backlog(topic, "s")):
+        with pytest.raises(pulsar.ConsumerBusy, match="live consumers"):
+            change()
+    consumer.close()
+    assert admin.skip(topic, "s", 3) == 3  # 0, 2 and 4: what is acknowledged does not count
+    consumer = client.subscribe(topic, "s", SHARED)
+    assert payloads(receive(consumer, 5)) == ["5", "6", "7", "8", "9"]
+    consumer.close()
+    admin.clear_backlog(topic, "s")
+    assert admin.subscription_stats(topic, "s").backlog == 0
+    admin.reset_cursor(topic, "s", message_id=ids[4])
+    left = payloads(receive_rest(client.subscribe(topic, "s", SHARED)))
+    assert left in (["4", "5", "6", "7", "8", "9"], ["5", "6", "7", "8", "9"])
+
+
+def test_admin_unsubscribe(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
+    send(client, topic, 2)
+    consumer.acknowledge(receive(consumer, 2)[0])
+    with pytest.raises(pulsar.ConsumerBusy):
+        admin.unsubscribe(topic, "s")
+    consumer.close()
+    admin.unsubscribe(topic, "s")
+    with pytest.raises(pulsar.SubscriptionNotFound, match="s"):
+        admin.unsubscribe(topic, "s")
+    again = client.subscribe(topic, "s", initial_position=EARLIEST)
+    assert payloads(receive(again, 2)) == ["0", "1"]
+
+
+def test_a_partition_added_later_is_read_from_its_beginning(
+    client: pulsar.Client, admin: AdminClient, unique: Unique
+) -> None:
+    topic = unique()
+    admin.create_partitioned_topic(topic, 1)
+    client.subscribe(topic, "s").close()
+    admin.update_partitions(topic, 3)
+    send(client, topic, 6)
+    consumer = client.subscribe(topic, "s")
+    assert sorted(payloads(receive(consumer, 6))) == [str(n) for n in range(6)]
+
+
+def test_below_the_log_start_goes_on_at_the_log_start(
+    client: pulsar.Client, admin: AdminClient, unique: Unique
+) -> None:
+    topic = unique()
+    client.subscribe(topic, "s", initial_position=EARLIEST).close()
+    send(client, topic, 10)
+    kafka_topic = admin.topic_stats(topic).kafka_topic
+    admin.node.admin.delete_records(kafka_topic, {0: 6}, Deadline.after(20))
+    consumer = client.subscribe(topic, "s")
+    assert payloads(receive(consumer, 4)) == ["6", "7", "8", "9"]
+    consumer.close()
+    assert admin.subscription_stats(topic, "s").backlog == 4
+
+
+def _with_many_holes(client: pulsar.Client, admin: AdminClient, unique: Unique) -> str:
+    """A topic of 10,000 messages in ledgers of two; every second one is acknowledged on `s`, nobody is connected."""
+    topic = unique()
+    admin.create_topic(topic, entries_per_ledger=2)
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST, receiver_queue_size=10_000)
+    send_fast(client, topic, 10_000)
+    for message in receive(consumer, 10_000)[1::2]:
+        consumer.acknowledge(message)
+    consumer.close()
+    return topic

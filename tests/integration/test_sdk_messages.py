@@ -1,0 +1,523 @@
+"""Producing and receiving: what a message carries, where it goes, and what is refused."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+from zlib import crc32
+
+import pytest
+
+import layer as pulsar
+from layer import exceptions
+from layer.admin import AdminClient
+from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, receive_rest, send
+
+Unique = Callable[..., str]
+EARLIEST = pulsar.InitialPosition.Earliest
+
+
+@pytest.fixture
+def client(service_url: str) -> Iterator[pulsar.Client]:
+    made = pulsar.Client(service_url)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def admin(service_url: str) -> Iterator[AdminClient]:
+    with AdminClient(service_url) as made:
+        yield made
+
+
+def test_a_message_carries_everything_the_sender_said(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
+    producer = client.create_producer(topic, producer_name="press")
+    properties = {"a": "b", "ü": "漢", "empty": "", "__pulsar.x": "y"}
+    before = time.time_ns() // 1_000_000
+    sent = producer.send(
+        b"body", partition_key="kü", ordering_key="ok", properties=properties, event_timestamp=12345, sequence_id=77
+    )
+    message = consumer.receive(PATIENCE_MS)
+    assert (message.data(), message.value(), message.has_null_value()) == (b"body", b"body", False)
+    assert (message.partition_key(), message.ordering_key()) == ("kü", "ok")
+    assert (message.properties(), message.event_timestamp()) == (properties, 12345)
+    assert (message.producer_name(), message.redelivery_count()) == ("press", 0)
+    assert (message.schema_version(), message.encryption_context()) == ("", None)
+    assert message.topic_name() == producer.topic() == consumer.topic() == f"persistent://public/default/{topic}"
+    assert before <= message.publish_timestamp() <= time.time_ns() // 1_000_000
+    assert message.message_id() == sent
+    assert producer.last_sequence_id() == 77
+
+
+def test_absent_values_are_the_official_ones(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
+    client.create_producer(topic).send(b"", partition_key="", ordering_key="", properties={}, event_timestamp=0)
+    message = consumer.receive(PATIENCE_MS)
+    assert (message.partition_key(), message.ordering_key(), message.properties()) == ("", "", {})
+    assert (message.event_timestamp(), message.data(), message.has_null_value()) == (0, b"", False)
+
+
+def test_an_ordering_key_alone_is_no_partition_key(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
+    client.create_producer(topic).send(b"x", ordering_key="only")
+    message = consumer.receive(PATIENCE_MS)
+    assert (message.partition_key(), message.ordering_key()) == ("", "only")
+
+
+def test_a_null_payload_is_not_an_empty_one(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
+    client.create_producer(topic).send(None, partition_key="k", ordering_key="o", properties={"p": "q"})
+    message = consumer.receive(PATIENCE_MS)
+    assert (message.has_null_value(), message.data(), message.value()) == (True, b"", b"")
+    assert (message.partition_key(), message.ordering_key(), message.properties()) == ("k", "o", {"p": "q"})
+
+
+@pytest.mark.parametrize("payload", ["abc", 5, bytearray(b"x"), memoryview(b"x"), {}])
+def test_a_payload_that_is_no_bytes_is_a_type_error(client: pulsar.Client, unique: Unique, payload: Any) -> None:
+    with pytest.raises(TypeError):
+        client.create_producer(unique()).send(payload)
+
+
+def test_string_schema(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    schema = pulsar.schema.StringSchema()
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST, schema=schema)
+    producer = client.create_producer(topic, schema=schema)
+    producer.send("hé")
+    producer.send(None)
+    with pytest.raises(TypeError):
+        producer.send(b"x")
+    assert consumer.receive(PATIENCE_MS).value() == "hé"
+    assert consumer.receive(PATIENCE_MS).has_null_value()
+
+
+@pytest.mark.parametrize(
+    "option",
+    [{"properties": "x"}, {"partition_key": 1}, {"partition_key": b"k"}, {"ordering_key": 1}, {"sequence_id": "x"},
+     {"event_timestamp": "x"}, {"event_timestamp": 1.5}, {"replication_clusters": "x"}, {"disable_replication": "x"},
+     {"deliver_at": "x"}, {"deliver_after": 5}],
+    ids=str,
+)  # fmt: skip
+def test_a_send_option_of_a_wrong_type_is_a_value_error(
+    client: pulsar.Client, unique: Unique, option: dict[str, Any]
+) -> None:
+    producer = client.create_producer(unique())
+    with pytest.raises(ValueError):  # noqa: PT011
+        producer.send(b"x", **option)
+    assert producer.last_sequence_id() == -1
+
+
+@pytest.mark.parametrize(
+    ("option", "named"),
+    [({"replication_clusters": ["a"]}, "replication_clusters"), ({"disable_replication": True}, "disable_replication"),
+     ({"deliver_at": 1}, "delayed delivery")],
+)  # fmt: skip
+def test_send_options_of_a_later_version_say_so(
+    client: pulsar.Client, unique: Unique, option: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(exceptions.NotSupported, match=named):
+        client.create_producer(unique()).send(b"x", **option)
+
+
+def test_entry_ids_count_from_zero_and_ledgers_follow(
+    client: pulsar.Client, admin: AdminClient, unique: Unique
+) -> None:
+    topic = unique()
+    admin.create_topic(topic, entries_per_ledger=3)
+    ids = send(client, topic, 8)
+    assert [found.entry_id() for found in ids] == [0, 1, 2, 0, 1, 2, 0, 1]
+    assert [found.ledger_id() - ids[0].ledger_id() for found in ids] == [0, 0, 0, 1, 1, 1, 2, 2]
+    assert all((found.partition(), found.batch_index()) == (-1, -1) for found in ids)
+    assert ids == sorted(ids, key=lambda found: (found.ledger_id(), found.entry_id()))
+
+
+def test_sequence_ids_count_from_the_initial_one(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    producer = client.create_producer(topic)
+    assert producer.last_sequence_id() == -1
+    producer.send(b"x")
+    producer.send(b"x")
+    assert producer.last_sequence_id() == 1
+    later = client.create_producer(topic, initial_sequence_id=7)
+    assert later.last_sequence_id() == 7
+    later.send(b"x")
+    assert later.last_sequence_id() == 8
+
+
+def test_names_that_are_not_given(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    first, second = client.create_producer(topic), client.create_producer(topic)
+    assert first.producer_name() != second.producer_name()
+    assert len(first.producer_name().split("-")) == 3
+    assert client.create_producer(topic, producer_name="mine").producer_name() == "mine"
+    consumer = client.subscribe(topic, "s")
+    assert len(consumer.consumer_name()) == 10
+    assert set(consumer.consumer_name()) <= set("0123456789abcdef")
+    assert client.subscribe(topic, "s2", consumer_name="joe").consumer_name() == "joe"
+
+
+# Partitions -----------------------------------------------------------------------------------------------------------
+
+
+def test_keys_go_where_crc32_says(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
+    topic = unique()
+    admin.create_partitioned_topic(topic, 4)
+    for mode in (pulsar.PartitionsRoutingMode.RoundRobinDistribution, pulsar.PartitionsRoutingMode.UseSinglePartition):
+        producer = client.create_producer(topic, message_routing_mode=mode)
+        keys = [f"key-{number}" for number in range(20)] + ["ü"]
+        found = [producer.send(b"x", partition_key=key).partition() for key in keys]
+        assert found == [crc32(key.encode()) % 4 for key in keys]
+
+
+def test_round_robin_spreads_and_one_partition_does_not(
+    client: pulsar.Client, admin: AdminClient, unique: Unique
+) -> None:
+    topic = unique()
+    admin.create_partitioned_topic(topic, 4)
+    spread = client.create_producer(topic)
+    assert Counter(spread.send(b"x").partition() for _ in range(40)) == {0: 10, 1: 10, 2: 10, 3: 10}
+    single = client.create_producer(topic, message_routing_mode=pulsar.PartitionsRoutingMode.UseSinglePartition)
+    assert len({single.send(b"x").partition() for _ in range(20)}) == 1
+
+
+def test_a_message_router_chooses(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
+    topic = unique()
+    admin.create_partitioned_topic(topic, 4)
+    seen = []
+
+    def router(message: Any, partitions: int) -> int:
+        seen.append((message.data(), message.partition_key(), message.properties(), partitions))
+        return 2
+
+    producer = client.create_producer(
+        topic, message_routing_mode=pulsar.PartitionsRoutingMode.CustomPartition, message_router=router
+    )
+    assert producer.send(b"y", partition_key="k", properties={"a": "b"}).partition() == 2
+    assert seen == [(b"y", "k", {"a": "b"}, 4)]
+
+
+@pytest.mark.parametrize("answer", [4, -1, "x", None])
+def test_a_router_that_names_no_partition_is_refused(
+    client: pulsar.Client, admin: AdminClient, unique: Unique, answer: Any
+) -> None:
+    topic = unique()
+    admin.create_partitioned_topic(topic, 4)
+    producer = client.create_producer(topic, message_router=lambda _message, _partitions: answer)
+    with pytest.raises((ValueError, pulsar.PulsarException)):
+        producer.send(b"x")
+    assert producer.last_sequence_id() == -1
+
+
+def test_names_of_partitions(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
+    topic, plain, unknown = unique(), unique("plain"), unique("unknown")
+    admin.create_partitioned_topic(topic, 3)
+    admin.create_topic(plain)
+    full = f"persistent://public/default/{topic}"
+    assert client.get_topic_partitions(topic) == [f"{full}-partition-{number}" for number in range(3)]
+    assert client.get_topic_partitions(plain) == [f"persistent://public/default/{plain}"]
+    assert client.get_topic_partitions(unknown) == [f"persistent://public/default/{unknown}"]
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
+    producer = client.create_producer(topic)
+    ids = [producer.send(b"x") for _ in range(6)]
+    assert (producer.topic(), consumer.topic()) == (full, full)
+    messages = receive(consumer, 6)
+    assert {message.topic_name() for message in messages} == {f"{full}-partition-{number}" for number in range(3)}
+    assert sorted(m.message_id().partition() for m in messages) == sorted(i.partition() for i in ids)
+    one = client.create_producer(f"{topic}-partition-1")
+    assert (one.send(b"x").partition(), one.topic()) == (1, f"{full}-partition-1")
+    with pytest.raises(pulsar.TopicNotFound, match="partition 7"):
+        client.create_producer(f"{topic}-partition-7")
+
+
+def test_a_topic_just_made_can_be_used_at_once(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
+    """Kafka answers NOT_LEADER_FOR_PARTITION for a moment after a topic is made."""
+    for number in range(10):
+        topic = unique(f"t{number}")
+        admin.create_partitioned_topic(topic, 5)
+        consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
+        send(client, topic, 5)
+        assert sorted(payloads(receive(consumer, 5))) == ["0", "1", "2", "3", "4"]
+        consumer.close()
+
+
+def test_an_unknown_namespace_is_topic_not_found(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
+    namespace = f"public/{unique('ns')}"
+    for call in (
+        lambda: client.create_producer(f"persistent://{namespace}/x"),
+        lambda: client.subscribe(f"persistent://{namespace}/x", "s"),
+        lambda: client.get_topic_partitions(f"persistent://{namespace}/x"),
+    ):
+        with pytest.raises(pulsar.TopicNotFound, match=namespace):
+            call()
+    admin.create_namespace(namespace)
+    assert client.create_producer(f"persistent://{namespace}/x").send(b"x").entry_id() == 0
+
+
+# Sending without waiting ----------------------------------------------------------------------------------------------
+
+
+def test_send_async_answers_in_order(client: pulsar.Client, unique: Unique) -> None:
+    answers: list[tuple[pulsar.Result, Any]] = []
+    producer = client.create_producer(unique())
+    for _ in range(100):
+        producer.send_async(b"x", lambda result, message_id: answers.append((result, message_id)))
+    producer.flush()
+    assert [result for result, _ in answers] == [pulsar.Result.Ok] * 100
+    assert [message_id.entry_id() for _, message_id in answers] == list(range(100))
+
+
+def test_a_full_queue_is_told_to_the_callback(client: pulsar.Client, unique: Unique) -> None:
+    producer = client.create_producer(unique(), max_pending_messages=1, block_if_queue_full=False)
+    answers: list[pulsar.Result] = []
+    for _ in range(50):
+        producer.send_async(b"x" * 100_000, lambda result, _message_id: answers.append(result))
+    producer.flush()
+    assert len(answers) == 50
+    assert set(answers) == {pulsar.Result.Ok, pulsar.Result.ProducerQueueIsFull}
+    producer.send(b"x")
+
+
+def test_a_full_queue_is_waited_for(client: pulsar.Client, unique: Unique) -> None:
+    producer = client.create_producer(unique(), max_pending_messages=1, block_if_queue_full=True)
+    answers: list[pulsar.Result] = []
+    for _ in range(30):
+        producer.send_async(b"x", lambda result, _message_id: answers.append(result))
+    producer.flush()
+    assert answers == [pulsar.Result.Ok] * 30
+
+
+def test_a_message_above_the_limit_is_too_big_at_once(client: pulsar.Client, unique: Unique) -> None:
+    producer = client.create_producer(unique())
+    with pytest.raises(pulsar.MessageTooBig, match="5242881"):
+        producer.send(b"x" * (5 * 1024 * 1024 + 1))
+    assert producer.send(b"x" * (5 * 1024 * 1024)).entry_id() == 0
+
+
+# Use after close ------------------------------------------------------------------------------------------------------
+
+
+def test_a_closed_consumer(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s")
+    message_id = client.create_producer(topic).send(b"x")
+    message = consumer.receive(PATIENCE_MS)
+    consumer.close()
+    calls: list[Callable[[], Any]] = [
+        lambda: consumer.receive(10), lambda: consumer.receive(), lambda: consumer.acknowledge(message),
+        lambda: consumer.acknowledge_cumulative(message), lambda: consumer.seek(message_id), consumer.unsubscribe,
+        consumer.get_last_message_id, consumer.flush, lambda: consumer.receive_async(lambda _result, _message: None),
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(pulsar.AlreadyClosed):
+            call()
+    consumer.negative_acknowledge(message)  # as officially: nothing
+    consumer.redeliver_unacknowledged_messages()
+    assert not consumer.is_connected()
+    assert consumer.subscription_name() == "s"
+    with pytest.raises(ValueError, match="closed"):
+        consumer.close()
+
+
+def test_a_closed_producer(client: pulsar.Client, unique: Unique) -> None:
+    producer = client.create_producer(unique())
+    producer.send(b"x")
+    producer.close()
+    for call in (producer.close, producer.flush, lambda: producer.send(b"x")):
+        with pytest.raises(pulsar.AlreadyClosed):
+            call()
+    assert producer.last_sequence_id() == 0
+    assert not producer.is_connected()
+
+
+def test_closing_the_client_closes_everything(service_url: str, unique: Unique) -> None:
+    client = pulsar.Client(service_url)
+    topic = unique()
+    producer, consumer = client.create_producer(topic), client.subscribe(topic, "s")
+    client.close()
+    for call in (lambda: producer.send(b"x"), lambda: consumer.receive(10), producer.close, client.close):
+        with pytest.raises(pulsar.AlreadyClosed):
+            call()
+    consumer.close()  # as officially: a first close of the consumer's own does nothing
+    with pytest.raises(ValueError, match="closed"):
+        consumer.close()
+
+
+# Receiving ------------------------------------------------------------------------------------------------------------
+
+
+def test_nothing_there_is_a_timeout_in_time(client: pulsar.Client, unique: Unique) -> None:
+    consumer = client.subscribe(unique(), "s")
+    start = time.monotonic()
+    with pytest.raises(pulsar.Timeout):
+        consumer.receive(100)
+    assert 0.09 < time.monotonic() - start < 0.6
+    with pytest.raises(pulsar.Timeout):
+        consumer.receive(0)
+
+
+@pytest.mark.parametrize("timeout", ["x", 1.5, [1]])
+def test_a_receive_timeout_is_an_integer_even_with_messages_waiting(
+    client: pulsar.Client, unique: Unique, timeout: Any
+) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
+    send(client, topic, 2)
+    assert payloads(receive(consumer, 1)) == ["0"]
+    with pytest.raises(ValueError, match="timeout_millis"):
+        consumer.receive(timeout)
+    assert payloads(receive(consumer, 1)) == ["1"]
+
+
+def test_three_waiting_messages_come_within_a_tenth_of_a_second(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s")
+    send(client, topic, 1)
+    consumer.receive(PATIENCE_MS)
+    send(client, topic, 3)
+    start = time.monotonic()
+    receive(consumer, 3)
+    assert time.monotonic() - start < 0.1 + 0.4  # the machine may be busy
+
+
+def test_what_acknowledge_takes(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", pulsar.ConsumerType.Shared, initial_position=EARLIEST)
+    send(client, topic, 4)
+    messages = receive(consumer, 4)
+    consumer.acknowledge(messages[0])
+    consumer.acknowledge(messages[0])
+    consumer.acknowledge(messages[1].message_id())
+    consumer.acknowledge(pulsar.MessageId.wrap(messages[2].message_id()))
+    for wrong in ("x", None, 5, b"x"):
+        with pytest.raises(TypeError):
+            consumer.acknowledge(wrong)
+        with pytest.raises(TypeError):
+            consumer.acknowledge_cumulative(wrong)
+        with pytest.raises(TypeError):
+            consumer.negative_acknowledge(wrong)
+    with pytest.raises(TypeError):
+        consumer.negative_acknowledge(pulsar.MessageId.wrap(messages[3].message_id()))
+    with pytest.raises(pulsar.InvalidMessage):
+        consumer.acknowledge(pulsar.MessageId(-1, 12345678, 3, -1))
+    consumer.close()
+    consumer = client.subscribe(topic, "s", pulsar.ConsumerType.Shared)
+    assert payloads(receive(consumer, 1)) == ["3"]
+    assert receive_rest(consumer) == []
+
+
+def test_an_id_of_another_topic_is_refused(client: pulsar.Client, unique: Unique) -> None:
+    other = send(client, unique("other"), 1)[0]
+    consumer = client.subscribe(unique(), "s")
+    for call in (consumer.acknowledge, consumer.seek, consumer.negative_acknowledge):
+        with pytest.raises(pulsar.InvalidMessage):
+            call(other)
+
+
+# Seek -----------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("inclusive", "first"), [(False, 5), (True, 4)])
+def test_seek_to_an_id(client: pulsar.Client, unique: Unique, inclusive: bool, first: int) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST, start_message_id_inclusive=inclusive)
+    ids = send(client, topic, 10)
+    for message in receive(consumer, 10):
+        consumer.acknowledge(message)
+    consumer.seek(ids[4])
+    assert payloads(receive(consumer, 10 - first)) == [str(n) for n in range(first, 10)]
+    consumer.seek(pulsar.MessageId.wrap(ids[4]))
+    assert payloads(receive(consumer, 10 - first)) == [str(n) for n in range(first, 10)]
+    by_hand = pulsar.MessageId(-1, ids[4].ledger_id(), ids[4].entry_id(), -1)
+    consumer.seek(by_hand)
+    assert payloads(receive(consumer, 10 - first)) == [str(n) for n in range(first, 10)]
+    consumer.seek(ids[9])
+    assert payloads(receive_rest(consumer)) == (["9"] if inclusive else [])
+
+
+@pytest.mark.parametrize("inclusive", [False, True])
+def test_seek_to_the_ends(client: pulsar.Client, unique: Unique, inclusive: bool) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST, start_message_id_inclusive=inclusive)
+    send(client, topic, 3)
+    receive(consumer, 3)
+    consumer.seek(pulsar.MessageId.earliest)
+    assert payloads(receive(consumer, 3)) == ["0", "1", "2"]
+    consumer.seek(pulsar.MessageId.latest)
+    assert receive_rest(consumer) == []
+    send(client, topic, 1, start=3)
+    assert payloads(receive(consumer, 1)) == ["3"]
+
+
+def test_seek_to_a_time(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
+    send(client, topic, 3)
+    middle = receive(consumer, 3)[-1].publish_timestamp() + 1
+    while time.time_ns() // 1_000_000 <= middle:
+        pass
+    send(client, topic, 3, start=3)
+    receive(consumer, 3)
+    consumer.seek(middle)
+    assert payloads(receive(consumer, 3)) == ["3", "4", "5"]
+    consumer.seek(0)
+    assert payloads(receive(consumer, 6)) == [str(n) for n in range(6)]
+    consumer.seek(middle + 10_000_000)
+    assert receive_rest(consumer) == []
+    send(client, topic, 1, start=6)
+    assert payloads(receive(consumer, 1)) == ["6"]
+
+
+def test_seek_on_a_partitioned_topic(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
+    topic = unique()
+    admin.create_partitioned_topic(topic, 3)
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
+    send(client, topic, 9)
+    receive(consumer, 9)
+    for everything in (pulsar.MessageId.earliest, 0):
+        consumer.seek(everything)
+        assert sorted(payloads(receive(consumer, 9))) == [str(n) for n in range(9)]
+    consumer.seek(pulsar.MessageId.latest)
+    assert receive_rest(consumer) == []
+    with pytest.raises(pulsar.OperationNotSupported):
+        consumer.get_last_message_id()
+
+
+@pytest.mark.parametrize("target", ["x", 1.5, None])
+def test_seek_to_something_else_is_a_value_error(client: pulsar.Client, unique: Unique, target: Any) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        client.subscribe(unique(), "s").seek(target)
+
+
+def test_a_seek_right_after_subscribe_works(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    ids = send(client, topic, 5)
+    for number in range(8):
+        consumer = client.subscribe(topic, f"s{number}")
+        consumer.seek(ids[1])
+        assert payloads(receive(consumer, 3)) == ["2", "3", "4"]
+        consumer.close()
+
+
+def test_seeks_one_after_another_end_at_the_last(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
+    ids = send(client, topic, 50)
+    for number in (40, 3, 20, 0, 10, 45, 7):
+        consumer.seek(ids[number])
+    assert payloads(receive(consumer, 42)) == [str(n) for n in range(8, 50)]
+    assert receive_rest(consumer) == []
+
+
+def test_last_message_id(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s")
+    assert consumer.get_last_message_id() == pulsar.MessageId.earliest
+    ids = send(client, topic, 3)
+    assert consumer.get_last_message_id() == ids[2]

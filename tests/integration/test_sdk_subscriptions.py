@@ -1,0 +1,402 @@
+"""Subscription types, redelivery, listeners: who gets what, and when again. As seen on Pulsar 4.0.7."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import layer as pulsar
+from layer.admin import AdminClient
+from tests.integration.sdk_support import counted, payloads, receive, receive_rest, send, until
+
+Unique = Callable[..., str]
+EARLIEST = pulsar.InitialPosition.Earliest
+EXCLUSIVE, SHARED, FAILOVER = pulsar.ConsumerType.Exclusive, pulsar.ConsumerType.Shared, pulsar.ConsumerType.Failover
+
+
+@pytest.fixture
+def client(service_url: str) -> Iterator[pulsar.Client]:
+    made = pulsar.Client(service_url)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def admin(service_url: str) -> Iterator[AdminClient]:
+    with AdminClient(service_url) as made:
+        yield made
+
+
+# Who may join ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("first", [EXCLUSIVE, SHARED, FAILOVER])
+@pytest.mark.parametrize("second", [EXCLUSIVE, SHARED, FAILOVER])
+def test_who_may_join_whom(
+    client: pulsar.Client, unique: Unique, first: pulsar.ConsumerType, second: pulsar.ConsumerType
+) -> None:
+    topic = unique()
+    one = client.subscribe(topic, "s", first)
+    if first is second and first is not EXCLUSIVE:
+        two = client.subscribe(topic, "s", second)
+        with pytest.raises(pulsar.BrokerMetadataError):
+            one.unsubscribe()
+        two.close()
+    else:
+        with pytest.raises(pulsar.ConsumerBusy):
+            client.subscribe(topic, "s", second)
+    one.close()
+    client.subscribe(topic, "s", second).close()
+
+
+def test_another_client_of_the_process_is_excluded_too(client: pulsar.Client, service_url: str, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s")
+    other = pulsar.Client(service_url)
+    with pytest.raises(pulsar.ConsumerBusy):
+        other.subscribe(topic, "s")
+    other.close()
+    send(client, topic, 1)
+    assert payloads(receive(consumer, 1)) == ["0"]
+
+
+def test_unsubscribe_forgets_everything(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
+    send(client, topic, 3)
+    consumer.acknowledge(receive(consumer, 1)[0])
+    consumer.unsubscribe()
+    for call in (lambda: consumer.receive(10), consumer.unsubscribe):
+        with pytest.raises(pulsar.AlreadyClosed):
+            call()
+    consumer.close()  # as officially
+    again = client.subscribe(topic, "s", initial_position=EARLIEST)
+    assert payloads(receive(again, 3)) == ["0", "1", "2"]
+    again.unsubscribe()
+    latest = client.subscribe(topic, "s")
+    assert receive_rest(latest) == []
+
+
+def test_cumulative_ack_on_shared_is_refused(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    send(client, topic, 2)
+    message = receive(consumer, 2)[1]
+    for target in (message, message.message_id()):
+        with pytest.raises(pulsar.CumulativeAcknowledgementNotAllowedError):
+            consumer.acknowledge_cumulative(target)
+
+
+# Redelivery -----------------------------------------------------------------------------------------------------------
+
+
+def test_negative_acks_on_shared_come_again_with_a_count(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=100)
+    send(client, topic, 6)
+    messages = receive(consumer, 6)
+    consumer.acknowledge(messages[0])
+    consumer.negative_acknowledge(messages[3])
+    consumer.negative_acknowledge(messages[1].message_id())
+    again = receive(consumer, 2)
+    assert sorted(counted(again)) == [("1", 1), ("3", 1)]
+    for message in again:
+        consumer.negative_acknowledge(message)
+    assert sorted(counted(receive(consumer, 2))) == [("1", 2), ("3", 2)]
+    assert receive_rest(consumer) == []
+
+
+def test_a_negative_ack_waits_for_its_delay(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=800)
+    send(client, topic, 1)
+    consumer.negative_acknowledge(receive(consumer, 1)[0])
+    with pytest.raises(pulsar.Timeout):
+        consumer.receive(500)
+    assert counted(receive(consumer, 1)) == [("0", 1)]
+
+
+def test_redelivering_on_shared_keeps_order_round_after_round(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    send(client, topic, 6)
+    consumer.acknowledge(receive(consumer, 6)[0])
+    for turn in (1, 2, 3):
+        consumer.redeliver_unacknowledged_messages()
+        assert counted(receive(consumer, 5)) == [(str(n), turn) for n in range(1, 6)]
+
+
+def test_closing_a_shared_consumer_gives_its_messages_back_uncounted(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    first = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    send(client, topic, 4)
+    receive(first, 4)
+    second = client.subscribe(topic, "s", SHARED)
+    first.close()
+    assert counted(receive(second, 4)) == [(str(n), 0) for n in range(4)]
+
+
+@pytest.mark.parametrize("kind", [EXCLUSIVE, FAILOVER])
+def test_on_exclusive_and_failover_everything_unacknowledged_comes_again_uncounted(
+    client: pulsar.Client, unique: Unique, kind: pulsar.ConsumerType
+) -> None:
+    topic = unique()
+    consumer = client.subscribe(
+        topic, "s", kind, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=100, consumer_name="c"
+    )
+    send(client, topic, 6)
+    messages = receive(consumer, 6)
+    consumer.acknowledge(messages[1])
+    consumer.negative_acknowledge(messages[3])
+    left = [(str(n), 0) for n in (0, 2, 3, 4, 5)]
+    assert counted(receive(consumer, 5)) == left
+    consumer.redeliver_unacknowledged_messages()
+    assert counted(receive(consumer, 5)) == left
+    consumer.close()
+    consumer = client.subscribe(topic, "s", kind)
+    again = receive(consumer, 5)
+    assert counted(again) == left
+    consumer.acknowledge_cumulative(again[2])
+    consumer.close()
+    consumer = client.subscribe(topic, "s", kind)
+    assert counted(receive(consumer, 2)) == left[3:]
+    assert receive_rest(consumer) == []
+
+
+def test_a_negative_ack_of_an_acknowledged_message(client: pulsar.Client, unique: Unique) -> None:
+    """Shared: nothing. Exclusive: the others come again all the same."""
+    for kind, expected in ((SHARED, []), (EXCLUSIVE, ["0", "2"])):
+        topic = unique(kind.name.lower())
+        consumer = client.subscribe(topic, "s", kind, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=50)
+        send(client, topic, 3)
+        messages = receive(consumer, 3)
+        consumer.acknowledge(messages[1])
+        consumer.negative_acknowledge(messages[1])
+        assert payloads(receive_rest(consumer)) == expected
+
+
+# Several consumers ----------------------------------------------------------------------------------------------------
+
+
+def test_shared_consumers_share(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumers = [client.subscribe(topic, "s", SHARED, initial_position=EARLIEST) for _ in range(3)]
+    send(client, topic, 90)
+    found = [payloads(receive_rest(consumer)) for consumer in consumers]
+    assert sorted(int(text) for texts in found for text in texts) == list(range(90))
+    assert all(len(texts) >= 10 for texts in found)
+
+
+def test_failover_gives_partitions_by_consumer_name(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
+    topic = unique()
+    admin.create_partitioned_topic(topic, 3)
+    second = client.subscribe(topic, "s", FAILOVER, initial_position=EARLIEST, consumer_name="b")
+    first = client.subscribe(topic, "s", FAILOVER, initial_position=EARLIEST, consumer_name="a")
+    send(client, topic, 6)
+    of_first, of_second = receive(first, 4), receive(second, 2)
+    assert {message.message_id().partition() for message in of_first} == {0, 2}
+    assert {message.message_id().partition() for message in of_second} == {1}
+    first.acknowledge(of_first[0])
+    first.close()
+    assert sorted(payloads(receive(second, 3))) == sorted(payloads(of_first[1:]))
+    assert receive_rest(second) == []
+
+
+def test_a_failover_consumer_whose_name_comes_first_takes_over(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    standby = client.subscribe(topic, "s", FAILOVER, initial_position=EARLIEST, consumer_name="z")
+    send(client, topic, 4)
+    assert payloads(receive(standby, 4)) == ["0", "1", "2", "3"]
+    active = client.subscribe(topic, "s", FAILOVER, consumer_name="a")
+    assert payloads(receive(active, 4)) == ["0", "1", "2", "3"]
+    send(client, topic, 1, start=4)
+    assert payloads(receive(active, 1)) == ["4"]
+    assert receive_rest(standby) == []
+
+
+def test_a_slow_consumer_does_not_hold_up_the_others(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    slow = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST, receiver_queue_size=1)
+    quick = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    send(client, topic, 200)
+    assert len(receive(quick, 199)) == 199
+    assert len(receive(slow, 1)) == 1
+
+
+# Queue of size 0 ------------------------------------------------------------------------------------------------------
+
+
+def test_with_queue_size_zero_nothing_is_kept_from_others(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    none = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST, receiver_queue_size=0)
+    other = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    send(client, topic, 4)
+    assert payloads(receive(other, 4)) == ["0", "1", "2", "3"]
+    other.close()
+    assert payloads(receive(none, 4)) == ["0", "1", "2", "3"]
+    with pytest.raises(pulsar.Timeout):
+        none.receive(100)
+
+
+def test_with_queue_size_zero_a_listener_and_receive_async_are_served(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    got: list[str] = []
+    done = threading.Event()
+
+    def listen(consumer: pulsar.Consumer, message: pulsar.Message) -> None:
+        got.append(message.data().decode())
+        consumer.acknowledge(message)
+        if len(got) == 3:
+            done.set()
+
+    client.subscribe(topic, "s", SHARED, initial_position=EARLIEST, receiver_queue_size=0, message_listener=listen)
+    send(client, topic, 3)
+    assert done.wait(15)
+    assert got == ["0", "1", "2"]
+    consumer = client.subscribe(topic, "s2", SHARED, initial_position=EARLIEST, receiver_queue_size=0)
+    answers: list[Any] = []
+    answered = threading.Event()
+
+    def answer(result: pulsar.Result, message: Any) -> None:
+        answers.append((result, message.data().decode()))
+        if len(answers) == 2:
+            answered.set()
+
+    consumer.receive_async(answer)
+    consumer.receive_async(answer)
+    assert answered.wait(15)
+    assert answers == [(pulsar.Result.Ok, "0"), (pulsar.Result.Ok, "1")]
+    assert payloads(receive(consumer, 1)) == ["2"]
+
+
+# Listeners ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_listener_gets_messages_in_order_and_excludes_receive(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    got: list[str] = []
+    consumer = client.subscribe(
+        topic, "s", initial_position=EARLIEST, message_listener=lambda _c, message: got.append(message.data().decode())
+    )
+    send(client, topic, 50)
+    until(lambda: len(got) == 50, "fifty messages")
+    assert got == [str(n) for n in range(50)]
+    for call in (lambda: consumer.receive(10), lambda: consumer.receive_async(lambda _r, _m: None)):
+        with pytest.raises(pulsar.InvalidConfiguration, match="listener"):
+            call()
+
+
+def test_a_paused_listener_waits(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    got: list[str] = []
+    arrived = threading.Event()
+
+    def listen(_consumer: pulsar.Consumer, message: pulsar.Message) -> None:
+        got.append(message.data().decode())
+        arrived.set()
+
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST, message_listener=listen)
+    consumer.pause_message_listener()
+    send(client, topic, 2)
+    assert not arrived.wait(0.5)
+    consumer.resume_message_listener()
+    until(lambda: len(got) == 2, "two messages")
+
+
+def test_a_listener_that_raises_gets_the_next_message(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    got: list[str] = []
+
+    def listen(_consumer: pulsar.Consumer, message: pulsar.Message) -> None:
+        got.append(message.data().decode())
+        raise RuntimeError("boom")
+
+    client.subscribe(topic, "s", SHARED, initial_position=EARLIEST, message_listener=listen)
+    send(client, topic, 2)
+    until(lambda: len(got) == 2, "two messages")
+
+
+def test_a_consumer_may_be_closed_from_its_own_listener(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    closed = threading.Event()
+
+    def listen(consumer: pulsar.Consumer, message: pulsar.Message) -> None:
+        consumer.acknowledge(message)
+        consumer.close()
+        closed.set()
+
+    client.subscribe(topic, "s", initial_position=EARLIEST, message_listener=listen)
+    send(client, topic, 2)
+    assert closed.wait(15)
+    again = client.subscribe(topic, "s")
+    assert payloads(receive(again, 1)) == ["1"]
+
+
+def test_receive_async_is_answered_in_order_and_on_close(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
+    answers: list[tuple[pulsar.Result, Any]] = []
+    for _ in range(3):
+        consumer.receive_async(lambda result, message: answers.append((result, message)))
+    send(client, topic, 2)
+    until(lambda: len(answers) == 2, "two answers")
+    assert payloads(message for _, message in answers) == ["0", "1"]
+    consumer.close()
+    until(lambda: len(answers) == 3, "the third answer")
+    assert answers[2] == (pulsar.Result.AlreadyClosed, None)
+
+
+def test_close_wakes_a_blocked_receive(client: pulsar.Client, unique: Unique) -> None:
+    consumer = client.subscribe(unique(), "s")
+    raised: list[BaseException] = []
+    started = threading.Event()
+
+    def wait() -> None:
+        started.set()
+        try:
+            consumer.receive()
+        except pulsar.AlreadyClosed as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    started.wait(5)
+    consumer.close()
+    thread.join(15)
+    assert len(raised) == 1
+
+
+def test_many_threads_receive_and_acknowledge(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    producer = client.create_producer(topic, block_if_queue_full=True)
+    for number in range(4000):
+        producer.send_async(str(number).encode(), None)
+    producer.flush()
+    got: list[str] = []
+    guard = threading.Lock()
+
+    def work() -> None:
+        while True:
+            with guard:
+                if len(got) >= 4000:
+                    return
+            try:
+                message = consumer.receive(300)
+            except pulsar.Timeout:
+                continue
+            consumer.acknowledge(message)
+            with guard:
+                got.append(message.data().decode())
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(map(int, got)) == list(range(4000))
+    consumer.close()
+    assert receive_rest(client.subscribe(topic, "s", SHARED)) == []
