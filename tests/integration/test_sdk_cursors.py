@@ -49,6 +49,9 @@ def commit_of(admin: AdminClient, topic: str, subscription: str) -> CommittedOff
 def records_of_cursor(bootstrap: str, topic: str) -> list[tuple[CursorSegmentKey, bool]]:
     """(key, is a tombstone) of everything about `topic` in the cursors topic, read with a plain consumer."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "looking", "enable.auto.commit": False})
+    if CURSORS.kafka_name not in consumer.list_topics(timeout=20).topics:  # it comes into being with the first segment
+        consumer.close()
+        return []
     where = TopicPartition(CURSORS.kafka_name, CURSORS.partition_for(full_name(topic)))
     _, end = consumer.get_watermark_offsets(where, timeout=20)
     where.offset = 0
@@ -341,6 +344,25 @@ def test_below_the_log_start_goes_on_at_the_log_start(
     assert payloads(receive(consumer, 4)) == ["6", "7", "8", "9"]
     consumer.close()
     assert admin.subscription_stats(topic, "s").backlog == 4
+
+
+def test_what_kafka_deletes_under_a_running_consumer_is_passed_over(
+    client: pulsar.Client, admin: AdminClient, unique: Unique
+) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
+    send(client, topic, 3)
+    receive(consumer, 3)
+    kafka_topic = admin.topic_stats(topic).kafka_topic
+    admin.node.admin.delete_records(kafka_topic, {0: 3}, Deadline.after(20))
+    consumer.redeliver_unacknowledged_messages()
+    send(client, topic, 2, start=3)
+    assert payloads(receive(consumer, 2)) == ["3", "4"]
+    shared = client.subscribe(topic, "shared", SHARED, initial_position=EARLIEST)
+    receive(shared, 2)
+    admin.node.admin.delete_records(kafka_topic, {0: 4}, Deadline.after(20))
+    shared.redeliver_unacknowledged_messages()
+    assert payloads(receive_rest(shared)) == ["4"]
 
 
 def _with_many_holes(client: pulsar.Client, admin: AdminClient, unique: Unique) -> str:
