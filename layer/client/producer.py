@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import random
 import threading
 from collections.abc import Callable, Sequence
@@ -14,7 +15,15 @@ from layer.client.errors import as_pulsar, pulsar_errors
 from layer.client.message_id import NativeMessageId, PartitionOrigin, StoredMessageId
 from layer.client.options import check_type, check_type_or_none, not_yet
 from layer.deadline import Deadline
-from layer.exceptions import AlreadyClosed, MessageTooBig, ProducerQueueIsFull, PulsarException, Result, Timeout
+from layer.exceptions import (
+    AlreadyClosed,
+    MessageTooBig,
+    ProducerQueueIsFull,
+    PulsarException,
+    Result,
+    Timeout,
+    UnknownError,
+)
 from layer.kafka.errors import ours, translate
 from layer.kafka.producer import KafkaProducer
 from layer.kafka.settings import MAX_MESSAGE_BYTES
@@ -24,10 +33,14 @@ from mapping.headers import PRODUCER, producer_suffix
 from mapping.message_record import MessageMetadata, encode_headers
 from mapping.routing import partition_for_key
 
-SendCallback = Callable[[Result, NativeMessageId | None], None]
+SendCallback = Callable[[Result, NativeMessageId], None]
 MessageRouter = Callable[["OutgoingMessage", int], int]
 
+_log = logging.getLogger(__name__)
+
 _OK: Final = Result.Ok
+_NO_ID: Final = NativeMessageId(-1, -1, -1, -1)
+"""What the callback of a failed send gets for an id, as officially."""
 _POLL_MASK: Final = 63
 _CLOSE_TIMEOUT_S: Final = 30.0
 _BLOCKED_POLL_S: Final = 0.05
@@ -44,7 +57,7 @@ class _Answer:
         self.message_id: NativeMessageId | None = None
         self.error: PulsarException | None = None
 
-    def __call__(self, result: Result, message_id: NativeMessageId | None) -> None:
+    def __call__(self, result: Result, message_id: NativeMessageId) -> None:
         self.message_id = message_id
         self.settled.set()
 
@@ -72,13 +85,15 @@ class _Ticket:
         producer._settled = settled = producer._settled + 1
         if settled >= producer._wake_at:
             producer._wake_waiting(settled)
-        if error is not None:
-            producer._failed(error, callback)
-        else:
-            if self.sequence > producer._last_sequence_id:
+        try:
+            if error is not None:
+                producer._failed(error, callback)
+            else:
                 producer._last_sequence_id = self.sequence
-            if callback is not None:
-                callback(_OK, StoredMessageId(self.origin, record.offset()))
+                if callback is not None:
+                    callback(_OK, StoredMessageId(self.origin, record.offset()))
+        except Exception:  # the application's; it must not end the thread that serves everybody's reports
+            _log.exception("producer=%s a send callback failed", producer._name)
         self.callback = None
         producer._tickets.append(self)
 
@@ -153,13 +168,14 @@ class Producer:
         self._name = name
         self._schema = schema
         self._plain = type(schema) is BytesSchema
-        first = 0 if initial_sequence_id is None else initial_sequence_id + 1
+        first = initial_sequence_id + 1 if initial_sequence_id else 0  # officially 0 is as good as none
         self._sequence = itertools.count(first)
         self._last_sequence_id = first - 1
         self._producer_header = producer_suffix(0, name)
         self._max_pending = max_pending
         self._block = block_if_full
-        self._router = router
+        self._router = router if topic.partitioned else None  # officially not asked for a non-partitioned topic
+        self._partitioned = topic.partitioned
         self._partitions = topic.partitions
         self._fixed = fixed_partition
         self._single = self._unkeyed_partition(routing)
@@ -177,10 +193,12 @@ class Producer:
 
     def _unkeyed_partition(self, routing: PartitionsRoutingMode) -> int | None:
         """The partition of every message without a key; None when it changes from message to message."""
-        if self._fixed is not None or self._router is not None:
+        if self._fixed is not None:
             return self._fixed
-        if self._partitions == 1:
+        if not self._partitioned:
             return 0
+        if self._router is not None:
+            return None
         if routing is PartitionsRoutingMode.UseSinglePartition:
             return random.randrange(self._partitions)
         return None
@@ -194,7 +212,7 @@ class Producer:
         return self._name
 
     def last_sequence_id(self) -> int:
-        """Sequence id of the last message that was stored; -1 (or the initial one) before the first."""
+        """Sequence id of the message that was stored last; -1 (or the initial one) before the first."""
         return self._last_sequence_id
 
     def is_connected(self) -> bool:
@@ -230,7 +248,7 @@ class Producer:
         assert answer.message_id is not None  # noqa: S101 - an answer is an id or an error
         return answer.message_id
 
-    def send_async(  # noqa: C901 - the hot path: a call costs more than a branch
+    def send_async(
         self,
         content: Any,
         callback: SendCallback | None,
@@ -244,12 +262,15 @@ class Producer:
         deliver_at: int | None = None,
         deliver_after: timedelta | None = None,
     ) -> None:
-        """Send one message; `callback(result, message_id)` is called from another thread or from a later send."""
-        if self._closed:
-            raise AlreadyClosed(f"producer {self._name} of {self.topic()} is closed")
+        """Send one message; `callback(result, message_id)` is called from another thread or from a later send.
+
+        A refusal (closed, too big, queue full) goes to the callback as well, as officially. What a callback raises is
+        logged.
+        """
         payload = content if self._plain and type(content) is bytes else self._encode(content)
-        if payload is not None and len(payload) > MAX_MESSAGE_BYTES:
-            raise MessageTooBig(f"payload of {len(payload)} bytes is above the limit of {MAX_MESSAGE_BYTES}")
+        if self._closed or (payload is not None and len(payload) > MAX_MESSAGE_BYTES):
+            self._refuse(callback, payload)
+            return
         if (
             properties is None
             and partition_key is None
@@ -339,12 +360,26 @@ class Producer:
         self._produce = self._kafka.produce
         return self._kafka
 
+    def _refuse(self, callback: SendCallback | None, payload: bytes | None) -> None:
+        if self._closed:
+            self._tell(callback, AlreadyClosed(f"producer {self._name} of {self.topic()} is closed"))
+        else:
+            size = len(payload or b"")
+            self._tell(callback, MessageTooBig(f"payload of {size} bytes is above the limit of {MAX_MESSAGE_BYTES}"))
+
+    @staticmethod
+    def _tell(callback: SendCallback | None, refusal: PulsarException) -> None:
+        """A synchronous send raises, an asynchronous one gets the result in its callback."""
+        if callback is None or isinstance(callback, _Answer):
+            raise refusal
+        callback(refusal.result, _NO_ID)
+
     def _failed(self, error: Any, callback: SendCallback | None) -> None:
         failure = as_pulsar(translate(error, f"message to {self.topic()}"))
         if isinstance(callback, _Answer):
             callback.error = failure
         if callback is not None:
-            callback(failure.result, None)
+            callback(failure.result, _NO_ID)
 
     def _wake_waiting(self, settled: int) -> None:
         with self._room:
@@ -378,6 +413,10 @@ class Producer:
         check_type_or_none(list, "replication_clusters", replication_clusters)
         check_type(bool, "disable_replication", disable_replication)
         check_type_or_none(int, "event_timestamp", event_timestamp)
+        if sequence_id is not None and sequence_id < 0:
+            raise ValueError(f"sequence_id must be 0 or more, got {sequence_id}")
+        if event_timestamp is not None and event_timestamp < 0:
+            raise TypeError(f"event_timestamp must be 0 or more, got {event_timestamp}")
         check_type_or_none(int, "deliver_at", deliver_at)
         check_type_or_none(timedelta, "deliver_after", deliver_after)
         not_yet("replication_clusters", when=replication_clusters is not None)
@@ -394,9 +433,10 @@ class Producer:
             ordering = ordering_key.encode("utf-8") if ordering_key else None
         elif ordering_key:
             key = ordering_key.encode("utf-8")
-        for name, value in (properties or {}).items():
-            check_type(str, "property name", name)
-            check_type(str, f"property {name}", value)
+        given: dict[Any, Any] = properties or {}
+        for name, value in given.items():
+            if not isinstance(name, str) or not isinstance(value, str):
+                raise TypeError(f"properties are text, got {name!r:.60}: {value!r:.60}")
         metadata = MessageMetadata(
             properties=properties or {},
             event_time_ms=event_timestamp or 0,
@@ -409,21 +449,22 @@ class Producer:
         if self._fixed is not None:
             return self._fixed
         if self._router is None:
-            if key is not None:
+            if key is not None and message.partition_key():  # an ordering key alone does not choose the partition
                 return partition_for_key(key, self._partitions)
-            return next(self._turn) % self._partitions
+            return self._single if self._single is not None else next(self._turn) % self._partitions
         partition = self._router(message, self._partitions)
-        if type(partition) is not int or not 0 <= partition < self._partitions:
-            raise ValueError(f"message_router gave {partition!r}, expected 0 to {self._partitions - 1}")
+        if type(partition) is not int:
+            raise TypeError(f"message_router gave {partition!r}, expected an int")
+        if not 0 <= partition < self._partitions:
+            raise UnknownError(f"message_router gave {partition}, expected 0 to {self._partitions - 1}")
         return partition
 
     def _make_room(self, callback: SendCallback | None) -> bool:
         """Wait for an answer (True), or tell the caller that the queue is full (False)."""
         if not self._block:
-            full = ProducerQueueIsFull(f"producer {self._name} has {self._max_pending} unanswered messages")
-            if callback is None or isinstance(callback, _Answer):
-                raise full
-            callback(full.result, None)
+            self._tell(
+                callback, ProducerQueueIsFull(f"producer {self._name} has {self._max_pending} unanswered messages")
+            )
             return False
         # A tenth of the queue at once, or half of a short one: a wait costs more than a message.
         room = max(1, min(self._max_pending // 2, 1000))

@@ -26,7 +26,14 @@ from layer.dispatch.negative_acks import NegativeAcks
 from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.strategy import RoundRobin, SubscriptionType, active_consumer
 from layer.kafka.fetcher import Fetcher
-from layer.kafka.group import GroupCallbacks, GroupConsumer, is_not_authorized, is_offset_out_of_range, is_topic_gone
+from layer.kafka.group import (
+    GroupCallbacks,
+    GroupConsumer,
+    is_not_authorized,
+    is_offset_out_of_range,
+    is_topic_gone,
+    split_commits,
+)
 from layer.kafka.records import CommittedOffset
 
 _log = logging.getLogger(__name__)
@@ -779,8 +786,10 @@ class SubscriptionMember:
         """Save these partitions and wait until that is durable."""
         consumer = self._consumer
         saves = self._prepare(partitions)
-        if not saves or consumer is None:
-            return
+        if saves and consumer is not None:
+            self._commit(consumer, saves)
+
+    def _commit(self, consumer: GroupConsumer, saves: dict[int, Save]) -> None:
         try:
             consumer.commit({number: save.commit for number, save in saves.items()})
         except errors.CommitOutcomeUnknown:
@@ -802,14 +811,18 @@ class SubscriptionMember:
         except errors.StoreError as failure:
             _log.warning("subscription=%s could not write cursor segments: %s", self._handle, failure)
             return
-        if saves:
-            self._in_flight_saves = saves
-            try:
-                consumer.commit_async({number: save.commit for number, save in saves.items()})
-            except errors.StoreError as failure:
+        commits = {number: save.commit for number, save in saves.items()}
+        try:
+            if len(split_commits(commits)) > 1:  # more than Kafka takes at once: one after the other
+                self._commit(consumer, saves)
+            elif saves:
+                self._in_flight_saves = saves
+                consumer.commit_async(commits)
+        except errors.StoreError as failure:
+            if self._in_flight_saves is not None:
                 self._in_flight_saves = None
                 self._all_refused(saves)
-                _log.warning("subscription=%s could not save: %s", self._handle, failure)
+            _log.warning("subscription=%s could not save: %s", self._handle, failure)
         self._checkpoint(sorted(self._owned), forced=False)
 
     def _on_committed(self, failure: errors.LayerError | None) -> None:
@@ -848,9 +861,9 @@ class SubscriptionMember:
                 owned.save_refused(save)
 
     def _accepted(self, owned: OwnedPartition, save: Save, deadline: Deadline) -> None:
-        obsolete = owned.save_accepted(save)
+        segments, markers = owned.save_accepted(save)
         try:
-            self._store.clean(owned.identity, obsolete, save.obsolete_markers, deadline)
+            self._store.clean(owned.identity, segments, markers, deadline)
         except errors.StoreError as failure:
             _log.warning("cursor=%s could not clean up: %s", owned.identity, failure)
 
@@ -871,6 +884,7 @@ class SubscriptionMember:
                 self._store.write_checkpoint(
                     owned.identity, owned.last_commit, owned.saved.lineage, self._clock.now_ms(), deadline
                 )
+                self._store.clean(owned.identity, *owned.checkpoint_written(), deadline)
                 if owned.previous_session is not None:
                     self._store.drop_checkpoint(owned.identity, owned.previous_session, deadline)
                     owned.previous_session = None

@@ -19,7 +19,7 @@ from layer.dispatch.delivery import Feed, PartitionSlot
 from layer.kafka.records import CommittedOffset
 from mapping.headers import MARKER
 from mapping.message_record import is_plain
-from mapping.state_records.cursor_state import SegmentRef
+from mapping.state_records.cursor_state import MarkerRef, SegmentRef
 
 
 @dataclass(slots=True)
@@ -50,6 +50,9 @@ class OwnedPartition:
         self.previous_session: bytes | None = None
         """The session before ours, until its checkpoint is cleaned up."""
         self._orphans: tuple[SegmentRef, ...] = ()
+        # Until our first checkpoint the newest one is a predecessor's, at best of the state that we found.
+        self._checkpointed = _references(saved)
+        self._kept: tuple[tuple[SegmentRef, ...], tuple[MarkerRef, ...]] = ((), ())
         self.next_save = 1
         self.read_position = cursor.next_unacked
         """The next offset expected from Kafka."""
@@ -227,14 +230,29 @@ class OwnedPartition:
 
     # Saves --------------------------------------------------------------------------------------------------------
 
-    def save_accepted(self, save: Save) -> tuple[SegmentRef, ...]:
-        """The group commit of `save` was accepted. Gives the segments that nothing refers to any more."""
+    def save_accepted(self, save: Save) -> tuple[tuple[SegmentRef, ...], tuple[MarkerRef, ...]]:
+        """The group commit of `save` was accepted. Gives the segments and markers that nothing refers to any more.
+
+        What the newest checkpoint refers to stays: it counts when Kafka has forgotten the commit.
+        """
         self.saved = save.saved
         self.saved_revision = save.revision
         self.last_commit = save.commit
         self.checkpoint_dirty = True
-        obsolete, self._orphans = (*save.obsolete, *self._orphans), ()
-        return obsolete
+        segments, self._orphans = (*save.obsolete, *self._orphans, *self._kept[0]), ()
+        return self._without_checkpointed(segments, (*save.obsolete_markers, *self._kept[1]))
+
+    def checkpoint_written(self) -> tuple[tuple[SegmentRef, ...], tuple[MarkerRef, ...]]:
+        """The last accepted save is the newest checkpoint. Gives what only the one before referred to."""
+        self._checkpointed = _references(self.saved)
+        return self._without_checkpointed(*self._kept)
+
+    def _without_checkpointed(
+        self, segments: tuple[SegmentRef, ...], markers: tuple[MarkerRef, ...]
+    ) -> tuple[tuple[SegmentRef, ...], tuple[MarkerRef, ...]]:
+        needed = self._checkpointed
+        self._kept = tuple(s for s in segments if s in needed), tuple(m for m in markers if m in needed)
+        return tuple(s for s in segments if s not in needed), tuple(m for m in markers if m not in needed)
 
     def save_refused(self, save: Save) -> None:
         """It was not, or nobody knows: its ledgers are dirty again, its segments go after the next accepted save."""
@@ -244,6 +262,11 @@ class OwnedPartition:
     @property
     def dirty(self) -> bool:
         return self.cursor.revision != self.saved_revision
+
+
+def _references(saved: Saved) -> frozenset[SegmentRef | MarkerRef]:
+    markers = () if saved.marker is None else (saved.marker,)
+    return frozenset((*saved.segments.values(), *markers))
 
 
 def is_marker(record: Any) -> bool:

@@ -7,6 +7,7 @@ polls only while nobody else does.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -22,6 +23,8 @@ from layer.kafka.events import ErrorEvents
 
 DeliveryCallback = Callable[[KafkaError | None, Any], None]
 Headers = Sequence[tuple[str, bytes | None]]
+
+_log = logging.getLogger(__name__)
 
 _INLINE_IS_RECENT_S: Final = 0.002
 _POLL_S: Final = 0.02
@@ -93,6 +96,8 @@ class KafkaProducer:
                 continue
             try:
                 self._handle.poll(_POLL_S)
+            except Exception:  # a callback's; everybody's reports go on coming through here
+                _log.exception("a delivery callback failed")
             finally:
                 self._poll_lock.release()
             if len(self._handle) == 0:

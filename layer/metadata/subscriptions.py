@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +33,10 @@ SUBSCRIPTION_KEYS: Final[EntityKeys[tuple[str, str]]] = EntityKeys(
 
 CLAIM_MS: Final = 10_000
 """How long a claim holds by itself; after that its owner must be a member of the group."""
+
+
+_LEAVING_S: Final = 1.0
+_LOOK_AGAIN_S: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,11 +238,18 @@ class Subscriptions:
     ) -> None:
         """A consumer may have joined, and found all in order, after we looked at the group and before our claim stood.
 
+        One that joined later finds the claim and leaves by itself, which is waited for.
+
         Raises:
-            SubscriptionBusy: one has; the claim is taken back.
+            SubscriptionBusy: one stays; the claim is taken back.
         """
-        others = self._other_members(topic, replaced.subscription, claimant, deadline)
-        if not others:
+        patience = Deadline.after(min(_LEAVING_S, deadline.remaining_s()))
+        pause = threading.Event()
+        while others := self._other_members(topic, replaced.subscription, claimant, deadline):
+            if patience.passed():
+                break
+            pause.wait(_LOOK_AGAIN_S)
+        else:
             return
 
         def taken_back(found: Versioned | None) -> bytes | None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from layer.deadline import Deadline
-from mapping.state_records.cursor_state import CommitMetadata, decode_commit_metadata
+from mapping.state_records.cursor_state import CommitMetadata, decode_commit_metadata, decode_marker, decode_segment
+from mapping.state_topics import CURSORS
 from tests.chaos.evidence import Position
 
 _SAMPLE_EVERY_S = 0.01
@@ -47,6 +49,33 @@ def _positions(consumer: Consumer, kafka_topic: str, partitions: int) -> list[To
     return [TopicPartition(where.topic, where.partition, max(0, where.offset)) for where in asked]
 
 
+def read_at(bootstrap: str, kafka_topic: str, partition: int, offsets: Iterable[int]) -> dict[int, bytes]:
+    """The records at these offsets, as far as they are still there."""
+    wanted = set(offsets)
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "chaos-truth",
+            "enable.auto.commit": False,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+        }
+    )
+    found: dict[int, bytes] = {}
+    try:
+        consumer.assign([TopicPartition(kafka_topic, partition, min(wanted, default=0))])
+        deadline = Deadline.after(10)
+        reached = -1
+        while wanted and reached < max(wanted) and not deadline.passed():
+            for message in consumer.consume(1000, 0.2):
+                reached = max(reached, message.offset())
+                if message.error() is None and message.offset() in wanted and message.value() is not None:
+                    found[message.offset()] = message.value()
+    finally:
+        consumer.close()
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Sample:
     """A committed offset with its metadata, first seen by an answer that came at `at`."""
@@ -58,6 +87,23 @@ class Sample:
 
     def state(self) -> CommitMetadata | None:
         return decode_commit_metadata(self.metadata)
+
+    def acknowledged(self, bootstrap: str, topic: str, entries_per_ledger: int) -> set[Position]:
+        """What this state says is acknowledged, with what lies in its segments if they are still there."""
+        found = {(self.partition, offset) for offset in range(self.offset)}
+        state = self.state()
+        if state is None:
+            return found
+        if state.holes is not None:
+            return found | {(self.partition, self.offset + relative) for relative in state.holes.acked}
+        place = (bootstrap, CURSORS.kafka_name, CURSORS.partition_for(topic))
+        for marker in read_at(*place, [state.marker_offset or 0]).values():
+            references = decode_marker(marker).live
+            for record in read_at(*place, [reference.kafka_offset for reference in references]).values():
+                segment = decode_segment(record)
+                base = segment.ledger_index * entries_per_ledger
+                found.update((self.partition, base + entry) for entry in segment.holes.acked)
+        return found
 
 
 class Sampler:

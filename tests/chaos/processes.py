@@ -43,6 +43,7 @@ class WorkerProcess:
         self.testimony = Testimony(orders.name, Path(orders.evidence))
         self.asked = 0
         """How often it was told to subscribe; each time it answers `s` or `b`."""
+        self.asked_at = 0.0
         self.killed_at: float | None = None
         self.stops: list[tuple[float, float]] = []
         """From SIGSTOP to SIGCONT; the end is infinite while it is stopped."""
@@ -70,6 +71,7 @@ class WorkerProcess:
 
     def try_to_subscribe(self) -> None:
         self.asked += 1
+        self.asked_at = time.monotonic()
         self.tell("subscribe")
 
     def close(self) -> None:

@@ -14,10 +14,11 @@ from confluent_kafka import Producer
 
 import layer as pulsar
 from layer.admin import AdminClient
+from mapping.ledger import DEFAULT_ENTRIES_PER_LEDGER
 from mapping.subscription_group import group_id
 from mapping.topic_name import TopicName, kafka_topic
 from tests.chaos.evidence import Position
-from tests.chaos.outside import Sampler, read_topic
+from tests.chaos.outside import Sample, Sampler, read_topic
 from tests.chaos.processes import WorkerProcess, eventually
 from tests.chaos.verdict import Case, Verdict
 from tests.chaos.worker import Orders, residue
@@ -69,6 +70,11 @@ class Stage:
         stand = Stand(self, type_, name)
         self._subscriptions.append(stand)
         return stand
+
+    def state_place(self) -> tuple[str, str, int]:
+        """Where `Sample.acknowledged` finds segments."""
+        size = self._creation.get("entries_per_ledger") or DEFAULT_ENTRIES_PER_LEDGER
+        return self.bootstrap, str(TopicName.parse(self.topic)), size
 
     def everything(self) -> dict[Position, bytes]:
         """What is in the topic, sentinels too."""
@@ -148,6 +154,7 @@ class Stand:
         self.workers: list[WorkerProcess] = []
         self._stage = stage
         self._name = name
+        self._states: dict[int, tuple[Sample, set[Position]]] = {}
         self.sampler = Sampler(stage.bootstrap, group_id(stage.kafka_topic, name), stage.kafka_topic, stage.partitions)
 
     def worker(self, **orders: Any) -> WorkerProcess:
@@ -191,17 +198,15 @@ class Stand:
         return {position for worker in self.workers for position in worker.look().acknowledged}
 
     def saved(self) -> set[Position]:
-        """What the newest committed states call acknowledged, as far as their metadata alone tells.
+        """What the newest committed states call acknowledged.
 
         A process that was killed may have had acknowledgements made durable and not lived to say so.
         """
-        found: set[Position] = set()
-        for partition, sample in {sample.partition: sample for sample in self.sampler.samples}.items():
-            found.update((partition, offset) for offset in range(sample.offset))
-            state = sample.state()
-            if state is not None and state.holes is not None:
-                found.update((partition, sample.offset + relative) for relative in state.holes.acked)
-        return found
+        newest = {sample.partition: sample for sample in self.sampler.samples}
+        for partition, sample in newest.items():
+            if self._states.get(partition, (None, set()))[0] is not sample:
+                self._states[partition] = (sample, sample.acknowledged(*self._stage.state_place()))
+        return set().union(*(positions for _, positions in self._states.values()))
 
     def until_durable(self, positions: Iterable[Position], within_s: float = 40.0) -> None:
         """Until workers have said so of all these, or Kafka does."""

@@ -26,7 +26,7 @@ def kill(broker: EmbeddedBroker) -> None:
 
 def test_everybody_continues_when_the_broker_comes_back(shaky_stage: MakeStage, own_broker: EmbeddedBroker) -> None:
     on = shaky_stage(4)
-    publishers = [on.publish(9_000, pace_ms=1, name=name) for name in ("p", "q")]
+    publishers = [on.publish(7_000, pace_ms=1, name=name) for name in ("p", "q")]
     shared = on.subscription("Shared", "shared")
     failover = on.subscription("Failover", "failover")
     workers = [*shared.join_many(2, flush_every=37), *failover.join_many(2, flush_every=37)]

@@ -96,6 +96,8 @@ def test_a_shared_consumer_that_slips_in_before_the_claim_stands_is_seen(
     stand = on.subscription("Shared")
     sharer = stand.join(flush_every=37)
     sharer.close()
+    sharer.subscribe()  # from now on its subscribing writes no version that would make the claimant look again
+    sharer.close()
     with SlowLook(on, monkeypatch) as claimant:
         sharer.subscribe()
         before = sharer.received()

@@ -52,6 +52,8 @@ class Round:
         for worker in self._stopped():
             worker.go_on()
         publisher.wait(60)
+        for worker in self._stand.workers:
+            assert worker.alive or worker.killed_at, f"{worker.name} died by itself: {worker.log.read_text()[-2000:]}"
         for worker in self._running():
             worker.until("answers", lambda w=worker: self._answered(w), 40)  # type: ignore[misc]
         self._finish()

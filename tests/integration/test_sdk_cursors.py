@@ -11,11 +11,12 @@ from confluent_kafka import Consumer, TopicPartition
 import layer as pulsar
 from layer.admin import AdminClient
 from layer.deadline import Deadline
+from layer.kafka import group
 from layer.kafka.records import CommittedOffset
 from mapping.state_keys import CursorSegmentKey, decode_key
 from mapping.state_records.cursor_state import decode_commit_metadata
 from mapping.state_topics import CURSORS
-from tests.integration.sdk_support import payloads, receive, receive_rest, send, send_fast
+from tests.integration.sdk_support import payloads, receive, receive_rest, send, send_fast, until
 
 Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest
@@ -106,6 +107,21 @@ def test_flush_and_wait_make_acks_durable(service_url: str, admin: AdminClient, 
     slow.close()
 
 
+def test_more_than_one_commit_takes_is_saved_in_several(
+    client: pulsar.Client, admin: AdminClient, unique: Unique, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka refuses commits above 1 MB whole: 300 partitions full of holes make more than that."""
+    monkeypatch.setattr(group, "MAX_COMMIT_BYTES", 700)
+    topic = unique()
+    admin.create_partitioned_topic(topic, 6)
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    send(client, topic, 60)
+    for message in receive(consumer, 60):
+        if int(message.data()) >= 12:
+            consumer.acknowledge(message)
+    until(lambda: admin.subscription_stats(topic, "s").backlog == 12, "a save in the background")
+
+
 def test_few_holes_ride_in_the_commit(
     client: pulsar.Client, bootstrap: str, admin: AdminClient, unique: Unique
 ) -> None:
@@ -137,11 +153,12 @@ def test_holes_beyond_the_metadata_go_to_segments_and_come_back(
     send_fast(client, topic, MANY)
     rng = random.Random(5)
     kept = {number for number in range(MANY) if rng.random() < 0.2} | {0}
-    for _ in range(MANY):
+    for count in range(1, MANY + 1):
         message = consumer.receive(20_000)
         if int(message.data()) not in kept:
             consumer.acknowledge(message)
-    consumer.flush(60_000)
+        if count % 50_000 == 0:
+            consumer.flush(60_000)
     metadata = decode_commit_metadata(commit_of(admin, topic, "s").metadata)
     assert metadata is not None
     assert metadata.marker_offset is not None

@@ -203,16 +203,58 @@ def test_a_message_router_chooses(client: pulsar.Client, admin: AdminClient, uni
     assert seen == [(b"y", "k", {"a": "b"}, 4)]
 
 
-@pytest.mark.parametrize("answer", [4, -1, "x", None])
+@pytest.mark.parametrize(
+    ("answer", "refusal"), [(4, pulsar.UnknownError), (-1, pulsar.UnknownError), ("x", TypeError), (None, TypeError)]
+)
 def test_a_router_that_names_no_partition_is_refused(
-    client: pulsar.Client, admin: AdminClient, unique: Unique, answer: Any
+    client: pulsar.Client, admin: AdminClient, unique: Unique, answer: Any, refusal: type[Exception]
 ) -> None:
     topic = unique()
     admin.create_partitioned_topic(topic, 4)
     producer = client.create_producer(topic, message_router=lambda _message, _partitions: answer)
-    with pytest.raises((ValueError, pulsar.PulsarException)):
+    with pytest.raises(refusal):
         producer.send(b"x")
     assert producer.last_sequence_id() == -1
+
+
+def test_a_router_is_not_asked_for_a_topic_without_partitions(client: pulsar.Client, unique: Unique) -> None:
+    producer = client.create_producer(unique(), message_router=lambda _message, _partitions: 5)
+    assert producer.send(b"x").partition() == -1
+
+
+def test_a_send_callback_that_raises_harms_nobody(client: pulsar.Client, unique: Unique) -> None:
+    producer = client.create_producer(unique())
+
+    def failing(_result: pulsar.Result, _message_id: object) -> None:
+        raise RuntimeError("the application's own mistake")
+
+    for _ in range(3):
+        producer.send_async(b"x", failing)
+    producer.flush()
+    producer.send(b"y")
+    assert producer.last_sequence_id() == 3
+
+
+def test_a_refused_send_is_told_to_its_callback(client: pulsar.Client, unique: Unique) -> None:
+    producer = client.create_producer(unique())
+    told: list[tuple[pulsar.Result, str]] = []
+
+    def callback(result: pulsar.Result, message_id: object) -> None:
+        told.append((result, str(message_id)))
+
+    producer.send_async(b"x" * (5 * 1024 * 1024 + 1), callback)
+    producer.close()
+    producer.send_async(b"x", callback)
+    assert told == [(pulsar.Result.MessageTooBig, "(-1,-1,-1,-1)"), (pulsar.Result.AlreadyClosed, "(-1,-1,-1,-1)")]
+
+
+def test_the_last_sequence_id_is_that_of_the_message_stored_last(client: pulsar.Client, unique: Unique) -> None:
+    producer = client.create_producer(unique(), initial_sequence_id=0)
+    seen = []
+    for sequence_id in (None, 50, None, 10, None):
+        producer.send(b"x", sequence_id=sequence_id)
+        seen.append(producer.last_sequence_id())
+    assert seen == [0, 50, 1, 10, 2]
 
 
 def test_names_of_partitions(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:

@@ -141,7 +141,7 @@ def test_shrinking_back_to_the_commit_tombstones_all_segments_and_the_marker() -
     owned.cursor.acknowledge_cumulative(5999)
     save = prepared(store, owned, session, 1)
     assert save.saved.marker is None
-    store.clean(identity, owned.save_accepted(save), save.obsolete_markers, DEADLINE)
+    store.clean(identity, *owned.save_accepted(save), DEADLINE)
     assert _live_keys(log) == []
 
 
@@ -154,9 +154,9 @@ def test_no_segments_are_left_behind_by_a_thousand_saves() -> None:
         if rng.random() < 0.2:
             owned.save_refused(save)
         else:
-            store.clean(identity, owned.save_accepted(save), save.obsolete_markers, DEADLINE)
+            store.clean(identity, *owned.save_accepted(save), DEADLINE)
     save = prepared(store, owned, session, 1)
-    store.clean(identity, owned.save_accepted(save), save.obsolete_markers, DEADLINE)
+    store.clean(identity, *owned.save_accepted(save), DEADLINE)
     live = _live_keys(log)
     assert len([key for key in live if key.segment >= 0]) == len(owned.saved.segments)
 
@@ -271,6 +271,26 @@ def test_without_a_commit_the_checkpoint_counts() -> None:
     assert state_of(found.state) == state_of(owned.cursor)
 
 
+def test_a_checkpoint_stays_readable_until_the_next_one() -> None:
+    """Kafka may forget the group's offsets at any time after a crash, and compaction takes what was tombstoned."""
+    log, store, identity, owned, session = _with_segments()
+    checkpoint = prepared(store, owned, session, 1)
+    store.clean(identity, *owned.save_accepted(checkpoint), DEADLINE)
+    store.clean(identity, *owned.checkpoint_written(), DEADLINE)
+    at_checkpoint = state_of(owned.cursor)
+    for offset in (30, 40, 31, 5000, 32):
+        owned.cursor.acknowledge([offset])
+        save = prepared(store, owned, session, 1)
+        store.clean(identity, *owned.save_accepted(save), DEADLINE)
+    log.compact(_Always())
+    log.drop_tombstones(_Always(), EVERYTHING)
+    assert state_of(store.recover(identity, None, checkpoint.commit, 0, DEADLINE).state) == at_checkpoint
+    store.clean(identity, *owned.checkpoint_written(), DEADLINE)
+    live = _live_keys(log)
+    assert len([key for key in live if key.segment >= 0]) == len(owned.saved.segments)
+    assert len([key for key in live if key.segment == -1]) == 1
+
+
 def test_an_empty_cursor_starts_where_its_creation_says() -> None:
     found = CursorStore(MemoryStateLog()).recover(an_identity(), None, None, 12, DEADLINE)
     assert (found.source, found.state.next_unacked) == ("start", 12)
@@ -303,6 +323,8 @@ class _History:
         self.identity = an_identity(rng.choice((1, 2, 5, 16, 64)))
         self.committed: CommittedOffset | None = None
         self.durable: set[int] = set()
+        self.checkpoint: CommittedOffset | None = None
+        self.at_checkpoint: set[int] = set()
         self.acked: set[int] = set()
         self.told: list[str] = []
         self.version = 0
@@ -312,7 +334,7 @@ class _History:
     def step(self) -> None:
         changes = (self.acknowledge, self.acknowledge, self.cumulative, self.range_, self.seek)
         saves = (self.save_accepted, self.save_accepted, self.save_refused, self.save_breaks)
-        chosen = self.rng.choice((*changes, *saves, self.crash_and_recover, self.compact))
+        chosen = self.rng.choice((*changes, *saves, self.crash_and_recover, self.compact, self.forget_group))
         self.told.append(chosen.__name__)
         chosen()
         self._agree(self.owned.cursor, self.acked)
@@ -347,7 +369,9 @@ class _History:
         self.committed, self.durable = save.commit, meanwhile
         obsolete = self.owned.save_accepted(save)
         if self.rng.random() < 0.8:
-            self.store.clean(self.identity, obsolete, save.obsolete_markers, DEADLINE)
+            self.store.clean(self.identity, *obsolete, DEADLINE)
+            if self.rng.random() < 0.3:
+                self.write_checkpoint()
         else:
             self.told.append("(died before cleaning)")
             self.crash_and_recover()
@@ -372,21 +396,31 @@ class _History:
         self.acked = set(self.durable)
         self._agree(self.owned.cursor, self.acked)
 
+    def forget_group(self) -> None:
+        """A crash, then nobody for so long that Kafka forgets the group's offsets."""
+        self.committed, self.durable = None, set(self.at_checkpoint)
+        self.crash_and_recover()
+
+    def write_checkpoint(self) -> None:
+        self.checkpoint, self.at_checkpoint = self.owned.last_commit, set(self.durable)
+        self.store.clean(self.identity, *self.owned.checkpoint_written(), DEADLINE)
+
     def compact(self) -> None:
         self.log.compact(self.rng)
         self.log.drop_tombstones(self.rng, EVERYTHING)
 
     def _take_over(self) -> None:
-        found = self.store.recover(self.identity, self.committed, None, 0, DEADLINE)
+        found = self.store.recover(self.identity, self.committed, self.checkpoint, 0, DEADLINE)
         self.session = self.rng.randbytes(16)
         self.owned = owned_by(self.identity, found.state, found.saved, self.session)
         self.version = found.saved.lineage.version + 1 if found.saved is not None else 1
         self.save_accepted_quietly()
+        self.write_checkpoint()
 
     def save_accepted_quietly(self) -> None:
         save = prepared(self.store, self.owned, self.session, self.version)
         self.committed = save.commit
-        self.store.clean(self.identity, self.owned.save_accepted(save), save.obsolete_markers, DEADLINE)
+        self.store.clean(self.identity, *self.owned.save_accepted(save), DEADLINE)
 
     @staticmethod
     def _agree(cursor: CursorState, acked: set[int]) -> None:

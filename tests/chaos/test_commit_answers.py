@@ -1,0 +1,38 @@
+"""The answer to a commit must not be taken for the answer to a later one, or a save counts as durable that is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from layer.errors import LayerError
+from layer.kafka.group import GroupCallbacks, GroupConsumer
+from layer.kafka.records import CommittedOffset
+from layer.kafka.settings import KafkaSettings
+from tests.chaos.processes import eventually
+from tests.chaos.stage import Stage
+
+pytestmark = pytest.mark.kafka
+
+
+def test_only_the_last_commit_is_answered(stage: Callable[..., Stage]) -> None:
+    on = stage(1)
+    assigned: list[int] = []
+    answers: list[LayerError | None] = []
+
+    def take(partitions: list[int]) -> dict[int, int]:
+        assigned.extend(partitions)
+        return dict.fromkeys(partitions, 0)
+
+    callbacks = GroupCallbacks(take, lambda _: None, lambda _: None, answers.append)
+    config = KafkaSettings(on.bootstrap).group_member(group_id=on.topic, client_id="test", fetch_queue_kbytes=1024)
+    consumer = GroupConsumer(config, on.kafka_topic, callbacks)
+    eventually("it has the partition", lambda: [consumer.poll_batch(1, 0.05), assigned][1])
+    consumer.commit_async({0: CommittedOffset(1, "first")})
+    consumer.commit_async({0: CommittedOffset(2, "second")})
+    eventually("the second one is there", lambda: consumer.committed([0], 5).get(0) == CommittedOffset(2, "second"))
+    eventually("it is answered", lambda: [consumer.poll_batch(1, 0.05), answers][1])
+    consumer.poll_batch(1, 0.2)
+    assert answers == [None]
+    consumer.close()
