@@ -93,7 +93,8 @@ class Stage:
             assert numbers == sorted(set(numbers)), f"{stream}: out of order or double"
         for publisher in self._publishers:
             numbers = {n for stream, found in there.items() if stream.startswith(f"{publisher.name}/") for n in found}
-            assert publisher.confirmed <= numbers, f"{publisher.name}: {len(publisher.confirmed - numbers)} lost"
+            lost = sorted(publisher.confirmed - numbers)
+            assert not lost, f"{publisher.name}: {len(lost)} of {publisher.sent} confirmed and not there: {lost[:5]}"
             assert not publisher.failures, publisher.failures[:3]
 
 
