@@ -24,6 +24,7 @@ from layer.client.client import Client
 from layer.client.message_id import NativeMessageId
 from layer.client.producer import Producer
 from layer.exceptions import Interrupted, Result
+from layer.kafka.settings import MAX_MESSAGE_BYTES
 
 _MAX_PENDING: Final = 10_000
 _EACH_IN_TURN_BELOW: Final = 100.0  # messages a second
@@ -130,8 +131,8 @@ class _Receipt:
         self.result = None
         self.message_id: NativeMessageId | None = None
 
-    def settle(self, result: Result, message_id: NativeMessageId | None) -> None:
-        self.message_id = message_id
+    def settle(self, result: Result, message_id: NativeMessageId) -> None:
+        self.message_id = message_id if result == Result.Ok else None
         self.result = result  # last: it is what the other thread looks at
 
 
@@ -161,6 +162,8 @@ class _Sending:
 
     def send(self, payload: bytes) -> int:
         """Gives how many messages turned out to be stored meanwhile."""
+        if len(payload) > MAX_MESSAGE_BYTES:
+            raise CommandFailed(f"message of {len(payload)} bytes is above the limit of {MAX_MESSAGE_BYTES}")
         receipt = _Receipt()
         self._under_way.append(receipt)
         self._producer.send_async(payload, receipt.settle, properties=self._properties, partition_key=self._key)

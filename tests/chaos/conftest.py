@@ -27,6 +27,12 @@ def stage(service_url: str, tmp_path: Path, unique: Callable[..., str]) -> Itera
 
 
 @pytest.fixture
+def new_stage(service_url: str, tmp_path: Path, unique: Callable[..., str]) -> MakeStage:
+    """The same, to be entered and left by the test."""
+    return lambda partitions, **creation: Stage(service_url, tmp_path, unique(), partitions, **creation)
+
+
+@pytest.fixture
 def shaky_stage(own_broker: EmbeddedBroker, tmp_path: Path, unique: Callable[..., str]) -> Iterator[MakeStage]:
     """The same on `own_broker`, which the test may kill and restart."""
     with ExitStack() as stack:
