@@ -174,7 +174,8 @@ class Producer:
         self._producer_header = producer_suffix(0, name)
         self._max_pending = max_pending
         self._block = block_if_full
-        self._router = router if topic.partitioned else None  # officially not asked for a non-partitioned topic
+        # Officially not asked for a non-partitioned topic; a producer of one partition has nothing to choose.
+        self._router = router if topic.partitioned and fixed_partition is None else None
         self._partitioned = topic.partitioned
         self._partitions = topic.partitions
         self._fixed = fixed_partition
@@ -248,7 +249,7 @@ class Producer:
         assert answer.message_id is not None  # noqa: S101 - an answer is an id or an error
         return answer.message_id
 
-    def send_async(
+    def send_async(  # noqa: C901 - the hot path: a call costs more than a branch
         self,
         content: Any,
         callback: SendCallback | None,
@@ -290,10 +291,10 @@ class Producer:
             )  # fmt: skip
         if key is None and self._single is not None:
             partition = self._single
+        elif self._router is None:
+            partition = self._spread(key if partition_key else None)  # an ordering key alone does not choose it
         else:
-            partition = self._choose_partition(
-                key, OutgoingMessage(payload, properties, partition_key, ordering_key, event_timestamp)
-            )
+            partition = self._routed(OutgoingMessage(payload, properties, partition_key, ordering_key, event_timestamp))
         if self._sent - self._settled - self._looks >= self._max_pending and not self._make_room(callback):
             return
         sequence = next(self._sequence) if sequence_id is None else sequence_id
@@ -445,13 +446,14 @@ class Producer:
         )
         return key, encode_headers(metadata)
 
-    def _choose_partition(self, key: bytes | None, message: OutgoingMessage) -> int:
-        if self._fixed is not None:
-            return self._fixed
-        if self._router is None:
-            if key is not None and message.partition_key():  # an ordering key alone does not choose the partition
-                return partition_for_key(key, self._partitions)
-            return self._single if self._single is not None else next(self._turn) % self._partitions
+    def _spread(self, key: bytes | None) -> int:
+        """The partition of a message that no router is asked about."""
+        if self._fixed is None and key is not None:
+            return partition_for_key(key, self._partitions)
+        return self._single if self._single is not None else next(self._turn) % self._partitions
+
+    def _routed(self, message: OutgoingMessage) -> int:
+        assert self._router is not None  # noqa: S101 - the caller looked
         partition = self._router(message, self._partitions)
         if type(partition) is not int:
             raise TypeError(f"message_router gave {partition!r}, expected an int")

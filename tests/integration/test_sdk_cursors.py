@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Consumer, TopicPartition
@@ -22,19 +22,6 @@ Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest
 SHARED = pulsar.ConsumerType.Shared
 MANY = 200_000
-
-
-@pytest.fixture
-def client(service_url: str) -> Iterator[pulsar.Client]:
-    made = pulsar.Client(service_url)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def admin(service_url: str) -> Iterator[AdminClient]:
-    with AdminClient(service_url) as made:
-        yield made
 
 
 def full_name(topic: str) -> str:

@@ -23,19 +23,6 @@ SHARED = pulsar.ConsumerType.Shared
 
 
 @pytest.fixture
-def client(service_url: str) -> Iterator[pulsar.Client]:
-    made = pulsar.Client(service_url)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def admin(service_url: str) -> Iterator[AdminClient]:
-    with AdminClient(service_url) as made:
-        yield made
-
-
-@pytest.fixture
 def plain(bootstrap: str) -> Iterator[Producer]:
     made = Producer({"bootstrap.servers": bootstrap})
     yield made

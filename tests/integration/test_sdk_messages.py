@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from zlib import crc32
 
@@ -17,19 +17,6 @@ from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, receiv
 
 Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest
-
-
-@pytest.fixture
-def client(service_url: str) -> Iterator[pulsar.Client]:
-    made = pulsar.Client(service_url)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def admin(service_url: str) -> Iterator[AdminClient]:
-    with AdminClient(service_url) as made:
-        yield made
 
 
 def test_a_message_carries_everything_the_sender_said(client: pulsar.Client, unique: Unique) -> None:

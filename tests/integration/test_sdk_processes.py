@@ -10,7 +10,7 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,13 +24,6 @@ Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest
 SHARED = pulsar.ConsumerType.Shared
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def client(service_url: str) -> Iterator[pulsar.Client]:
-    made = pulsar.Client(service_url)
-    yield made
-    made.close()
 
 
 def a_program(text: str, *arguments: str) -> subprocess.Popen[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,19 +15,6 @@ from tests.integration.sdk_support import counted, payloads, receive, receive_re
 Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest
 EXCLUSIVE, SHARED, FAILOVER = pulsar.ConsumerType.Exclusive, pulsar.ConsumerType.Shared, pulsar.ConsumerType.Failover
-
-
-@pytest.fixture
-def client(service_url: str) -> Iterator[pulsar.Client]:
-    made = pulsar.Client(service_url)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def admin(service_url: str) -> Iterator[AdminClient]:
-    with AdminClient(service_url) as made:
-        yield made
 
 
 # Who may join ---------------------------------------------------------------------------------------------------------
