@@ -9,7 +9,7 @@ SOURCES := layer mapping schema_compat spark_connector tests examples
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check format bench soak lock clean
+.PHONY: help demo test check format bench soak compat lock clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,7 +18,7 @@ demo: $(INSTALLED) ## the flights of 2013, through a Pulsar program, on a real K
 	@$(BIN)/python examples/flights_demo.py $(ARGS)
 
 test: $(INSTALLED) ## all tests but benchmarks, soaks and those that need Pulsar; ARGS="-k name" goes to pytest
-	@$(BIN)/python -m pytest -m "not benchmark and not soak and not pulsar" --require kafka $(ARGS)
+	@$(BIN)/python -m tests $(ARGS)
 
 check: $(INSTALLED) ## lint, format and types
 	@$(BIN)/ruff check
@@ -31,6 +31,9 @@ format: $(INSTALLED) ## put the code into its form
 
 bench: $(INSTALLED) ## measure, beside raw confluent-kafka and a real Pulsar (needs Maven); ARGS="--only produce --quick"
 	@$(BIN)/python -m tests.benchmarks $(ARGS)
+
+compat: $(INSTALLED) ## the same scenarios on a real Pulsar (needs Maven) and here; ARGS="--scenario 'seek.*' --html report.html"
+	@$(BIN)/python -m tests.compat $(ARGS)
 
 soak: $(INSTALLED) ## the long proof
 	@$(BIN)/python -m pytest -s -m soak --require kafka --timeout 0 $(ARGS)

@@ -9,9 +9,20 @@ Names, parameters, defaults and exceptions are those of `pulsar-client`. What di
 
 from __future__ import annotations
 
-from layer import exceptions, schema
+from layer import exceptions, functions, schema, tableview
+from layer.client.authentication import (
+    Authentication,
+    AuthenticationAthenz,
+    AuthenticationBasic,
+    AuthenticationOauth2,
+    AuthenticationTLS,
+    AuthenticationToken,
+)
+from layer.client.batch_receive import BatchReceivePolicy, ConsumerBatchReceivePolicy
 from layer.client.client import Client
 from layer.client.consumer import Consumer
+from layer.client.dead_letter_policy import ConsumerDeadLetterPolicy, DeadLetterPolicyBuilder
+from layer.client.encryption import EncryptionContext, EncryptionKey
 from layer.client.enums import (
     BatchingType,
     CompressionType,
@@ -24,35 +35,72 @@ from layer.client.enums import (
     ProducerAccessMode,
     RegexSubscriptionMode,
 )
+from layer.client.key_shared import ConsumerKeySharedPolicy, KeySharedPolicy
 from layer.client.logger import ConsoleLogger, FileLogger
 from layer.client.message import Message
+from layer.client.message_batch import MessageBatch
 from layer.client.message_id import MessageId
 from layer.client.producer import Producer
+from layer.client.reader import Reader
+from layer.client.redelivery_backoff import MultiplierRedeliveryBackoff
+from layer.client.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
+from layer.client.table_view import TableView
+from layer.crypto.keys import CryptoKeyReader
 from layer.exceptions import *  # noqa: F403 - the official exceptions, listed in exceptions.__all__
 from layer.exceptions import PulsarException, Result
+from layer.functions import Context, Function, IdentitySerDe, PickleSerDe, SerDe
 from layer.schema import BytesSchema
 
 __all__ = [
+    "Authentication",
+    "AuthenticationAthenz",
+    "AuthenticationBasic",
+    "AuthenticationOauth2",
+    "AuthenticationTLS",
+    "AuthenticationToken",
+    "AutoClusterFailover",
+    "BatchReceivePolicy",
     "BatchingType",
     "BytesSchema",
     "Client",
     "CompressionType",
     "ConsoleLogger",
     "Consumer",
+    "ConsumerBatchReceivePolicy",
     "ConsumerCryptoFailureAction",
+    "ConsumerDeadLetterPolicy",
+    "ConsumerKeySharedPolicy",
     "ConsumerType",
+    "Context",
+    "CryptoKeyReader",
+    "DeadLetterPolicyBuilder",
+    "EncryptionContext",
+    "EncryptionKey",
     "FileLogger",
+    "Function",
+    "IdentitySerDe",
     "InitialPosition",
     "KeySharedMode",
+    "KeySharedPolicy",
     "LoggerLevel",
     "Message",
+    "MessageBatch",
     "MessageId",
+    "MultiplierRedeliveryBackoff",
     "PartitionsRoutingMode",
+    "PickleSerDe",
     "Producer",
     "ProducerAccessMode",
     "PulsarException",
+    "Reader",
     "RegexSubscriptionMode",
     "Result",
+    "SerDe",
+    "ServiceInfo",
+    "ServiceInfoProvider",
+    "TableView",
     "exceptions",
+    "functions",
     "schema",
+    "tableview",
 ]

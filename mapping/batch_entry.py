@@ -75,13 +75,14 @@ class BatchColumns:
         "_null_ordering_keys",
         "_null_payloads",
         "_ordering_keys",
-        "_payloads",
         "_properties",
         "_sequence_ids",
+        "payloads",
     )
 
     def __init__(self, columns: Mapping[str, Any]) -> None:
-        self._payloads: list[bytes] = columns["payloads"]
+        self.payloads: list[bytes] = columns["payloads"]
+        """By batch index; b'' for a null one."""
         self._null_payloads: frozenset[int] = frozenset(columns["null_payloads"] or ())
         self._keys: list[bytes] | None = columns["keys"]
         self._null_keys: frozenset[int] = frozenset(columns["null_keys"] or ())
@@ -92,16 +93,16 @@ class BatchColumns:
         self._sequence_ids: list[int] | None = columns["sequence_ids"]
 
     def __len__(self) -> int:
-        return len(self._payloads)
+        return len(self.payloads)
 
     def payload(self, index: int) -> bytes | None:
         """Payload of the message with batch index `index` (0 to len - 1)."""
-        return None if index in self._null_payloads else self._payloads[index]
+        return None if index in self._null_payloads else self.payloads[index]
 
     def message(self, index: int) -> BatchMessage:
         """The message with batch index `index` (0 to len - 1). Raises IndexError beyond."""
-        if not 0 <= index < len(self._payloads):
-            raise IndexError(f"batch index is {index}, expected 0 to {len(self._payloads) - 1}")
+        if not 0 <= index < len(self.payloads):
+            raise IndexError(f"batch index is {index}, expected 0 to {len(self.payloads) - 1}")
         sequence_id = -1 if self._sequence_ids is None else self._sequence_ids[index]
         return BatchMessage(
             self.payload(index),
@@ -125,25 +126,44 @@ def encode_batch(messages: Sequence[BatchMessage]) -> bytes:
     if not messages:
         raise MappingError("batch of no messages, expected 1 or more")
     payloads, keys, ordering_keys, properties, event_times, sequence_ids = zip(*messages, strict=True)
+    return encode_columns(payloads, keys, ordering_keys, properties, event_times, sequence_ids)
+
+
+def encode_columns(
+    payloads: Sequence[bytes | None],
+    keys: Sequence[bytes | None] | None = None,
+    ordering_keys: Sequence[bytes | None] | None = None,
+    properties: Sequence[Mapping[str, str] | None] | None = None,
+    event_times: Sequence[int] | None = None,
+    sequence_ids: Sequence[int | None] | None = None,
+) -> bytes:
+    """`encode_batch` of messages that are columns already: one item for each message, or None for a column of nothing.
+
+    Raises:
+        MappingError: as `encode_batch`.
+    """
+    count = len(payloads)
     filled_payloads, null_payloads = _split_nulls(payloads)
-    filled_keys, null_keys = _split_nulls(keys)
-    filled_ordering_keys, null_ordering_keys = _split_nulls(ordering_keys)
+    filled_keys, null_keys = _key_columns(keys, count)
+    filled_ordering_keys, null_ordering_keys = _key_columns(ordering_keys, count)
     columns = {
         "payloads": filled_payloads,
         "null_payloads": _present(null_payloads),
-        "keys": None if len(null_keys) == len(messages) else _present(filled_keys),
-        "null_keys": None if len(null_keys) == len(messages) else _present(null_keys),
-        "ordering_keys": None if len(null_ordering_keys) == len(messages) else _present(filled_ordering_keys),
-        "null_ordering_keys": None if len(null_ordering_keys) == len(messages) else _present(null_ordering_keys),
-        "properties": _present([dict(each) if each else {} for each in properties]) if any(properties) else None,
-        "event_times": _present(list(event_times)) if any(event_times) else None,
-        "sequence_ids": _sequence_column(sequence_ids),
+        "keys": filled_keys,
+        "null_keys": null_keys,
+        "ordering_keys": filled_ordering_keys,
+        "null_ordering_keys": null_ordering_keys,
+        "properties": _present([dict(each) if each else {} for each in properties])
+        if properties is not None and any(properties)
+        else None,
+        "event_times": _present(list(event_times)) if event_times is not None and any(event_times) else None,
+        "sequence_ids": _sequence_column(sequence_ids) if sequence_ids is not None else None,
     }
     out = io.BytesIO()
     try:
         schemaless_writer(out, _PARSED, columns)
     except (TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise MappingError(f"batch of {len(messages)} messages cannot be written: {error}") from error
+        raise MappingError(f"batch of {count} messages cannot be written: {error}") from error
     return out.getvalue()
 
 
@@ -168,20 +188,30 @@ def decode_batch(value: bytes, expected_count: int) -> BatchColumns:
     return BatchColumns(columns)
 
 
-def _split_nulls(column: tuple[bytes | None, ...]) -> tuple[list[bytes], list[int]]:
+def _key_columns(
+    keys: Sequence[bytes | None] | None, count: int
+) -> tuple[tuple[str, Sequence[Any]] | None, tuple[str, Sequence[Any]] | None]:
+    """A column of keys and that of its nulls; both null when there is no key."""
+    if keys is None:
+        return None, None
+    filled, nulls = _split_nulls(keys)
+    return (None, None) if len(nulls) == count else (_present(filled), _present(nulls))
+
+
+def _split_nulls(column: Sequence[bytes | None]) -> tuple[Sequence[bytes], list[int]]:
     """The column with b'' for null, and the indexes of its nulls."""
-    if column.count(None) == len(column):
-        return [b""] * len(column), list(range(len(column)))
-    nulls = [index for index, item in enumerate(column) if item is None] if None in column else []
+    if None not in column:
+        return column, []  # type: ignore[return-value]
+    nulls = [index for index, item in enumerate(column) if item is None]
     return [b"" if item is None else item for item in column], nulls
 
 
-def _present(items: list[Any]) -> tuple[str, list[Any]] | None:
+def _present(items: Sequence[Any]) -> tuple[str, Sequence[Any]] | None:
     """A nullable column, null when it is empty. The name of the union's branch saves fastavro the search for it."""
     return ("array", items) if items else None
 
 
-def _sequence_column(sequence_ids: tuple[int | None, ...]) -> tuple[str, list[int]] | None:
+def _sequence_column(sequence_ids: Sequence[int | None]) -> tuple[str, list[int]] | None:
     given = [number for number in sequence_ids if number is not None]
     if not given:
         return None

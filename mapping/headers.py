@@ -1,6 +1,7 @@
 """Names and small values of the headers that this project puts on a Kafka record.
 
     __pulsar.producer         <sequence id>:<epoch>:<producer name>
+    __pulsar.fence            empty: of an exclusive producer; after it records of lower epochs are void
     __pulsar.schema_version   8 bytes, big endian
     __pulsar.event_time       Unix time in ms, decimal
     __pulsar.deliver_at       Unix time in ms, decimal
@@ -14,6 +15,8 @@
     __pulsar.replicate_to     names of clusters between ','; in a name ',' is %2C and '%' is %25; empty: to none
     __pulsar.marker           a MarkerType; the record is no message
     __pulsar.batch            <format version>:<number of messages>; the value is a batch entry
+    __pulsar.highest_sequence decimal: the highest sequence id of a batch entry whose ids do not count up by one
+    __pulsar.encryption       Protobuf, fields of Pulsar's MessageMetadata (see encryption); the value is encrypted
     __pulsar.p.<name>         the user property <name>, when <name> itself begins with __pulsar.
 
 Every other header is a user property of that name. Decision: mapping/decisions/0003.
@@ -21,6 +24,7 @@ Every other header is a user property of that name. Decision: mapping/decisions/
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
@@ -40,6 +44,9 @@ ORIGINAL_ID: Final = "__pulsar.original_id"
 REPLICATE_TO: Final = "__pulsar.replicate_to"
 MARKER: Final = "__pulsar.marker"
 BATCH: Final = "__pulsar.batch"
+HIGHEST_SEQUENCE: Final = "__pulsar.highest_sequence"
+ENCRYPTION: Final = "__pulsar.encryption"
+FENCE: Final = "__pulsar.fence"
 PROPERTY_ESCAPE: Final = "__pulsar.p."
 
 
@@ -53,8 +60,8 @@ class MarkerType(str, Enum):
     SNAPSHOT = "snapshot"
 
 
-def producer_suffix(epoch: int, name: str) -> bytes:
-    """What all PRODUCER values of a producer have in common: `b"%d" % sequence_id + suffix` is the whole.
+def producer_suffix(epoch: int, name: str) -> str:
+    """What all PRODUCER values of a producer have in common: `f"{sequence_id}{suffix}"` in UTF-8 is the whole.
 
     Raises:
         MappingError: the epoch is negative, or the name has lone surrogates.
@@ -62,6 +69,23 @@ def producer_suffix(epoch: int, name: str) -> bytes:
     if epoch < 0:
         raise MappingError(f"epoch of producer {name!r} is {epoch}, expected 0 or more")
     try:
-        return b":%d:%b" % (epoch, name.encode("utf-8"))
+        name.encode("utf-8")
     except UnicodeEncodeError as error:
         raise MappingError(f"producer name is {name!r}, expected text without lone surrogates") from error
+    return f":{epoch}:{name}"
+
+
+def producer_epoch(headers: Iterable[tuple[str, bytes | None]] | None) -> int | None:
+    """The epoch in a record's PRODUCER header; None when it has none (a plain Kafka client's record)."""
+    for name, value in headers or ():
+        if name == PRODUCER and value is not None:
+            parts = value.split(b":", 2)
+            return int(parts[1]) if len(parts) == 3 and parts[1].isdigit() else None
+    return None
+
+
+def exclusive_epoch(headers: Iterable[tuple[str, bytes | None]] | None) -> int | None:
+    """`producer_epoch` of an exclusive producer's record; None of any other."""
+    if any(name == FENCE for name, _ in headers or ()):
+        return producer_epoch(headers) or 0
+    return None

@@ -1,6 +1,9 @@
 """Message ids as the official client serializes them: the Protobuf message `MessageIdData`.
 
     08 ledger id (uint64)  10 entry id (uint64)  [18 partition]  [20 batch index]  [30 batch size]
+    [3a length, id of the first chunk]
+
+The id of a chunked message is its last chunk's, with the first chunk's in field 7.
 
 Numbers are varints; negative ones are written as 64-bit two's complement (ten bytes). Partition and batch index are
 written unless they are -1, batch size unless it is 0. Compared byte for byte with pulsar-client 3.13.0 in the tests.
@@ -15,8 +18,15 @@ from mapping.varint import write_varint
 
 _LONG_MAX: Final = 2**63 - 1
 _U64: Final = 2**64 - 1
-_LEDGER, _ENTRY, _PARTITION, _BATCH_INDEX, _BATCH_SIZE = 1, 2, 3, 4, 6
+_LEDGER, _ENTRY, _PARTITION, _BATCH_INDEX, _BATCH_SIZE, _FIRST_CHUNK = 1, 2, 3, 4, 6, 7
 _FIXED_SIZES: Final = {1: 8, 5: 4}  # by wire type
+
+
+class FirstChunk(NamedTuple):
+    """Where the first chunk of a chunked message lies; it is in the same partition as the last one."""
+
+    ledger_id: int
+    entry_id: int
 
 
 class MessageIdParts(NamedTuple):
@@ -27,6 +37,7 @@ class MessageIdParts(NamedTuple):
     partition: int = -1
     batch_index: int = -1
     batch_size: int = 0
+    first_chunk: FirstChunk | None = None
 
 
 EARLIEST: Final = MessageIdParts(-1, -1)
@@ -34,7 +45,12 @@ LATEST: Final = MessageIdParts(_LONG_MAX, _LONG_MAX)
 
 
 def encode_message_id(
-    ledger_id: int, entry_id: int, partition: int = -1, batch_index: int = -1, batch_size: int = 0
+    ledger_id: int,
+    entry_id: int,
+    partition: int = -1,
+    batch_index: int = -1,
+    batch_size: int = 0,
+    first_chunk: FirstChunk | None = None,
 ) -> bytes:
     """The bytes that `MessageId.serialize()` of the official client gives.
 
@@ -62,19 +78,24 @@ def encode_message_id(
         if number != absent:
             out.append(field << 3)
             write_varint(out, number & _U64)
+    if first_chunk is not None:
+        first = encode_message_id(*first_chunk, partition)
+        out += bytes((_FIRST_CHUNK << 3 | 2, len(first)))  # 33 bytes at most
+        out += first
     return bytes(out)
 
 
 def decode_message_id(data: bytes) -> MessageIdParts:
     """Read a serialized message id, whoever wrote it.
 
-    As Protobuf has it: fields in any order, the last one of a number counts, unknown ones (and those that we have no
-    use for: the ack set and a chunked message's first chunk) are skipped.
+    As Protobuf has it: fields in any order, the last one of a number counts, unknown ones (and the ack set, which we
+    have no use for) are skipped.
 
     Raises:
         InvalidMessageId: the bytes end early, are no Protobuf, or lack ledger or entry id.
     """
     numbers: dict[int, int] = {}
+    first_chunk: FirstChunk | None = None
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
@@ -85,6 +106,8 @@ def decode_message_id(data: bytes) -> MessageIdParts:
             numbers[number], at = _varint(data, at)
         elif wire_type == 2:
             length, at = _varint(data, at)
+            if number == _FIRST_CHUNK and at + length <= len(data):
+                first_chunk = FirstChunk(*decode_message_id(data[at : at + length])[:2])
             at += length
         elif wire_type in _FIXED_SIZES:
             at += _FIXED_SIZES[wire_type]
@@ -100,6 +123,7 @@ def decode_message_id(data: bytes) -> MessageIdParts:
         _signed(numbers.get(_PARTITION, -1), 32),
         _signed(numbers.get(_BATCH_INDEX, -1), 32),
         _signed(numbers.get(_BATCH_SIZE, 0), 32),
+        first_chunk,
     )
 
 

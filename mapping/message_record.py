@@ -12,11 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
+from mapping.encryption import EncryptionInfo, decode_encryption, encode_encryption, encode_keys
 from mapping.errors import CorruptRecord, MappingError
 from mapping.headers import (
     BATCH,
     CHUNK,
     DELIVER_AT,
+    ENCRYPTION,
     EVENT_TIME,
     MARKER,
     ORDERING_KEY,
@@ -87,6 +89,7 @@ class MessageMetadata:
     replicate_to: tuple[str, ...] | None = None
     marker: MarkerType | None = None
     batch: BatchInfo | None = None
+    encryption: EncryptionInfo | None = None
 
 
 class RecordHeaders(NamedTuple):
@@ -113,6 +116,7 @@ class RecordHeaders(NamedTuple):
     replicate_to: tuple[str, ...] | None = None
     marker: MarkerType | None = None
     batch: BatchInfo | None = None
+    encryption: EncryptionInfo | None = None
 
 
 _FOREIGN: Final = RecordHeaders()
@@ -141,6 +145,9 @@ def encode_headers(metadata: MessageMetadata) -> Headers:
         headers.append((MARKER, metadata.marker.value.encode("ascii")))
     if metadata.batch is not None:
         headers.append((BATCH, _batch_bytes(metadata.batch)))
+    if metadata.encryption is not None:
+        keys = encode_keys(metadata.encryption.keys, metadata.encryption.algorithm)
+        headers.append((ENCRYPTION, encode_encryption(keys, metadata.encryption.param)))
     headers += _replication_headers(metadata)
     for name, value in metadata.properties.items():
         if "\x00" in name:  # librdkafka's names end there
@@ -179,14 +186,14 @@ def decode_headers(headers: Sequence[tuple[str, bytes | None]] | None) -> Record
 
 
 def is_plain(headers: Sequence[tuple[str, bytes | None]] | None) -> bool:
-    """Nothing but payload, key, producer and user properties: the record can be handed out without a further look.
+    """Nothing but payload, key, producer, schema version and user properties: handed out without a further look.
 
     False also for a property whose name begins with `__pulsar.` (it costs a look, no more). Called for every record.
     """
     if not headers:
         return True
-    for name, _ in headers:  # noqa: SIM110 - a generator costs more than the loop
-        if name != PRODUCER and name[:_PREFIX_CHARS] == PREFIX:
+    for name, _ in headers:
+        if name != PRODUCER and name != SCHEMA_VERSION and name[:_PREFIX_CHARS] == PREFIX:
             return False
     return True
 
@@ -348,4 +355,5 @@ _DECODERS: Final[Mapping[str, Callable[[bytes], dict[str, Any]]]] = {
     REPLICATE_TO: _read_replicate_to,
     MARKER: lambda value: {"marker": MarkerType(value.decode("ascii"))},
     BATCH: _read_batch,
+    ENCRYPTION: lambda value: {"encryption": decode_encryption(value)},
 }

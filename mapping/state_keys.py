@@ -52,16 +52,17 @@ class SubscriptionKey:
 
 @dataclass(frozen=True, slots=True)
 class SchemaKey:
-    """`schemas`."""
+    """`schemas`: a topic's schemas live as long as the Kafka topic, whose id is Kafka's own."""
 
     topic: str
+    kafka_topic_id: str
     version: int
     attempt: str
 
 
 @dataclass(frozen=True, slots=True)
 class CursorSegmentKey:
-    """`cursors`: one segment of one save; segment -1 is the save's marker."""
+    """`cursors`: one segment of one save; segment -1 is the save's marker, -2, -3 ... are the pages of its index."""
 
     topic: str
     partition: int
@@ -109,6 +110,42 @@ class ProducerKey:
 
 
 @dataclass(frozen=True, slots=True)
+class ProducerClaimsKey:
+    """`producers`: who may produce to a topic, by compare-and-set."""
+
+    topic: str
+    version: int
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSessionKey:
+    """`producers`: a process with producers on a topic says that it lives."""
+
+    topic: str
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerBoundsKey:
+    """`producers`: where an exclusive epoch can begin at the earliest."""
+
+    topic: str
+    producer_name: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerSequenceKey:
+    """`producers`: the highest sequence id of a producer name in a partition, as its holder of one epoch knows it."""
+
+    topic: str
+    partition: int
+    producer_name: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionLogKey:
     """`__transaction_log`: operation number `op` of one transaction by one session."""
 
@@ -120,8 +157,27 @@ class TransactionLogKey:
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionAnswerKey:
+    """`__transaction_log`: operation number `op` of a session is its answer to a request."""
+
+    coordinator: int
+    request: str
+    session: str
+    op: int
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionRequestKey:
+    """`transaction_requests`: not compacted; the request's id is hexadecimal text."""
+
+    coordinator: int
+    request: str
+
+
+@dataclass(frozen=True, slots=True)
 class TransactionBufferKey:
-    """`__transaction_buffer_snapshot`: `kind` is OPEN, ABORTED or VOID."""
+    """`__transaction_buffer_snapshot`: `kind` is OPEN, ABORTED or VOID; `part` counts from 0 the records over which a
+    large bitmap is spread (0 for OPEN)."""
 
     topic: str
     partition: int
@@ -129,6 +185,7 @@ class TransactionBufferKey:
     txn_least: int
     kind: str
     session: str
+    part: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,7 +262,13 @@ Key = (
     | LedgerKey
     | DeliveryKey
     | ProducerKey
+    | ProducerClaimsKey
+    | ProducerSessionKey
+    | ProducerBoundsKey
+    | ProducerSequenceKey
     | TransactionLogKey
+    | TransactionAnswerKey
+    | TransactionRequestKey
     | TransactionBufferKey
     | LowWaterKey
     | PendingAckKey
@@ -219,13 +282,19 @@ TAGS: Final[Mapping[str, type[Key]]] = {
     "t": TopicKey,
     "n": NamespaceKey,
     "s": SubscriptionKey,
-    "sc": SchemaKey,
+    "sv": SchemaKey,
     "c": CursorSegmentKey,
     "cc": CursorCheckpointKey,
     "l": LedgerKey,
     "d": DeliveryKey,
     "p": ProducerKey,
+    "pc": ProducerClaimsKey,
+    "ps": ProducerSessionKey,
+    "pb": ProducerBoundsKey,
+    "pq": ProducerSequenceKey,
     "tl": TransactionLogKey,
+    "ta": TransactionAnswerKey,
+    "tr": TransactionRequestKey,
     "tb": TransactionBufferKey,
     "lw": LowWaterKey,
     "pa": PendingAckKey,
@@ -234,7 +303,8 @@ TAGS: Final[Mapping[str, type[Key]]] = {
     "tt": CoordinatorTakeoverKey,
     "mt": MaintenanceTakeoverKey,
 }
-"""Never give a tag to another kind: old records keep it."""
+"""Never give a tag to another kind: old records keep it. "sc" is taken: schemas without a Kafka topic's id, before any
+release."""
 
 _TYPES: Final[Mapping[str, type[object]]] = {"str": str, "int": int}  # annotations are text here
 _FIELD_TYPES: Final[Mapping[type[Key], tuple[type[object], ...]]] = {

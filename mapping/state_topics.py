@@ -93,7 +93,6 @@ _COMPACTED: Final[Mapping[str, str]] = {
     # the broker's own clock says how old a record is.
     "min.compaction.lag.ms": "60000",
     "message.timestamp.type": "LogAppendTime",
-    "max.message.bytes": "1048588",
 }
 
 
@@ -112,8 +111,10 @@ def _compacted(
     written_by: str,
     tombstone_means: str,
     partitioned_by: PartitionedBy = PartitionedBy.TOPIC,
+    max_message_bytes: int = 1_048_588,
 ) -> StateTopic:
-    return StateTopic(name, partitions, Cleanup.COMPACT, partitioned_by, written_by, tombstone_means, _COMPACTED)
+    configs = {**_COMPACTED, "max.message.bytes": str(max_message_bytes)}
+    return StateTopic(name, partitions, Cleanup.COMPACT, partitioned_by, written_by, tombstone_means, configs)
 
 
 TOPICS: Final = _compacted(
@@ -122,7 +123,11 @@ TOPICS: Final = _compacted(
 NAMESPACES: Final = _compacted("namespaces", 8, "anyone, by compare-and-set", "as in topics", PartitionedBy.NAMESPACE)
 SUBSCRIPTIONS: Final = _compacted("subscriptions", 8, "anyone, by compare-and-set", "as in topics")
 SCHEMAS: Final = _compacted(
-    "schemas", 8, "anyone, by compare-and-set", "this attempt lost (winners stay: each is a schema version)"
+    "schemas",
+    8,
+    "anyone, by compare-and-set",
+    "this attempt lost, or the schemas were removed (winners stay: each is a schema version)",
+    max_message_bytes=5 * 1024 * 1024 + 512 * 1024,  # a definition of 5 MiB, as Pulsar takes
 )
 CURSORS: Final = _compacted(
     "cursors", 16, "the cursor's owner", "a newer save made it obsolete, or the subscription is gone"

@@ -2,8 +2,9 @@
 
     orders-reader of public.default.orders   ->   public.default.orders/orders-reader
     Größe 1       of public.default.orders   ->   public.default.orders/Gr-xf6--xdf-e-x20-1
+    its partition 7, served by itself        ->   public.default.orders/orders-reader/7
 
-A Kafka topic's name never has a '/', so the first one ends it. Decision: mapping/decisions/0001.
+A Kafka topic's name never has a '/', and no subscription's form has one. Decision: mapping/decisions/0001.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ from typing import Final
 
 from mapping.errors import InvalidSubscriptionName, InvalidTopicName
 from mapping.escaping import Escaper, unprintable
+from mapping.topic_name import MAX_PARTITION
 
 MAX_SUBSCRIPTION_CHARS: Final = 3_000
 """A group id is then at most 249 + 1 + 9 * 3,000 = 27,250 bytes; Kafka's protocol ends at 32,767."""
 
 _ESCAPER: Final = Escaper("._")
+_PARTITION: Final = re.compile(r"(.*)/(0|[1-9][0-9]{0,9})", re.DOTALL)
 _KAFKA_TOPIC: Final = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._-]{1,249}")
 
 
@@ -47,6 +50,23 @@ def parse_group_id(text: str) -> tuple[str, str] | None:
     except InvalidSubscriptionName:
         return None
     return topic, subscription
+
+
+def partition_group_id(kafka_topic: str, subscription: str, partition: int) -> str:
+    """The consumer group of a subscription's consumers on one partition; no subscription has it as its own.
+
+    Raises as `group_id`; ValueError: `partition` is not 0 to 2,147,483,647.
+    """
+    if not 0 <= partition <= MAX_PARTITION:
+        raise ValueError(f"partition is {partition}, expected 0 to {MAX_PARTITION}")
+    return f"{group_id(kafka_topic, subscription)}/{partition}"
+
+
+def parse_partition_group_id(text: str) -> tuple[str, str, int] | None:
+    """(Kafka topic, subscription, partition) of a partition's group; None for every other group."""
+    found = _PARTITION.fullmatch(text)
+    whole = parse_group_id(found[1]) if found is not None and int(found[2]) <= MAX_PARTITION else None
+    return None if found is None or whole is None else (*whole, int(found[2]))
 
 
 def check_subscription_name(subscription: str) -> None:

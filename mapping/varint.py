@@ -51,6 +51,10 @@ class Reader:
             raise CorruptRecord(f"{self.what} announces {number} items in {len(self._data) - self._at} bytes")
         return number
 
+    @property
+    def at_end(self) -> bool:
+        return self._at == len(self._data)
+
     def expect_end(self) -> None:
         if self._at != len(self._data):
             raise CorruptRecord(f"{self.what} has {len(self._data) - self._at} bytes too many")

@@ -1,1 +1,38 @@
-"""Schema compatibility checkers. Empty in this version: they come with the schema registry (CHANGELOG.md)."""
+"""May this schema follow those? Pulsar's compatibility strategies over Avro, JSON, Protobuf and key/value schemas.
+
+Pure: it reads no files, opens no connections and needs nothing else of this project.
+
+    old = SchemaInfo(SchemaType.AVRO, b'{"type": "record", "name": "Order", "fields": []}')
+    new = SchemaInfo(SchemaType.AVRO, b'{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}')
+    result = check_compatibility(new, [old], CompatibilityStrategy.BACKWARD)
+    result.is_compatible                    # False
+    result.incompatibilities[0].rule        # READER_FIELD_MISSING_DEFAULT_VALUE
+    result.incompatibilities[0].path        # /fields/0
+"""
+
+from schema_compat.compatibility import check_compatibility
+from schema_compat.identity import SAME_AFTER_PARSING, same_schema
+from schema_compat.model import (
+    CompatibilityResult,
+    CompatibilityStrategy,
+    Direction,
+    Incompatibility,
+    SchemaInfo,
+    SchemaType,
+    UnreadableSchema,
+)
+from schema_compat.validity import check_readable
+
+__all__ = [
+    "SAME_AFTER_PARSING",
+    "CompatibilityResult",
+    "CompatibilityStrategy",
+    "Direction",
+    "Incompatibility",
+    "SchemaInfo",
+    "SchemaType",
+    "UnreadableSchema",
+    "check_compatibility",
+    "check_readable",
+    "same_schema",
+]

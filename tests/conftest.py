@@ -6,6 +6,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -19,6 +20,7 @@ from layer.embedded import (
     open_broker,
 )
 
+_CHAOS = Path(__file__).parent / "chaos"
 _BROKER_FIXTURES = frozenset({"kafka_broker", "bootstrap", "service_url", "own_broker"})
 
 
@@ -41,10 +43,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What uses a broker is marked `kafka`, so that a bare `pytest` leaves it out."""
+    """What uses a broker is marked `kafka`, so that a bare `pytest` leaves it out; what ends one is `alone`."""
     for item in items:
-        if _BROKER_FIXTURES.intersection(getattr(item, "fixturenames", ())):
+        fixtures = getattr(item, "fixturenames", ())
+        if _BROKER_FIXTURES.intersection(fixtures):
             item.add_marker("kafka")
+        if "own_broker" in fixtures or _CHAOS in item.path.parents:
+            item.add_marker("alone")
 
 
 @pytest.fixture(scope="session")
@@ -89,7 +94,7 @@ def own_broker(missing: Callable[[str, str], None]) -> Iterator[EmbeddedBroker]:
     """An embedded broker of this test's own, free to be killed, paused and restarted, whatever `--broker` says."""
     with ExitStack() as stack:
         try:
-            broker = stack.enter_context(EmbeddedBroker(BrokerOptions(heap_mb=512)))
+            broker = stack.enter_context(EmbeddedBroker(BrokerOptions(heap_mb=512, start_timeout_s=300)))
         except EmbeddedBrokerError as error:
             missing("kafka", f"no broker: {error}")
         yield broker
@@ -101,6 +106,7 @@ def unique(request: pytest.FixtureRequest) -> Callable[..., str]:
     test = re.sub(r"[^A-Za-z0-9]+", "-", cast("Any", request.node).originalname or request.node.name).strip("-")[:60]
 
     def fresh(name: str = "topic") -> str:
-        return f"{name}-{test}-{secrets.token_hex(4)}"
+        # Digits alone, behind a test called ..._partition, would name a partition.
+        return f"{name}-{test}-t{secrets.token_hex(4)}"
 
     return fresh

@@ -5,30 +5,31 @@ Source of names and meaning: spec 7 and Pulsar's `pulsar-admin`. Every call is i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from types import TracebackType
 
 from layer import errors
-from layer.admin.stats import PartitionCursorStats, SubscriptionStats, TopicStats
+from layer.admin.cursor_view import PartitionCursor, view_of
+from layer.admin.schemas import SchemaAdmin
+from layer.admin.stats import PartitionCursorStats, PublisherStats, SubscriptionStats, TopicStats
+from layer.client.authentication import Authentication
+from layer.client.connection import connection_security
 from layer.client.errors import pulsar_errors
 from layer.client.message_id import NativeMessageId, native
 from layer.client.service_url import parse_service_url
-from layer.cursor.machine import CursorState
-from layer.cursor.store import Saved, new_session
+from layer.cursor.store import Recovered
 from layer.deadline import Deadline
 from layer.exceptions import AlreadyClosed
-from layer.kafka.records import CommittedOffset
 from layer.kafka.settings import KafkaSettings
-from layer.metadata.subscriptions import Subscription
+from layer.metadata.processes import is_over
+from layer.metadata.subscription import Subscription, cursor_identity
 from layer.metadata.topics import Topic
-from layer.node import Node, acquire, cursor_identity, release
+from layer.node import Node, acquire, release
+from mapping.state_records.cursor_requests import AcknowledgeUpTo, SaveNow, Seek, Skip, Wish
 from mapping.topic_name import TopicName
 
-HOLES_COUNTED = 100_000
-"""Holes are counted up to this number a partition."""
 
-
-class AdminClient:
+class AdminClient(SchemaAdmin):
     """Administers one cluster. Thread-safe; also a context manager.
 
     Calls raise the official exceptions (`TopicNotFound`, `SubscriptionNotFound`, `ConsumerBusy`, ...).
@@ -41,9 +42,24 @@ class AdminClient:
         operation_timeout_seconds: float = 30.0,
         connection_timeout_ms: int = 10_000,
         kafka_config: Mapping[str, str] | None = None,
+        authentication: Authentication | None = None,
+        tls_trust_certs_file_path: str | None = None,
+        tls_allow_insecure_connection: bool = False,
+        tls_validate_hostname: bool = False,
     ) -> None:
+        """Arguments as those of `Client`."""
+        address = parse_service_url(service_url)
+        options = dict(kafka_config or {})
+        security = connection_security(
+            tls=address.tls,
+            authentication=authentication,
+            trust_certs_file_path=tls_trust_certs_file_path,
+            allow_insecure_connection=tls_allow_insecure_connection,
+            validate_hostname=tls_validate_hostname,
+            kafka_protocol=options.get("security.protocol"),
+        )
         settings = KafkaSettings(
-            parse_service_url(service_url), dict(kafka_config or {}), connect_timeout_ms=connection_timeout_ms
+            address.bootstrap, options, connect_timeout_ms=connection_timeout_ms, security=security
         )
         self._timeout_s = operation_timeout_seconds
         with pulsar_errors():
@@ -104,8 +120,16 @@ class AdminClient:
         with pulsar_errors():
             self.node.topics.grow(TopicName.parse(topic), partitions, self._deadline())
 
+    def compact(self, topic: str) -> None:
+        """Have compacted reads show, of what is in the topic now, only the newest message of each key.
+
+        Done when this returns: compacted reads fold, nothing is rewritten or removed.
+        """
+        with pulsar_errors():
+            self.node.topics.compact(TopicName.parse(topic), self._deadline())
+
     def delete_topic(self, topic: str, *, force: bool = False) -> None:
-        """Delete a topic with its data and subscriptions.
+        """Delete a topic with its data, its schemas and subscriptions. A bound Kafka topic stays, with its schemas.
 
         Raises:
             TopicNotFound: there is none.
@@ -115,11 +139,11 @@ class AdminClient:
         with pulsar_errors():
             deadline = self._deadline()
             opened = self._topic(topic, deadline)
-            subscriptions = self.node.subscriptions.list(opened, deadline)
+            subscriptions = self._subscriptions(opened, deadline)
             if subscriptions and not force:
                 names = ", ".join(subscription.name for subscription in subscriptions)
                 raise errors.Refused(f"topic {opened.name} has subscriptions: {names}; unsubscribe them or force")
-            self.node.topics.delete(opened.name, deadline)
+            self.node.memberships.delete_topic(opened, subscriptions, deadline)
 
     def list_topics(self, namespace: str = "public/default") -> list[str]:
         """Full names of the namespace's topics (partitioned ones once)."""
@@ -138,7 +162,7 @@ class AdminClient:
             starts, ends = self._log_ends(opened, deadline)
             backlogs = {
                 subscription.name: sum(p.backlog for p in self._cursors(subscription, starts, ends, {}, deadline))
-                for subscription in self.node.subscriptions.list(opened, deadline)
+                for subscription in self._subscriptions(opened, deadline)
             }
             return TopicStats(
                 str(opened.name),
@@ -151,6 +175,7 @@ class AdminClient:
                 ends,
                 opened.layout.entries_per_ledger,
                 backlogs,
+                *self._publishers(opened, deadline),
             )
 
     # Namespaces ---------------------------------------------------------------------------------------------------
@@ -180,13 +205,14 @@ class AdminClient:
         with pulsar_errors():
             deadline = self._deadline()
             opened = self._topic(topic, deadline)
+            _check_persistent(opened)
             starts, ends = self._log_ends(opened, deadline)
             self.node.subscriptions.create(opened, subscription, starts if from_earliest else ends, deadline)
 
     def list_subscriptions(self, topic: str) -> list[str]:
         with pulsar_errors():
             deadline = self._deadline()
-            return [found.name for found in self.node.subscriptions.list(self._topic(topic, deadline), deadline)]
+            return [found.name for found in self._subscriptions(self._topic(topic, deadline), deadline)]
 
     def subscription_stats(self, topic: str, subscription: str) -> SubscriptionStats:
         """Backlog, mark-delete, holes and owners, from what was last saved; disturbs nobody."""
@@ -194,93 +220,114 @@ class AdminClient:
             deadline = self._deadline()
             found = self._subscription(topic, subscription, deadline)
             starts, ends = self._log_ends(found.topic, deadline)
-            group = self.node.admin.describe_group(found.group, deadline)
-            owners = {
-                partition: f"{member.client_id} {member.host}"
-                for member in group.members
-                for kafka_topic, partition in member.assigned
-                if kafka_topic == found.topic.kafka_topic
-            }
+            members, owners = self._members(found, deadline)
             partitions = self._cursors(found, starts, ends, owners, deadline)
             return SubscriptionStats(
                 str(found.topic.name),
                 found.name,
-                found.type.value,
+                " and ".join(sorted({kind.value for kind in found.partition_types.values()}))
+                if found.by_partition
+                else found.type.value,
                 found.group,
                 sum(p.backlog for p in partitions),
                 sum(p.individually_deleted for p in partitions),
-                tuple(f"{member.client_id} {member.host}" for member in group.members),
+                members,
                 tuple(partitions),
+                found.properties,
+                found.replicated,
+                found.by_partition,
+                dict(found.partition_groups),
             )
+
+    def subscription_cursors(self, topic: str, subscription: str, *, fresh: bool = False) -> list[PartitionCursor]:
+        """Each partition's cursor with all of its holes, and what they cost on Kafka, as last saved; disturbs nobody.
+
+        With `fresh` live owners save first (`Timeout` when they do not answer).
+        """
+        with pulsar_errors():
+            deadline = self._deadline()
+            found = self._kept_subscription(topic, subscription, deadline)
+            if fresh:
+                self._move(found, dict.fromkeys(found.served, SaveNow()), deadline)
+            starts, ends = self._log_ends(found.topic, deadline)
+            views = []
+            for partition, cursor in self.node.memberships.read_cursors(found, deadline).items():
+                identity = cursor_identity(found, partition)
+                self.node.store.load_all(identity, cursor, deadline)
+                if cursor.state.next_unacked < starts[partition]:
+                    cursor.state.acknowledge_cumulative(starts[partition] - 1)
+                views.append(
+                    view_of(
+                        partition,
+                        cursor,
+                        found.topic.layout,
+                        starts[partition],
+                        ends[partition],
+                        _saved_in(cursor),
+                        cursor.commit_chars,
+                        self.node.store.marker_bytes(identity, cursor, deadline),
+                    )
+                )
+            return views
 
     def reset_cursor(
         self, topic: str, subscription: str, *, timestamp_ms: int | None = None, message_id: object | None = None
     ) -> None:
-        """Set a subscription without live consumers to a time, or to a message id (which is delivered next).
+        """Set a subscription to a time, or to a message id (which is delivered next).
+
+        Live consumers, in whatever process, go on from there; what waited in their inboxes is dropped.
 
         Raises:
-            ConsumerBusy: it has live consumers; use `consumer.seek` there.
+            Timeout: their processes did not answer in time; the cursors may be moved or not.
         """
         with pulsar_errors():
             if (timestamp_ms is None) == (message_id is None):
                 raise errors.InvalidOption("reset_cursor takes either timestamp_ms or message_id")
             deadline = self._deadline()
-            found = self._subscription(topic, subscription, deadline)
+            found = self._kept_subscription(topic, subscription, deadline)
             targets = (
                 self._offsets_at(found.topic, timestamp_ms, deadline)
                 if timestamp_ms is not None
                 else self._offsets_of(found.topic, message_id, deadline)
             )
-
-            def reset(partition: int, state: CursorState) -> None:
-                if partition in targets:
-                    state.reset(targets[partition])
-
-            self._change_idle(found, reset, deadline)
+            self._move(found, {partition: Seek(offset) for partition, offset in targets.items()}, deadline)
 
     def skip(self, topic: str, subscription: str, count: int) -> int:
         """Acknowledge the next `count` unacknowledged entries of each partition; gives how many were.
 
+        Live consumers still get what waits in their inboxes, as on Pulsar.
+
         Raises:
-            ConsumerBusy: it has live consumers.
+            Timeout: see `reset_cursor`.
         """
         with pulsar_errors():
             if count < 1:
                 raise errors.InvalidOption(f"the number of messages to skip must be at least 1, got {count}")
             deadline = self._deadline()
-            found = self._subscription(topic, subscription, deadline)
+            found = self._kept_subscription(topic, subscription, deadline)
             _, ends = self._log_ends(found.topic, deadline)
-            skipped = 0
-
-            def skip(partition: int, state: CursorState) -> None:
-                nonlocal skipped
-                left = min(count, state.backlog(ends[partition]))
-                skipped += left
-                while left:
-                    start = state.deleted.first_gap(state.next_unacked)
-                    following = state.deleted.gaps(start, 1)
-                    end = following[0][1] if following else ends[partition]
-                    step = min(left, end - start)
-                    state.acknowledge_cumulative(start + step - 1)
-                    left -= step
-
-            self._change_idle(found, skip, deadline)
-            return skipped
+            return sum(self._move(found, {p: Skip(count, end) for p, end in ends.items()}, deadline).values())
 
     def clear_backlog(self, topic: str, subscription: str) -> None:
-        """Acknowledge everything up to the log's end. Raises ConsumerBusy when it has live consumers."""
+        """Acknowledge everything up to the log's end, as `skip`."""
         with pulsar_errors():
             deadline = self._deadline()
-            found = self._subscription(topic, subscription, deadline)
+            found = self._kept_subscription(topic, subscription, deadline)
             _, ends = self._log_ends(found.topic, deadline)
-            self._change_idle(found, lambda p, state: state.reset(max(ends[p], state.next_unacked)), deadline)
+            self._move(found, {p: AcknowledgeUpTo(end - 1) for p, end in ends.items()}, deadline)
 
-    def unsubscribe(self, topic: str, subscription: str) -> None:
-        """Delete a subscription. Raises ConsumerBusy when it has live consumers."""
+    def unsubscribe(self, topic: str, subscription: str, *, force: bool = False) -> None:
+        """Delete a subscription.
+
+        Raises:
+            ConsumerBusy: it has live consumers, and `force` is not given. With it their `receive` raises
+                SubscriptionNotFound.
+            Timeout: with `force`: live consumers did not go in time; the subscription is still there.
+        """
         with pulsar_errors():
             deadline = self._deadline()
             found = self._subscription(topic, subscription, deadline)
-            self.node.delete_subscription(found, deadline)
+            self.node.memberships.delete_subscription(found, deadline, force=force)
 
     # Inside -------------------------------------------------------------------------------------------------------
 
@@ -297,9 +344,51 @@ class AdminClient:
     def _subscription(self, topic: str, subscription: str, deadline: Deadline) -> Subscription:
         opened = self._topic(topic, deadline)
         found = self.node.subscriptions.find(opened, subscription, deadline)
-        if found is None:
+        if found is None or not self._is_there(found, deadline):
             raise errors.NoSuchSubscription(f"topic {opened.name} has no subscription {subscription}")
         return found
+
+    def _kept_subscription(self, topic: str, subscription: str, deadline: Deadline) -> Subscription:
+        """One whose cursor can be moved."""
+        _check_persistent(self._topic(topic, deadline))
+        return self._subscription(topic, subscription, deadline)
+
+    def _subscriptions(self, topic: Topic, deadline: Deadline) -> list[Subscription]:
+        return [found for found in self.node.subscriptions.list(topic, deadline) if self._is_there(found, deadline)]
+
+    def _is_there(self, subscription: Subscription, deadline: Deadline) -> bool:
+        """On a non-persistent topic a subscription is there as long as its consumers are."""
+        return subscription.topic.name.is_persistent or any(
+            not is_over(member.client_id)
+            for group in subscription.groups
+            for member in self.node.admin.describe_group(group, deadline).members
+        )
+
+    def _members(self, subscription: Subscription, deadline: Deadline) -> tuple[tuple[str, ...], dict[int, str]]:
+        """The processes that serve a subscription, and who owns which partition."""
+        members: list[str] = []
+        owners: dict[int, str] = {}
+        only: Mapping[str, int | None] = {subscription.whole_group: None}
+        if subscription.by_partition:
+            only = {group: partition for partition, group in subscription.partition_groups.items()}
+        for group, served in only.items():
+            for member in self.node.admin.describe_group(group, deadline).members:
+                who = f"{member.client_id} {member.host}"
+                members.append(who)
+                for kafka_topic, partition in member.assigned:
+                    if kafka_topic == subscription.topic.kafka_topic and served in (None, partition):
+                        owners[partition] = who
+        return tuple(members), owners
+
+    def _publishers(self, topic: Topic, deadline: Deadline) -> tuple[tuple[PublisherStats, ...], int]:
+        signs = self.node.producers.publishers(str(topic.name), deadline)
+        listed = [
+            PublisherStats(p.producer_name, p.access_mode, p.epoch, p.connected_since_ms, p.sent, p.failed,
+                           sign.process, p.properties)
+            for sign in signs
+            for p in sign.publishers
+        ]  # fmt: skip
+        return tuple(listed), sum(sign.unlisted for sign in signs)
 
     def _log_ends(self, topic: Topic, deadline: Deadline) -> tuple[dict[int, int], dict[int, int]]:
         partitions = range(topic.partitions)
@@ -333,11 +422,12 @@ class AdminClient:
         deadline: Deadline,
     ) -> list[PartitionCursorStats]:
         found = []
-        for partition, cursor in self.node.read_cursors(subscription, deadline).items():
+        for partition, cursor in self.node.memberships.read_cursors(subscription, deadline).items():
             state = cursor.state
+            if not subscription.topic.name.is_persistent:
+                state.reset(ends[partition])  # nothing is kept for it
             if state.next_unacked < starts[partition]:
                 state.acknowledge_cumulative(starts[partition] - 1)
-            saved_in = "segments" if cursor.saved is not None and cursor.saved.marker is not None else cursor.source
             found.append(
                 PartitionCursorStats(
                     partition,
@@ -346,36 +436,23 @@ class AdminClient:
                     ends[partition],
                     state.backlog(ends[partition]),
                     len(state.deleted),
-                    len(state.deleted.gaps(state.next_unacked, HOLES_COUNTED)),
-                    saved_in,
+                    state.deleted.count_gaps(),
+                    _saved_in(cursor),
                     owners.get(partition, ""),
                 )
             )
         return found
 
-    def _change_idle(
-        self, subscription: Subscription, change: Callable[[int, CursorState], None], deadline: Deadline
-    ) -> None:
-        """Change the cursors of a subscription that has no live consumers, as a take-over and a save."""
-        topic = subscription.topic
-        if self.node.admin.describe_group(subscription.group, deadline).members:
-            raise errors.SubscriptionBusy(
-                f"subscription {subscription.name} of {topic.name} has live consumers: seek through one of them"
-            )
-        session = new_session()
-        commits: dict[int, CommittedOffset] = {}
-        saves = {}
-        for partition, cursor in self.node.read_cursors(subscription, deadline).items():
-            identity = cursor_identity(subscription, partition)
-            change(partition, cursor.state)
-            version = cursor.saved.lineage.version + 1 if cursor.saved is not None else 1
-            lineage = identity.lineage(session, version, 0)
-            save = self.node.store.prepare(identity, cursor.state, cursor.saved or Saved(lineage), lineage, deadline)
-            saves[partition] = (identity, save)
-            commits[partition] = save.commit
-        self.node.admin.alter_committed(subscription.group, topic.kafka_topic, commits, deadline)
-        for identity, save in saves.values():
-            self.node.store.clean(identity, save.obsolete, save.obsolete_markers, deadline)
-            self.node.store.write_checkpoint(
-                identity, save.commit, save.saved.lineage, self.node.clock.now_ms(), deadline
-            )
+    def _move(self, subscription: Subscription, wishes: Mapping[int, Wish], deadline: Deadline) -> dict[int, int]:
+        """The results of what is wished of the partitions that the subscription is on."""
+        on = {partition: wish for partition, wish in wishes.items() if partition in subscription.served}
+        return self.node.memberships.live_cursors.change(subscription, on, deadline)
+
+
+def _saved_in(cursor: Recovered) -> str:
+    return "segments" if cursor.saved is not None and cursor.saved.marker is not None else cursor.source
+
+
+def _check_persistent(topic: Topic) -> None:
+    if not topic.name.is_persistent:
+        raise errors.Refused(f"{topic.name} is not persistent: its subscriptions are there while their consumers are")

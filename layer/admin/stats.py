@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,42 @@ class SubscriptionStats:
     individually_deleted: int
     consumers: tuple[str, ...]
     partitions: tuple[PartitionCursorStats, ...]
+    properties: Mapping[str, str]
+    """What its consumers gave as `properties`."""
+    replicated: bool
+    """A consumer asked for `replicate_subscription_state_enabled`."""
+    by_partition: bool = False
+    """Its consumers are those of single partitions (now, or the last ones)."""
+    partition_groups: Mapping[int, str] = field(default_factory=dict)
+    """The consumer groups of partitions that were ever consumed by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherStats:
+    """One producer, as its process last told (at most 3 s ago). Source: Pulsar's `PublisherStats`.
+
+    `sent` and `failed` count messages since `connected_since_ms` (Unix time).
+    """
+
+    producer_name: str
+    access_mode: str
+    """Pulsar's name: Shared, Exclusive, WaitForExclusive or ExclusiveWithFencing."""
+    epoch: int
+    connected_since_ms: int
+    sent: int
+    failed: int
+    process: str
+    """Host, process id and start time of its process."""
+    properties: Mapping[str, str]
+    """What `create_producer` was given as `properties`; Pulsar's `metadata`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicStats:
-    """One topic. `entries` counts what is in Kafka now; `subscriptions` maps names to backlogs."""
+    """One topic. `entries` counts what is in Kafka now; `subscriptions` maps names to backlogs.
+
+    At most 100 producers of each process are in `publishers`; `unlisted_publishers` counts the others.
+    """
 
     topic: str
     kafka_topic: str
@@ -55,3 +87,5 @@ class TopicStats:
     end_offsets: dict[int, int]
     entries_per_ledger: int
     subscriptions: dict[str, int]
+    publishers: tuple[PublisherStats, ...] = ()
+    unlisted_publishers: int = 0

@@ -8,7 +8,20 @@ from typing import Annotated, Optional
 
 import typer
 
-from layer.cli import consume, namespaces, produce, standalone, subscriptions, topics
+from layer.cli import (
+    compat,
+    consume,
+    metrics,
+    namespaces,
+    produce,
+    schema_diff,
+    schema_extract,
+    schema_registry,
+    schemas,
+    standalone,
+    subscriptions,
+    topics,
+)
 from layer.cli.command import DEBUG_HELP, KAFKA_CONFIG_HELP, OUTPUT_HELP, URL_HELP
 from layer.cli.doctor import command as doctor
 from layer.cli.settings import DEFAULT_URL, OutputFormat, Settings
@@ -23,10 +36,16 @@ app = typer.Typer(
 app.add_typer(topics.app, name="topics")
 app.add_typer(namespaces.app, name="namespaces")
 app.add_typer(subscriptions.app, name="subscriptions")
+schema_registry.register(schemas.app)
+app.add_typer(schemas.app, name="schemas")
+schema_extract.register(schemas.app)
+schema_diff.register(schemas.app)
+app.add_typer(compat.app, name="compat")
 standalone.register(app)
 produce.register(app)
 consume.register(app)
 doctor.register(app)
+metrics.register(app)
 
 
 def _show_version(wanted: bool) -> None:

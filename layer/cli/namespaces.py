@@ -10,9 +10,23 @@ from layer.cli.command import command
 from layer.cli.confirm import YES_HELP, confirm
 from layer.cli.connection import admin_of
 from layer.cli.output import show_names, show_result
+from layer.cli.policies import (
+    AppliedOption,
+    PolicyArgument,
+    PolicyOrAllArgument,
+    ValueArgument,
+    remove_policy,
+    set_policy,
+    show_policies,
+)
 from layer.cli.settings import Settings
 
 app = typer.Typer(help="Make, list and delete namespaces.", no_args_is_help=True)
+
+policy = typer.Typer(
+    help="Policies of a namespace: for all its topics that have none of their own.", no_args_is_help=True
+)
+app.add_typer(policy, name="policy")
 
 NamespaceArgument = Annotated[str, typer.Argument(metavar="NAMESPACE", help="tenant/namespace.")]
 
@@ -44,3 +58,25 @@ def delete(
         confirm(f"delete namespace {namespace}", yes)
         admin.delete_namespace(namespace)
         show_result(settings, f"deleted {namespace}", {"deleted": namespace})
+
+
+@command(policy, "set")
+def set_one_policy(
+    settings: Settings, namespace: NamespaceArgument, name: PolicyArgument, value: ValueArgument
+) -> None:
+    """Set a policy. Producers follow `deduplication` within two seconds; schemas are judged by it from now on."""
+    set_policy(settings, namespace, name, value)
+
+
+@command(policy, "get")
+def get_policies(
+    settings: Settings, namespace: NamespaceArgument, name: PolicyOrAllArgument = None, applied: AppliedOption = False
+) -> None:
+    """What is set here (`-`: nothing), or with --applied what counts here."""
+    show_policies(settings, namespace, name, applied=applied)
+
+
+@command(policy, "remove")
+def remove_one_policy(settings: Settings, namespace: NamespaceArgument, name: PolicyArgument) -> None:
+    """Have what is set above, or the default, count again."""
+    remove_policy(settings, namespace, name)

@@ -10,7 +10,8 @@ from typing import Final
 
 import typer
 
-from layer.client.service_url import parse_service_url
+from layer.client.connection import connection_security
+from layer.client.service_url import ServiceUrl, parse_service_url
 from layer.embedded.settings import parse_properties
 from layer.errors import InvalidOption
 from layer.kafka.settings import KafkaSettings
@@ -42,6 +43,9 @@ class Settings:
 
     @property
     def bootstrap(self) -> str:
+        return self._address().bootstrap
+
+    def _address(self) -> ServiceUrl:
         """Raises typer.BadParameter for a URL that is none."""
         try:
             return parse_service_url(self.url)
@@ -49,8 +53,10 @@ class Settings:
             raise typer.BadParameter(str(error), param_hint="--url") from error
 
     def kafka(self) -> KafkaSettings:
+        address, options = self._address(), dict(self.kafka_config)
+        security = connection_security(tls=address.tls, kafka_protocol=options.get("security.protocol"))
         return KafkaSettings(
-            self.bootstrap, dict(self.kafka_config), client_id="pok", connect_timeout_ms=CONNECT_TIMEOUT_MS
+            address.bootstrap, options, client_id="pok", connect_timeout_ms=CONNECT_TIMEOUT_MS, security=security
         )
 
     def overridden(

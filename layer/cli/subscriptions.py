@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from dataclasses import asdict
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, Optional
 
 import typer
@@ -13,7 +15,10 @@ from layer.admin import AdminClient, SubscriptionStats
 from layer.cli.command import command
 from layer.cli.confirm import YES_HELP, confirm
 from layer.cli.connection import admin_of
-from layer.cli.output import show_names, show_pairs, show_result, show_table, write_json, write_line
+from layer.cli.costs import cursors_as_json, show_costs
+from layer.cli.failure import CommandFailed
+from layer.cli.holes import LEGEND, drawn, save_png
+from layer.cli.output import news, show_names, show_pairs, show_result, show_table, write_json, write_line
 from layer.cli.settings import Settings
 from layer.cli.topics import TopicArgument
 from layer.cli.values import message_id_text, parse_message_id, parse_time, printable, time_text
@@ -109,6 +114,46 @@ def show_stats(settings: Settings, topic: TopicArgument, subscription: Subscript
     )
 
 
+@command(app, "show")
+def show(
+    settings: Settings,
+    topic: TopicArgument,
+    subscription: SubscriptionOption,
+    png: Annotated[
+        Optional[Path],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        typer.Option("--png", metavar="FILE", help="Draw it into a PNG file, too.", show_default=False),
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Have live consumers' processes save first.")] = False,
+) -> None:
+    """Draw what is acknowledged of each partition, and say what each ledger of it costs. Disturbs nobody."""
+    with admin_of(settings) as admin:
+        cursors = admin.subscription_cursors(topic, subscription, fresh=fresh)
+    if png is not None:
+        try:
+            save_png(cursors, f"{printable(subscription)} of {printable(topic)}", png)
+        except ModuleNotFoundError as error:
+            raise CommandFailed("--png is drawn by Pillow: pip install 'pulsar-on-kafka[png]'") from error
+        except OSError as error:
+            raise CommandFailed(f"--png: {error}") from error
+    if settings.json:
+        write_json(cursors_as_json(cursors))
+        return
+    width = shutil.get_terminal_size((100, 24)).columns
+    for cursor in cursors:
+        write_line(
+            f"partition {cursor.partition}: backlog {cursor.backlog:,}, mark-delete {cursor.mark_delete:,}, "
+            f"{cursor.acknowledged:,} acknowledged above it, {cursor.holes:,} holes"
+        )
+        for line in drawn(cursor, width):
+            write_line(line)
+        write_line("")
+    write_line(LEGEND)
+    write_line("")
+    show_costs(cursors)
+    if png is not None:
+        news(f"drawn to {png}")
+
+
 @command(app, "reset")
 def reset(
     settings: Settings,
@@ -135,7 +180,7 @@ def reset(
     ] = None,
     yes: YesOption = False,
 ) -> None:
-    """Set a subscription without live consumers to a place. What was acknowledged on it is forgotten."""
+    """Set a subscription to a place, live consumers with it. What was acknowledged on it is forgotten."""
     timestamp_ms, wanted, place = _place(moment, message_id)
     with admin_of(settings) as admin:
         stats = admin.subscription_stats(topic, subscription)
@@ -152,7 +197,7 @@ def skip(
     count: Annotated[int, typer.Option("--count", "-n", help="Unacknowledged messages to skip, in each partition.")],
     yes: YesOption = False,
 ) -> None:
-    """Acknowledge the next messages unread. Wants a subscription without live consumers."""
+    """Acknowledge the next messages unread. Live consumers still get what is in their inboxes."""
     with admin_of(settings) as admin:
         stats = admin.subscription_stats(topic, subscription)
         confirm(f"skip up to {count:,} messages of each partition of {_told(stats)}", yes)
@@ -164,7 +209,7 @@ def skip(
 def clear_backlog(
     settings: Settings, topic: TopicArgument, subscription: SubscriptionOption, yes: YesOption = False
 ) -> None:
-    """Acknowledge everything up to the end unread. Wants a subscription without live consumers."""
+    """Acknowledge everything up to the end unread. Live consumers still get what is in their inboxes."""
     with admin_of(settings) as admin:
         stats = admin.subscription_stats(topic, subscription)
         confirm(f"acknowledge the whole backlog of {_told(stats)}", yes)
@@ -174,13 +219,18 @@ def clear_backlog(
 
 @command(app, "unsubscribe")
 def unsubscribe(
-    settings: Settings, topic: TopicArgument, subscription: SubscriptionOption, yes: YesOption = False
+    settings: Settings,
+    topic: TopicArgument,
+    subscription: SubscriptionOption,
+    force: Annotated[bool, typer.Option("--force", help="End its live consumers before.")] = False,
+    yes: YesOption = False,
 ) -> None:
-    """Delete a subscription with everything acknowledged on it. Wants one without live consumers."""
+    """Delete a subscription with everything acknowledged on it; one with live consumers only by force."""
     with admin_of(settings) as admin:
         stats = admin.subscription_stats(topic, subscription)
-        confirm(f"delete {_told(stats)}", yes)
-        admin.unsubscribe(topic, subscription)
+        live = f", which {len(stats.consumers)} live processes consume" if force and stats.consumers else ""
+        confirm(f"delete {_told(stats)}{live}", yes)
+        admin.unsubscribe(topic, subscription, force=force)
         show_result(
             settings,
             f"deleted {printable(subscription)} of {stats.topic}",

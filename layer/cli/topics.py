@@ -7,19 +7,32 @@ from typing import Annotated, Optional
 
 import typer
 
-from layer.admin import TopicStats
+from layer.admin import PublisherStats, TopicStats
 from layer.cli.command import command
 from layer.cli.confirm import YES_HELP, confirm
 from layer.cli.connection import admin_of
 from layer.cli.failure import CommandFailed
 from layer.cli.output import show_names, show_pairs, show_result, show_table, write_json, write_line
+from layer.cli.policies import (
+    AppliedOption,
+    PolicyArgument,
+    PolicyOrAllArgument,
+    ValueArgument,
+    remove_policy,
+    set_policy,
+    show_policies,
+)
 from layer.cli.settings import Settings
+from layer.cli.values import printable, time_text
 from layer.client.errors import pulsar_errors
 from mapping.topic_name import TopicName
 
 app = typer.Typer(help="Make, look at and delete topics.", no_args_is_help=True)
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="orders, or persistent://tenant/namespace/orders.")]
+
+policy = typer.Typer(help="Policies of a topic, which count before those of its namespace.", no_args_is_help=True)
+app.add_typer(policy, name="policy")
 
 
 @command(app, "list")
@@ -104,6 +117,14 @@ def show_stats(settings: Settings, topic: TopicArgument) -> None:
     if stats.subscriptions:
         write_line("")
         show_table(("subscription", "backlog"), list(stats.subscriptions.items()))
+    if stats.publishers:
+        write_line("")
+        show_table(
+            ("producer", "access mode", "sent", "failed", "since", "process", "properties"),
+            [_publisher_row(publisher) for publisher in stats.publishers],
+        )
+    if stats.unlisted_publishers:
+        write_line(f"and {stats.unlisted_publishers:,} producers more")
 
 
 @command(app, "partitions")
@@ -133,6 +154,35 @@ def bind(
         admin.bind_topic(topic, kafka_topic)
         bound = _full_name(topic)
         show_result(settings, f"bound {bound} to {kafka_topic}", {"bound": bound, "kafka_topic": kafka_topic})
+
+
+def _publisher_row(publisher: PublisherStats) -> tuple[object, ...]:
+    since = time_text(publisher.connected_since_ms)
+    properties = ", ".join(f"{printable(name)}={printable(value)}" for name, value in publisher.properties.items())
+    return (
+        printable(publisher.producer_name), publisher.access_mode, publisher.sent, publisher.failed, since,
+        publisher.process.rpartition(":")[0], properties,
+    )  # fmt: skip
+
+
+@command(policy, "set")
+def set_one_policy(settings: Settings, topic: TopicArgument, name: PolicyArgument, value: ValueArgument) -> None:
+    """Set a policy. Producers follow `deduplication` within two seconds; schemas are judged by it from now on."""
+    set_policy(settings, topic, name, value)
+
+
+@command(policy, "get")
+def get_policies(
+    settings: Settings, topic: TopicArgument, name: PolicyOrAllArgument = None, applied: AppliedOption = False
+) -> None:
+    """What is set here (`-`: nothing), or with --applied what counts here."""
+    show_policies(settings, topic, name, applied=applied)
+
+
+@command(policy, "remove")
+def remove_one_policy(settings: Settings, topic: TopicArgument, name: PolicyArgument) -> None:
+    """Have what is set above, or the default, count again."""
+    remove_policy(settings, topic, name)
 
 
 def _full_name(topic: str) -> str:

@@ -1,15 +1,20 @@
-"""`Client`: makes producers and consumers on one Kafka cluster."""
+"""`Client`: makes producers, consumers and readers on one Kafka cluster."""
 
 from __future__ import annotations
 
 import logging
 import re
-import secrets
-import threading
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from layer.client.consumer import Consumer, MessageListener, inbox_capacity
+from layer import errors
+from layer.client.authentication import Authentication
+from layer.client.batch_receive import ConsumerBatchReceivePolicy
+from layer.client.client_options import DEFAULT_MAX_TOPICS, ClientOptions
+from layer.client.consumer import Consumer
+from layer.client.consumer_opening import ConsumerOptions, open_consumer
+from layer.client.dead_letter_policy import ConsumerDeadLetterPolicy
+from layer.client.encryption import consumer_encryption
 from layer.client.enums import (
     BatchingType,
     CompressionType,
@@ -21,46 +26,42 @@ from layer.client.enums import (
     RegexSubscriptionMode,
 )
 from layer.client.errors import pulsar_errors
-from layer.client.listener import ListenerThreads
+from layer.client.key_shared import ConsumerKeySharedPolicy
 from layer.client.logger import install_logger
-from layer.client.message import Message
-from layer.client.message_id import NativeMessageId
-from layer.client.options import check_range, check_type, check_type_or_none, not_yet
-from layer.client.producer import MessageRouter, Producer
-from layer.client.service_url import parse_service_url
-from layer.deadline import Deadline
-from layer.dispatch.endpoint import Endpoint
-from layer.dispatch.strategy import SubscriptionType
-from layer.exceptions import AlreadyClosed, InvalidConfiguration, NotSupported
-from layer.kafka.producer import KafkaProducer
-from layer.kafka.settings import KafkaSettings
-from layer.node import Node, acquire, release
+from layer.client.message_id import MessageId, NativeMessageId, native
+from layer.client.options import check_type, check_type_or_none
+from layer.client.outgoing_schema import LetterSchema
+from layer.client.producer import Producer
+from layer.client.producer_opening import ProducerOptions, open_producer
+from layer.client.reader import Reader, ReaderListener
+from layer.client.reader_opening import ReaderOptions, open_reader
+from layer.client.receiving import MessageListener
+from layer.client.redelivery_backoff import RedeliveryBackoff
+from layer.client.routing import MessageRouter
+from layer.client.service_info import ServiceInfo
+from layer.client.session import Session
+from layer.client.several_topics import subscribe_to_several
+from layer.client.table_view import TableView
+from layer.crypto.keys import CryptoKeyReader
+from layer.cursor.budget import DEFAULT_BYTES
+from layer.exceptions import AlreadyClosed
 from layer.schema.plain import BytesSchema, Schema
 from mapping.topic_name import TopicName
 
+if TYPE_CHECKING:
+    pass
+
 _log = logging.getLogger(__name__)
 
-_COMPRESSION: Final = {
-    CompressionType.NONE: "none",
-    CompressionType.LZ4: "lz4",
-    CompressionType.ZLib: "gzip",
-    CompressionType.ZSTD: "zstd",
-    CompressionType.SNAPPY: "snappy",
-}
-
-_TYPES: Final = {
-    ConsumerType.Exclusive: SubscriptionType.EXCLUSIVE,
-    ConsumerType.Shared: SubscriptionType.SHARED,
-    ConsumerType.Failover: SubscriptionType.FAILOVER,
-    ConsumerType.KeyShared: SubscriptionType.KEY_SHARED,
-}
+_BYTES: Final = BytesSchema()
 
 
 class Client:
     """A connection to one cluster. Source: `pulsar.Client`.
 
     All Clients of a process that name the same cluster with the same settings share one node (producers, admin client,
-    one group membership per subscription). The network is touched first by the first producer or consumer.
+    one group membership per subscription). The network is touched first by the first producer or consumer. Each has one
+    thread of its own, for what is done every so often: looking for new topics and partitions, statistics in the log.
 
     `io_threads` and `concurrent_lookup_requests` are checked and have no effect: librdkafka has its own threads, and
     there are no lookups (docs/differences.md).
@@ -69,7 +70,7 @@ class Client:
     def __init__(
         self,
         service_url: str,
-        authentication: object | None = None,
+        authentication: Authentication | None = None,
         operation_timeout_seconds: int = 30,
         io_threads: int = 1,
         message_listener_threads: int = 1,
@@ -88,64 +89,51 @@ class Client:
         *,
         kafka_config: Mapping[str, str] | None = None,
         ack_persist_interval_ms: int = 1000,
+        max_pattern_topics: int = DEFAULT_MAX_TOPICS,
+        cursor_memory_limit_bytes: int = DEFAULT_BYTES,
+        metrics_port: int | None = None,
     ) -> None:
-        """Ours beyond the official arguments: `kafka_config` (raw librdkafka options) and `ack_persist_interval_ms`
-        (1 to 60,000: how long an acknowledgement may wait before it is durable).
+        """Ours beyond the official arguments: `kafka_config` (raw librdkafka options), `ack_persist_interval_ms`
+        (1 to 60,000: how long an acknowledgement may wait before it is durable), `max_pattern_topics` (1 or more: how
+        many topics one pattern may open; each is a membership in a Kafka group), `cursor_memory_limit_bytes` (1 MiB or
+        more: how much of what is acknowledged out of order is kept in memory; the largest limit of the process's
+        Clients of a cluster counts) and `metrics_port` (where `GET /metrics` answers with this process's metrics, 0
+        for a free port; docs/metrics.md).
 
         Raises:
-            ValueError: the URL is not `kafka://host:port[,host:port...]`, or an argument has a wrong type.
+            ValueError: the URL is neither `kafka://host:port[,host:port...]` nor `kafka+ssl://...`, or an argument has
+                a wrong type.
             InvalidConfiguration: a number is out of range, or `kafka_config` sets what is not the user's to set.
             NotSupported: an option that this version does not have.
         """
-        check_type(str, "service_url", service_url)
-        for name, number in (
-            ("operation_timeout_seconds", operation_timeout_seconds),
-            ("io_threads", io_threads),
-            ("message_listener_threads", message_listener_threads),
-            ("concurrent_lookup_requests", concurrent_lookup_requests),
-            ("connection_timeout_ms", connection_timeout_ms),
-        ):
-            check_type(int, name, number)
-            check_range(name, number, 1)
-        check_type(int, "stats_interval_in_seconds", stats_interval_in_seconds)
-        check_type(int, "ack_persist_interval_ms", ack_persist_interval_ms)
-        check_range("ack_persist_interval_ms", ack_persist_interval_ms, 1, 60_000)
-        check_type_or_none(str, "log_conf_file_path", log_conf_file_path)
-        for name, flag in (
-            ("use_tls", use_tls),
-            ("tls_allow_insecure_connection", tls_allow_insecure_connection),
-            ("tls_validate_hostname", tls_validate_hostname),
-        ):
-            check_type(bool, name, flag)
-            not_yet(f"{name} (use kafka_config)", when=flag)
-        for name, text in (
-            ("tls_trust_certs_file_path", tls_trust_certs_file_path),
-            ("tls_private_key_file_path", tls_private_key_file_path),
-            ("tls_certificate_file_path", tls_certificate_file_path),
-            ("listener_name", listener_name),
-        ):
-            check_type_or_none(str, name, text)
-            not_yet(f"{name} (use kafka_config)", when=text is not None)
-        not_yet("authentication (use kafka_config)", when=authentication is not None)
-        not_yet("log_conf_file_path (use logger)", when=log_conf_file_path is not None)
-        not_yet(
-            "periodic statistics in the log (stats_interval_in_seconds)", when=stats_interval_in_seconds not in (0, 600)
+        options = ClientOptions(
+            service_url=service_url,
+            authentication=authentication,
+            operation_timeout_seconds=operation_timeout_seconds,
+            io_threads=io_threads,
+            message_listener_threads=message_listener_threads,
+            concurrent_lookup_requests=concurrent_lookup_requests,
+            log_conf_file_path=log_conf_file_path,
+            stats_interval_in_seconds=stats_interval_in_seconds,
+            use_tls=use_tls,
+            tls_trust_certs_file_path=tls_trust_certs_file_path,
+            tls_allow_insecure_connection=tls_allow_insecure_connection,
+            tls_validate_hostname=tls_validate_hostname,
+            connection_timeout_ms=connection_timeout_ms,
+            listener_name=listener_name,
+            tls_private_key_file_path=tls_private_key_file_path,
+            tls_certificate_file_path=tls_certificate_file_path,
+            kafka_config=kafka_config,
+            ack_persist_interval_ms=ack_persist_interval_ms,
+            max_pattern_topics=max_pattern_topics,
+            cursor_memory_limit_bytes=cursor_memory_limit_bytes,
+            metrics_port=metrics_port,
         )
+        options.check()
         install_logger(logger)
-        self._settings = KafkaSettings(
-            parse_service_url(service_url), dict(kafka_config or {}), connect_timeout_ms=connection_timeout_ms
-        )
-        with pulsar_errors():
-            self._settings.check()
-        self._operation_timeout_s = float(operation_timeout_seconds)
-        self._connect_timeout_s = connection_timeout_ms / 1000
-        self._ack_persist_interval_s = ack_persist_interval_ms / 1000
-        self._threads = ListenerThreads(message_listener_threads)
-        self._node: Node | None = None
-        self._producers: set[Producer] = set()
-        self._consumers: set[Consumer] = set()
-        self._lock = threading.RLock()
-        self._closed = False
+        self._service_info = options.service_info()
+        self._settings = options.kafka_settings()
+        self._session = Session(options, self._settings, self._letter_producer)
 
     # Producers ----------------------------------------------------------------------------------------------------
 
@@ -153,7 +141,7 @@ class Client:
         self,
         topic: str,
         producer_name: str | None = None,
-        schema: Schema | None = None,
+        schema: Schema = _BYTES,
         initial_sequence_id: int | None = None,
         send_timeout_millis: int = 30000,
         compression_type: CompressionType = CompressionType.NONE,
@@ -170,7 +158,7 @@ class Client:
         properties: dict[str, str] | None = None,
         batching_type: BatchingType = BatchingType.Default,
         encryption_key: str | None = None,
-        crypto_key_reader: object | None = None,
+        crypto_key_reader: CryptoKeyReader | None = None,
         access_mode: ProducerAccessMode = ProducerAccessMode.Shared,
         message_router: MessageRouter | None = None,
     ) -> Producer:
@@ -178,82 +166,48 @@ class Client:
 
         Raises:
             TopicNotFound: tenant, namespace or partition do not exist.
+            ProducerBusy: the name is taken, or somebody has the topic exclusively.
+            ProducerFenced: access_mode Exclusive, and there are other producers.
+            Timeout: access_mode WaitForExclusive, and they stayed for the operation timeout.
+            IncompatibleSchema: the topic's schemas or policies forbid this one, or want one; with every reason.
             InvalidTopicName, ConnectError, AlreadyClosed: as the official client.
             NotSupported: an option that this version does not have.
         """
-        schema = schema if schema is not None else BytesSchema()
         check_type(str, "topic", topic)
-        check_type_or_none(str, "producer_name", producer_name)
-        check_type(Schema, "schema", schema)
-        check_type_or_none(int, "initial_sequence_id", initial_sequence_id)
-        for name, number in (
-            ("send_timeout_millis", send_timeout_millis),
-            ("max_pending_messages", max_pending_messages),
-            ("max_pending_messages_across_partitions", max_pending_messages_across_partitions),
-            ("batching_max_messages", batching_max_messages),
-            ("batching_max_allowed_size_in_bytes", batching_max_allowed_size_in_bytes),
-            ("batching_max_publish_delay_ms", batching_max_publish_delay_ms),
-        ):
-            check_type(int, name, number)
-        for name, flag in (
-            ("block_if_queue_full", block_if_queue_full),
-            ("batching_enabled", batching_enabled),
-            ("chunking_enabled", chunking_enabled),
-            ("lazy_start_partitioned_producers", lazy_start_partitioned_producers),
-        ):
-            check_type(bool, name, flag)
-        check_type(CompressionType, "compression_type", compression_type)
-        check_type(PartitionsRoutingMode, "message_routing_mode", message_routing_mode)
-        check_type_or_none(dict, "properties", properties)
-        check_type(BatchingType, "batching_type", batching_type)
-        check_type(ProducerAccessMode, "access_mode", access_mode)
-        check_range("send_timeout_millis", send_timeout_millis, 0)
-        check_range("max_pending_messages", max_pending_messages, 0)
-        check_range("max_pending_messages_across_partitions", max_pending_messages_across_partitions, 0)
-        if message_router is not None and not callable(message_router):
-            raise ValueError(f"message_router must be callable, got {message_router!r:.60}")
-        if message_routing_mode is PartitionsRoutingMode.CustomPartition and message_router is None:
-            raise InvalidConfiguration("message_routing_mode CustomPartition needs a message_router")
-        not_yet("batch entries (batching_enabled=True)", when=batching_enabled)
-        not_yet("chunking_enabled", when=chunking_enabled)
-        not_yet("producer properties", when=bool(properties))
-        not_yet("end-to-end encryption", when=encryption_key is not None or crypto_key_reader is not None)
-        not_yet(f"access_mode {access_mode.name}", when=access_mode is not ProducerAccessMode.Shared)
-        with pulsar_errors():
-            name_of_topic = self._topic_name(topic)
-            node = self._connected()
-            opened = node.topics.open(name_of_topic, self._deadline())
-
-            def shared_producer() -> KafkaProducer:
-                return node.producer(_COMPRESSION[compression_type], send_timeout_millis)
-
-            producer = Producer(
-                opened,
-                shared_producer(),
-                name=producer_name or node.unique_name(),
-                schema=schema,
-                initial_sequence_id=initial_sequence_id,
-                max_pending=_max_pending(
-                    max_pending_messages, max_pending_messages_across_partitions, opened.partitions
-                ),
-                block_if_full=block_if_queue_full,
-                routing=message_routing_mode,
-                router=message_router,
-                fixed_partition=name_of_topic.partition if name_of_topic.partition >= 0 else None,
-                renew=shared_producer,
-                on_close=self._producers.discard,
-            )
-        self._producers.add(producer)
-        return producer
+        options = ProducerOptions(
+            producer_name=producer_name,
+            schema=schema,
+            initial_sequence_id=initial_sequence_id,
+            send_timeout_millis=send_timeout_millis,
+            compression_type=compression_type,
+            max_pending_messages=max_pending_messages,
+            max_pending_messages_across_partitions=max_pending_messages_across_partitions,
+            block_if_queue_full=block_if_queue_full,
+            batching_enabled=batching_enabled,
+            batching_max_messages=batching_max_messages,
+            batching_max_allowed_size_in_bytes=batching_max_allowed_size_in_bytes,
+            batching_max_publish_delay_ms=batching_max_publish_delay_ms,
+            chunking_enabled=chunking_enabled,
+            message_routing_mode=message_routing_mode,
+            lazy_start_partitioned_producers=lazy_start_partitioned_producers,
+            properties=properties,
+            batching_type=batching_type,
+            encryption_key=encryption_key,
+            crypto_key_reader=crypto_key_reader,
+            access_mode=access_mode,
+            message_router=message_router,
+        )
+        options.check()
+        return open_producer(topic, options, self._session)
 
     # Consumers ----------------------------------------------------------------------------------------------------
 
     def subscribe(
         self,
-        topic: str,
+        topic: str | list[str] | re.Pattern[str],
         subscription_name: str,
         consumer_type: ConsumerType = ConsumerType.Exclusive,
-        schema: Schema | None = None,
+        schema: Schema = _BYTES,
         message_listener: MessageListener | None = None,
         receiver_queue_size: int = 1000,
         max_total_receiver_queue_size_across_partitions: int = 50000,
@@ -265,123 +219,172 @@ class Client:
         properties: dict[str, str] | None = None,
         pattern_auto_discovery_period: int = 60,
         initial_position: InitialPosition = InitialPosition.Latest,
-        crypto_key_reader: object | None = None,
+        crypto_key_reader: CryptoKeyReader | None = None,
         replicate_subscription_state_enabled: bool = False,
         max_pending_chunked_message: int = 10,
         auto_ack_oldest_chunked_message_on_queue_full: bool = False,
         start_message_id_inclusive: bool = False,
-        batch_receive_policy: object | None = None,
-        key_shared_policy: object | None = None,
+        batch_receive_policy: ConsumerBatchReceivePolicy | None = None,
+        key_shared_policy: ConsumerKeySharedPolicy | None = None,
         batch_index_ack_enabled: bool = False,
         regex_subscription_mode: RegexSubscriptionMode = RegexSubscriptionMode.PersistentOnly,
-        dead_letter_policy: object | None = None,
+        dead_letter_policy: ConsumerDeadLetterPolicy | None = None,
         crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
+        *,
+        negative_ack_redelivery_backoff: RedeliveryBackoff | None = None,
+        priority_level: int = 0,
+        retry_enable: bool = False,
+        expire_time_of_incomplete_chunked_message_ms: int = 60_000,
     ) -> Consumer:
         """A consumer of a subscription, which is created if it does not exist (as is the topic).
 
+        `topic` may be a list of topics or a compiled pattern, matched against `tenant/namespace/topic` (see
+        `TopicPattern`); then each topic has this subscription, and its messages come in turns.
+
+        `unacked_messages_timeout_ms` is None, 0 (both: none) or 10,000 and more. Ours beyond the official arguments:
+        `negative_ack_redelivery_backoff` takes the place of `negative_ack_redelivery_delay_ms`. `priority_level` is 0
+        (the highest) or more: Shared gives a level messages only when no consumer of a higher one takes any, Failover
+        chooses its active consumer in the highest; it counts among the consumers of this process. Source: Java's
+        `ConsumerBuilder.priorityLevel`. `retry_enable` is for `Consumer.reconsume_later`: the consumer then has a
+        second topic, `<topic>-<subscription>-RETRY`, is one of several topics, and has dead letters after 16
+        redeliveries or retries unless `dead_letter_policy` says otherwise, by default in `<topic>-<subscription>-DLQ`,
+        one for all partitions. Delays count on Shared and Key_Shared only; letters are sent unencrypted, as Java's.
+
+        Of chunked messages that are not complete yet, `max_pending_chunked_message` for each partition (0: any number)
+        and at most 64 MiB of them keep their payload; the others are read again when they are complete, or are
+        acknowledged, oldest first, with `auto_ack_oldest_chunked_message_on_queue_full`. One of which nothing came for
+        `expire_time_of_incomplete_chunked_message_ms` (1 and more; ours beyond the official arguments, source: Java's
+        `expireTimeOfIncompleteChunkedMessage`) is acknowledged, so that a producer that died holds nobody up.
+
         Raises:
             ConsumerBusy: the subscription has consumers that exclude this one.
+            ConsumerAssignError: its sticky ranges overlap with another consumer's.
+            IncompatibleSchema: it may not read the topic with this schema; with every reason.
             TopicNotFound, InvalidTopicName, ConnectError, AlreadyClosed: as the official client.
             NotSupported: an option that this version does not have.
         """
-        schema = schema if schema is not None else BytesSchema()
-        not_yet("subscriptions over several topics or patterns", when=isinstance(topic, (list, re.Pattern)))
-        check_type(str, "topic", topic)
-        check_type(str, "subscription_name", subscription_name)
-        check_type(ConsumerType, "consumer_type", consumer_type)
-        check_type(Schema, "schema", schema)
-        for name, number in (
-            ("receiver_queue_size", receiver_queue_size),
-            ("max_total_receiver_queue_size_across_partitions", max_total_receiver_queue_size_across_partitions),
-            ("broker_consumer_stats_cache_time_ms", broker_consumer_stats_cache_time_ms),
-            ("negative_ack_redelivery_delay_ms", negative_ack_redelivery_delay_ms),
-            ("pattern_auto_discovery_period", pattern_auto_discovery_period),
-            ("max_pending_chunked_message", max_pending_chunked_message),
-        ):
-            check_type(int, name, number)
-        for name, flag in (
-            ("is_read_compacted", is_read_compacted),
-            ("replicate_subscription_state_enabled", replicate_subscription_state_enabled),
-            ("auto_ack_oldest_chunked_message_on_queue_full", auto_ack_oldest_chunked_message_on_queue_full),
-            ("start_message_id_inclusive", start_message_id_inclusive),
-            ("batch_index_ack_enabled", batch_index_ack_enabled),
-        ):
-            check_type(bool, name, flag)
-        check_type_or_none(str, "consumer_name", consumer_name)
-        check_type_or_none(int, "unacked_messages_timeout_ms", unacked_messages_timeout_ms)
-        check_type_or_none(dict, "properties", properties)
-        check_type(InitialPosition, "initial_position", initial_position)
-        check_type(RegexSubscriptionMode, "regex_subscription_mode", regex_subscription_mode)
-        check_type(ConsumerCryptoFailureAction, "crypto_failure_action", crypto_failure_action)
-        check_range("negative_ack_redelivery_delay_ms", negative_ack_redelivery_delay_ms, 0)
-        if message_listener is not None and not callable(message_listener):
-            raise ValueError(f"message_listener must be callable, got {message_listener!r:.60}")
-        not_yet(
-            "Key_Shared subscriptions", when=consumer_type is ConsumerType.KeyShared or key_shared_policy is not None
+        options = ConsumerOptions(
+            subscription_name=subscription_name,
+            consumer_type=consumer_type,
+            schema=schema,
+            message_listener=message_listener,
+            receiver_queue_size=receiver_queue_size,
+            max_total_receiver_queue_size_across_partitions=max_total_receiver_queue_size_across_partitions,
+            consumer_name=consumer_name,
+            unacked_messages_timeout_ms=unacked_messages_timeout_ms,
+            broker_consumer_stats_cache_time_ms=broker_consumer_stats_cache_time_ms,
+            negative_ack_redelivery_delay_ms=negative_ack_redelivery_delay_ms,
+            is_read_compacted=is_read_compacted,
+            properties=properties,
+            pattern_auto_discovery_period=pattern_auto_discovery_period,
+            initial_position=initial_position,
+            crypto_key_reader=crypto_key_reader,
+            replicate_subscription_state_enabled=replicate_subscription_state_enabled,
+            max_pending_chunked_message=max_pending_chunked_message,
+            auto_ack_oldest_chunked_message_on_queue_full=auto_ack_oldest_chunked_message_on_queue_full,
+            start_message_id_inclusive=start_message_id_inclusive,
+            batch_receive_policy=batch_receive_policy,
+            key_shared_policy=key_shared_policy,
+            batch_index_ack_enabled=batch_index_ack_enabled,
+            regex_subscription_mode=regex_subscription_mode,
+            dead_letter_policy=dead_letter_policy,
+            crypto_failure_action=crypto_failure_action,
+            negative_ack_redelivery_backoff=negative_ack_redelivery_backoff,
+            priority_level=priority_level,
+            retry_enable=retry_enable,
+            expire_time_of_incomplete_chunked_message_ms=expire_time_of_incomplete_chunked_message_ms,
         )
-        not_yet("unacked_messages_timeout_ms", when=bool(unacked_messages_timeout_ms))
-        not_yet("is_read_compacted", when=is_read_compacted)
-        not_yet("consumer properties", when=bool(properties))
-        not_yet("end-to-end encryption", when=crypto_key_reader is not None)
-        not_yet("replicate_subscription_state_enabled", when=replicate_subscription_state_enabled)
-        not_yet("batch_receive_policy", when=batch_receive_policy is not None)
-        not_yet("batch_index_ack_enabled", when=batch_index_ack_enabled)
-        not_yet("dead_letter_policy", when=dead_letter_policy is not None)
+        check_type((str, list, re.Pattern), "topic", topic)
+        options.check()
+        if isinstance(topic, str) and not retry_enable:
+            return open_consumer(topic, options, self._session)
+        return subscribe_to_several(topic, options, self._session)
+
+    def create_reader(
+        self,
+        topic: str,
+        start_message_id: NativeMessageId | MessageId,
+        schema: Schema = _BYTES,
+        reader_listener: ReaderListener | None = None,
+        receiver_queue_size: int = 1000,
+        reader_name: str | None = None,
+        subscription_role_prefix: str | None = None,
+        is_read_compacted: bool = False,
+        crypto_key_reader: CryptoKeyReader | None = None,
+        start_message_id_inclusive: bool = False,
+        crypto_failure_action: ConsumerCryptoFailureAction = ConsumerCryptoFailureAction.FAIL,
+    ) -> Reader:
+        """A reader of `topic` (made if it does not exist), of all its partitions or of the one that is named.
+
+        It begins behind `start_message_id`, or at it with `start_message_id_inclusive`; any id will do (see
+        `start_offset`). `subscription_role_prefix` begins the name of a reader that gets none by `reader_name`.
+
+        Raises:
+            IncompatibleSchema: it may not read the topic with this schema; with every reason.
+            TopicNotFound, InvalidTopicName, ConnectError, AlreadyClosed: as the official client.
+            NotSupported: an option that this version does not have.
+        """
+        options = ReaderOptions(
+            schema,
+            reader_listener,
+            receiver_queue_size,
+            reader_name,
+            subscription_role_prefix,
+            is_read_compacted,
+            start_message_id_inclusive,
+            consumer_encryption(crypto_key_reader, crypto_failure_action),
+        )
+        check_type(str, "topic", topic)
+        start = native(start_message_id)
+        if start is None:
+            check_type(MessageId, "start_message_id", start_message_id)
+            raise AssertionError
+        options.check()
+        return open_reader(topic, start, options, self._session)
+
+    def _letter_producer(self, topic: str, initial_subscription: str) -> Producer:
+        """For copies of messages; makes the topic, and the subscription if one is named, when they are not there."""
+        if initial_subscription:
+            with pulsar_errors():
+                self._session.node().memberships.create_subscription(
+                    TopicName.parse(topic), initial_subscription, self._session.deadline()
+                )
+        return self.create_producer(topic, schema=LetterSchema(), block_if_queue_full=True, chunking_enabled=True)
+
+    def create_table_view(self, topic: str, subscription_name: str | None = None, schema: Schema = _BYTES) -> TableView:
+        """The newest value of every key of `topic` (made if it does not exist), complete when this returns.
+
+        `subscription_name` is part of its `str`; a table view has no subscription.
+
+        Raises:
+            TopicNotFound, InvalidTopicName, ConnectError, AlreadyClosed, IncompatibleSchema: as the official client.
+            Timeout: the end of the topic was not read in time.
+            NotAllowedError: the topic is not persistent.
+        """
+        check_type_or_none(str, "subscription_name", subscription_name)
+        check_type(str, "topic", topic)
         with pulsar_errors():
-            name_of_topic = self._topic_name(topic)
-            not_yet("subscriptions on one partition of a topic", when=name_of_topic.partition >= 0)
-            node = self._connected()
-            deadline = self._deadline()
-            opened = node.topics.open(name_of_topic, deadline)
-            inbox = Endpoint(
-                consumer_name or secrets.token_hex(5),
-                inbox_capacity(receiver_queue_size, max_total_receiver_queue_size_across_partitions, opened.partitions),
-                delivery_type=Message,
-                schema=schema,
-            )
-            subscription, member = node.subscribe(
-                opened,
-                subscription_name,
-                _TYPES[consumer_type],
-                inbox,
-                from_earliest=initial_position is InitialPosition.Earliest,
-                ack_persist_interval_s=self._ack_persist_interval_s,
-                deadline=deadline,
-            )
-            consumer = Consumer(
-                node,
-                subscription,
-                member,
-                inbox,
-                kind=consumer_type,
-                nack_delay_ms=negative_ack_redelivery_delay_ms,
-                operation_timeout_s=self._operation_timeout_s,
-                seek_inclusive=start_message_id_inclusive,
-                listener=message_listener,
-                threads=self._threads,
-                on_close=self._consumers.discard,
-            )
-        self._consumers.add(consumer)
-        return consumer
+            if not TopicName.parse(topic).is_persistent:
+                raise errors.Refused(f"{topic} is not persistent: there are no newest values to be had")
+        reader = self.create_reader(topic, MessageId.earliest, schema, reader_name=subscription_name)
+        try:
+            view = TableView(reader, topic, subscription_name, schema)
+            self._session.table_view_opened(view, reader)
+        except BaseException:
+            reader.leave()
+            raise
+        return view
 
-    def create_reader(self, topic: str, start_message_id: NativeMessageId, *args: Any, **kwargs: Any) -> Any:
-        """Raises NotSupported: readers are not in this version."""
-        raise NotSupported(f"create_reader({topic!r}, {start_message_id!r}): readers are not in this version")
-
-    def create_table_view(self, topic: str, *args: Any, **kwargs: Any) -> Any:
-        """Raises NotSupported: table views are not in this version."""
-        raise NotSupported(f"create_table_view({topic!r}): table views are not in this version")
-
-    def get_service_info(self) -> Any:
-        """Raises NotSupported: switching clusters is not in this version."""
-        raise NotSupported("get_service_info: not in this version")
+    def get_service_info(self) -> ServiceInfo:
+        """How this client reaches its cluster."""
+        return self._service_info
 
     def get_topic_partitions(self, topic: str) -> list[str]:
         """Names of the topic's partitions; the topic's own name when it is not partitioned."""
         check_type(str, "topic", topic)
         with pulsar_errors():
-            name = self._topic_name(topic)
-            return list(self._connected().topics.open(name, self._deadline()).partition_names)
+            name = TopicName.parse(topic)
+            return list(self._session.node().topics.open(name, self._session.deadline()).partition_names)
 
     # Life ---------------------------------------------------------------------------------------------------------
 
@@ -391,22 +394,7 @@ class Client:
         Raises:
             AlreadyClosed: it was closed before.
         """
-        with self._lock:
-            if self._closed:
-                raise AlreadyClosed("the client is closed already")
-            self._closed = True
-            node, self._node = self._node, None
-        try:
-            for consumer in list(self._consumers):
-                consumer.stop_receiving()  # or the messages of the first to leave would go to the next one
-            for consumer in list(self._consumers):
-                consumer.leave()
-            for producer in list(self._producers):
-                producer.close()
-        finally:
-            self._threads.close()
-            if node is not None:
-                release(node)
+        self._session.close()
 
     def shutdown(self) -> None:
         """`close` that may be called again, and that tells of failures only in the log."""
@@ -417,27 +405,7 @@ class Client:
         except Exception:
             _log.exception("shutdown left something open")
 
-    def _connected(self) -> Node:
-        with self._lock:
-            if self._closed:
-                raise AlreadyClosed("the client is closed")
-            if self._node is None:
-                limit = min(self._connect_timeout_s, self._operation_timeout_s)
-                self._node = acquire(self._settings, Deadline.after(limit))
-            return self._node
-
-    def _deadline(self) -> Deadline:
-        return Deadline.after(self._operation_timeout_s)
-
-    @staticmethod
-    def _topic_name(topic: str) -> TopicName:
-        name = TopicName.parse(topic)
-        not_yet("non-persistent topics", when=not name.is_persistent)
-        return name
-
-
-def _max_pending(per_partition: int, across: int, partitions: int) -> int:
-    """The official limits: so many per partition, and so many over all of them; 0 is no limit."""
-    unlimited = 2**62
-    total = per_partition * partitions if per_partition else unlimited
-    return min(total, across) if across and partitions > 1 else total
+    @property
+    def metrics_port(self) -> int | None:
+        """Where Prometheus finds this process's metrics; ours, not the official client's."""
+        return self._session.metrics_port

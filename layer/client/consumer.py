@@ -3,42 +3,46 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
-from collections.abc import Callable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, cast
 
 from layer import errors
+from layer.client.batch_receive import ConsumerBatchReceivePolicy
+from layer.client.dead_letters import DeadLetterWriter
 from layer.client.enums import ConsumerType
-from layer.client.errors import as_pulsar, pulsar_errors
-from layer.client.listener import ListenerTask, ListenerThreads
-from layer.client.message import Message
-from layer.client.message_id import NativeMessageId, PartitionOrigin, StoredMessageId, native
-from layer.client.options import check_range, check_type
+from layer.client.errors import pulsar_errors
+from layer.client.listener import ListenerThreads
+from layer.client.message import BatchedMessage, Message
+from layer.client.message_batch import ParsedMessage
+from layer.client.message_id import BatchedMessageId, NativeMessageId, PartitionOrigin, StoredMessageId, native
+from layer.client.options import check_type
+from layer.client.receiving import Inbox, MessageListener, Receiving
+from layer.client.redelivery_backoff import RedeliveryBackoff
+from layer.client.start_position import first_in_entry
+from layer.client.stats_log import StatsLine
 from layer.deadline import Deadline
+from layer.dispatch.batches import messages_of_entry
 from layer.dispatch.delivery import PartitionSlot
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.member import SubscriptionMember
 from layer.exceptions import (
-    AlreadyClosed,
     BrokerMetadataError,
     CumulativeAcknowledgementNotAllowedError,
     InvalidConfiguration,
+    InvalidMessage,
     NotConnected,
     OperationNotSupported,
-    Result,
+    UnknownError,
 )
-from layer.metadata.subscriptions import Subscription
+from layer.metadata.subscription import Subscription
 from layer.node import Node
+from layer.waiting import wait_until
+from mapping.state_records.cursor_requests import Seek
 
 _log = logging.getLogger(__name__)
 
-MessageListener = Callable[["Consumer", Message], None]
-ReceiveCallback = Callable[[Result, "Message | None"], None]
 
-_MAX_PENDING_RECEIVES: Final = 10_000
-
-
-class Consumer:
+class Consumer(Receiving):
     """A consumer of one subscription. Thread-safe. Source: `pulsar.Consumer`.
 
     Memory: an inbox of `receiver_queue_size` messages, besides what its subscription's member holds.
@@ -53,8 +57,11 @@ class Consumer:
         *,
         kind: ConsumerType,
         nack_delay_ms: int,
+        nack_backoff: RedeliveryBackoff | None,
+        dead_letters: DeadLetterWriter | None,
         operation_timeout_s: float,
         seek_inclusive: bool,
+        batch_policy: ConsumerBatchReceivePolicy | None,
         listener: MessageListener | None,
         threads: ListenerThreads,
         on_close: Callable[[Consumer], None],
@@ -62,120 +69,39 @@ class Consumer:
         self._node = node
         self._subscription = subscription
         self._member = member
-        self._inbox = endpoint
+        super().__init__(
+            cast("Inbox", endpoint),  # it makes Messages
+            subscription=subscription.name,
+            operation_timeout_s=operation_timeout_s,
+            batch_policy=batch_policy,
+            listener=listener,
+            threads=threads,
+        )
+        self._endpoint = endpoint
+        self._partitions = subscription.topic.partitions
         self._open_inbox: Endpoint | None = endpoint  # None once closed, so that the fast paths need no other check
         self._kind = kind
+        self._transient = not subscription.topic.name.is_persistent
         self._nack_delay_s = nack_delay_ms / 1000
-        self._operation_timeout_s = operation_timeout_s
+        self._nack_backoff = nack_backoff
+        self._dead_letters = dead_letters
         self._seek_inclusive = seek_inclusive
         self._on_close = on_close
-        self._listener = listener
-        self._listener_paused = False
-        self._receives: deque[ReceiveCallback] = deque()
-        self._threads = threads
-        self._task: ListenerTask | None = None
-        self._closed = False
         self._close_called = False
         self._losses_seen = member.losses()
-        if listener is not None:
-            endpoint.expect(1)  # with a queue of size 0 it takes one message at a time
-            self._start_task(self._listen_once)
+        self._begin_to_listen()
 
-    # Receiving ----------------------------------------------------------------------------------------------------
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where its messages arrive. Ours, for consumers of several topics."""
+        return self._endpoint
 
-    def receive(self, timeout_millis: int | None = None) -> Message:
-        """The next message, waited for (`timeout_millis` at most; None: for ever).
-
-        Raises:
-            Timeout: none came in time.
-            Interrupted: SIGINT while waiting.
-            AlreadyClosed: the consumer was closed.
-            InvalidConfiguration: a message listener is set.
-        """
-        if timeout_millis is not None and type(timeout_millis) is not int:
-            check_type(int, "timeout_millis", timeout_millis)
-        inbox = self._inbox
-        try:
-            message = inbox.queue.popleft()
-        except IndexError:
-            return self._wait(timeout_millis)
-        if inbox.starved and inbox.has_room_again():
-            inbox.wake_member()
-        if self._listener is not None:
-            inbox.queue.appendleft(message)
-            raise InvalidConfiguration("receive() cannot be used beside a message listener")
-        return message  # type: ignore[return-value]  # this consumer's endpoint makes Messages
-
-    def _wait(self, timeout_millis: int | None) -> Message:
-        self._check_open()
-        if self._listener is not None:
-            raise InvalidConfiguration("receive() cannot be used beside a message listener")
-        deadline = Deadline.never() if timeout_millis is None else Deadline.after_ms(timeout_millis)
-        with pulsar_errors():
-            return self._inbox.take(deadline)  # type: ignore[return-value]
-
-    def receive_async(self, callback: ReceiveCallback) -> None:
-        """Have `callback(result, message)` called with the next message, from a listener thread.
-
-        At most 10,000 such calls wait at a time (`InvalidConfiguration` beyond).
-        """
-        self._check_open()
-        if self._listener is not None:
-            raise InvalidConfiguration("receive_async() cannot be used beside a message listener")
-        if len(self._receives) >= _MAX_PENDING_RECEIVES:
-            raise InvalidConfiguration(f"{_MAX_PENDING_RECEIVES} asynchronous receives are waiting already")
-        self._receives.append(callback)
-        self._inbox.expect(1)
-        if self._task is None:
-            self._start_task(self._answer_once)
-        assert self._task is not None  # noqa: S101
-        self._task.schedule()
-
-    def _start_task(self, step: Callable[[], bool]) -> None:
-        self._task = self._threads.task(step)
-        self._inbox.on_available = self._task.schedule
-        self._task.schedule()
-
-    def _listen_once(self) -> bool:
-        if self._listener_paused or self._closed or self._listener is None:
-            return False
-        message = self._inbox.take_now()
-        if message is None:
-            return False
-        if self._inbox.capacity:
-            self._listener(self, message)  # type: ignore[arg-type]
-            return True
-        self._inbox.expect(-1)
-        try:
-            self._listener(self, message)  # type: ignore[arg-type]
-        finally:
-            self._inbox.expect(1)
-        return True
-
-    def _answer_once(self) -> bool:
-        if not self._receives:
-            return False
-        if self._closed:
-            self._receives.popleft()(Result.AlreadyClosed, None)
-            return True
-        if self._inbox.failure is not None:
-            self._receives.popleft()(as_pulsar(self._inbox.failure).result, None)
-            return True
-        message = self._inbox.take_now()
-        if message is None:
-            return False
-        self._inbox.expect(-1)
-        self._receives.popleft()(Result.Ok, message)  # type: ignore[arg-type]
-        return True
-
-    def pause_message_listener(self) -> None:
-        """Stop calling the listener; messages wait in the inbox."""
-        self._listener_paused = True
-
-    def resume_message_listener(self) -> None:
-        self._listener_paused = False
-        if self._task is not None:
-            self._task.schedule()
+    def stats_lines(self) -> list[StatsLine]:
+        """What it counted; for the log."""
+        inbox, subscription = self._endpoint, self._subscription
+        who = f"consumer={inbox.name} subscription={subscription.name} topic={subscription.place}"
+        now = {"inbox": len(inbox.queue), "unacknowledged": inbox.unacked}
+        return [StatsLine(who, {"received": inbox.delivered}, now)]
 
     # Acknowledging ------------------------------------------------------------------------------------------------
 
@@ -189,9 +115,17 @@ class Consumer:
         """
         if type(message) is Message and message.feed.endpoint is self._open_inbox:
             message.feed.slot.ack(message.offset)
+        elif type(message) is BatchedMessage and message.feed.endpoint is self._open_inbox:
+            message.feed.slot.ack_in_batch((message.offset, message.batch_index, message.entry.size))
         else:
             slot, offset = self._locate(message)
-            slot.ack(offset)
+            place = self._place_in_batch(message, slot, offset)
+            if place is None:
+                slot.ack(offset)
+                if (first := self._first_chunk(message, slot)) is not None:
+                    slot.ack(first)
+            else:
+                slot.ack_in_batch((offset, *place))
         if wait:
             self.flush()
 
@@ -206,7 +140,11 @@ class Consumer:
             raise CumulativeAcknowledgementNotAllowedError(
                 f"subscription {self.subscription_name()} is {self._kind.name}: acknowledge messages one by one"
             )
-        slot.cumulative.append(offset)
+        place = self._place_in_batch(message, slot, offset)
+        if place is None:
+            slot.cumulative.append(offset)
+        else:
+            slot.cumulative_in_batch.append((offset, *place))
         if wait:
             self.flush()
 
@@ -218,15 +156,39 @@ class Consumer:
         """
         if native(message) is not None and not isinstance(message, NativeMessageId):
             raise TypeError("negative_acknowledge takes a message or the id that message.message_id() gave")
-        if self._closed:
+        if self._closed or self._transient:
             return
         slot, offset = self._locate(message)
-        self._member.negative_acknowledge(slot, offset, self._inbox, self._nack_delay_s)
+        delay_s = self._nack_delay_s
+        if self._nack_backoff is not None:
+            delay_s = self._nack_backoff.next(message.redelivery_count() if isinstance(message, Message) else 0) / 1000
+        self._member.negative_acknowledge(slot, offset, self._endpoint, delay_s)
+
+    def reconsume_later(self, message: Message, delay_ms: int, properties: dict[str, str] | None = None) -> None:
+        """Have a copy of this message delivered after `delay_ms` (0 to ten years), and acknowledge the message.
+
+        For consumers made with `retry_enable`. Returns when the copy is durable and the message acknowledged; a crash
+        between the two leaves both. `properties` are added to the copy's. See `layer.client.retry_letters` for what it
+        carries. Ours beyond the official client; source: Java's `Consumer.reconsumeLater`.
+
+        Differs from Pulsar: the message is not delivered again by itself when this fails.
+
+        Raises:
+            InvalidConfiguration: the consumer was made without `retry_enable`, or the delay is out of range.
+            TypeError: not a message.
+            OperationNotSupported: a message of another topic.
+            InvalidMessage: its property RECONSUMETIMES is no number.
+            Timeout, AlreadyClosed and others: as `Producer.send`; the message stays unacknowledged.
+        """
+        self._check_open()
+        raise InvalidConfiguration(
+            f"reconsume_later method not supported: the consumer of {self.topic()} was made without retry_enable=True"
+        )
 
     def redeliver_unacknowledged_messages(self) -> None:
         """Have everything that this consumer has not acknowledged delivered again, now. Nothing on a closed one."""
-        if not self._closed:
-            self._member.redeliver_unacknowledged(self._inbox)
+        if not self._closed and not self._transient:
+            self._member.redeliver_unacknowledged(self._endpoint)
 
     def flush(self, timeout_millis: int | None = None) -> None:
         """Return when everything acknowledged so far is durable. Ours beyond the official client.
@@ -254,13 +216,53 @@ class Consumer:
             raise TypeError(f"expected a message or a message id, got {type(message).__name__}: {message!r:.60}")
         topic = self._subscription.topic
         partition = message_id.partition() if topic.partitioned else 0
+        only = self._subscription.partition
         with pulsar_errors():
-            if not 0 <= partition < topic.partitions:
+            if only is not None:
+                if partition not in (only, -1):
+                    raise errors.InvalidCursorPosition(
+                        f"id {message_id} names partition {partition} of {topic.name}, this consumer has {only}"
+                    )
+                partition = only
+            elif not 0 <= partition < self._partitions and not 0 <= partition < self._partitions_now(self._deadline()):
                 raise errors.InvalidCursorPosition(
-                    f"id {message_id} names partition {partition} of {topic.name}, expected 0 to {topic.partitions - 1}"
+                    f"id {message_id} names partition {partition} of {topic.name}, expected 0 to {self._partitions - 1}"
                 )
             offset = topic.layout.kafka_offset(partition, message_id.ledger_id(), message_id.entry_id())
         return self._member.slot(partition), offset
+
+    def _place_in_batch(self, message: object, slot: PartitionSlot, offset: int) -> tuple[int, int] | None:
+        """(batch index, number of messages) of a message or an id; None when it stands for a whole entry.
+
+        Raises:
+            InvalidMessage: the batch has no such index.
+        """
+        if isinstance(message, BatchedMessage):
+            return message.batch_index, message.entry.size
+        message_id = message.message_id() if isinstance(message, ParsedMessage) else native(message)
+        if message_id is None or message_id.batch_index() < 0:
+            return None
+        index, size = message_id.batch_index(), message_id.batch_size()
+        if not size:  # an id made by hand
+            size = self._messages_of(slot, offset)
+        if size and index >= size:
+            raise InvalidMessage(f"id {message_id} names batch index {index}, expected 0 to {size - 1}")
+        return (index, size) if size else None
+
+    def _first_chunk(self, message: object, slot: PartitionSlot) -> int | None:
+        """Where the message of an id begins, if it came in chunks. Of a message the owner of its partition knows."""
+        message_id = native(message)
+        first = None if message_id is None else message_id.first_chunk()
+        if first is None:
+            return None
+        with pulsar_errors():
+            return self._subscription.topic.layout.kafka_offset(slot.number, *first)
+
+    def _messages_of(self, slot: PartitionSlot, offset: int) -> int:
+        """Number of messages of the batch entry at an offset; 0 for a plain message, and where there is nothing."""
+        with pulsar_errors():
+            kafka_topic = self._subscription.topic.kafka_topic
+            return messages_of_entry(self._node.fetcher, kafka_topic, slot.number, offset, self._deadline())
 
     # Positions ----------------------------------------------------------------------------------------------------
 
@@ -270,19 +272,30 @@ class Consumer:
         Everything before counts as acknowledged, everything after as not. After a seek to an id the next message is
         the one behind it, unless the consumer was made with `start_message_id_inclusive`.
 
+        All consumers of the subscription get what is there, also those of other processes, and nothing of what
+        waited in their inboxes. On a non-persistent topic nothing happens, as officially.
+
         Raises:
             ValueError: neither an id nor an int.
+            Timeout: another process owns a partition and did not answer; it may be moved or not.
         """
         self._check_open()
+        if native(messageid) is None:
+            check_type(int, "messageid", messageid)
+        if self._transient:
+            return
         deadline = self._deadline()
         with pulsar_errors():
-            offsets = self._seek_targets(messageid, deadline)
+            wishes = self._seek_targets(messageid, deadline)
             self._member.wait_until_assigned(deadline)
-            self._member.seek(offsets, deadline)
+            self._wait_for_new_partitions(wishes, deadline)
+            self._node.memberships.live_cursors.change(self._subscription, wishes, deadline)
 
-    def _seek_targets(self, target: object, deadline: Deadline) -> Mapping[int, int]:
+    def _seek_targets(self, target: object, deadline: Deadline) -> Mapping[int, Seek]:
+        """Where each partition goes on."""
         topic = self._subscription.topic
-        partitions = range(topic.partitions)
+        only = self._subscription.partition
+        partitions = range(self._partitions_now(deadline)) if only is None else (only,)
         admin = self._node.admin
         message_id = native(target)
         if message_id is None:
@@ -290,35 +303,66 @@ class Consumer:
             assert isinstance(target, int)  # noqa: S101 - checked
             ends = admin.end_offsets(topic.kafka_topic, partitions, deadline)
             times = {p: self._node.fetcher.offset_at_time(topic.kafka_topic, p, target, deadline) for p in partitions}
-            return {p: ends[p] if offset is None else offset for p, offset in times.items()}
-        if message_id == NativeMessageId.earliest:
-            return admin.start_offsets(topic.kafka_topic, partitions, deadline)
-        if message_id == NativeMessageId.latest:
-            return admin.end_offsets(topic.kafka_topic, partitions, deadline)
+            return {p: Seek(ends[p] if offset is None else offset) for p, offset in times.items()}
+        if message_id in (NativeMessageId.earliest, NativeMessageId.latest):
+            ask = admin.start_offsets if message_id == NativeMessageId.earliest else admin.end_offsets
+            return {p: Seek(offset) for p, offset in ask(topic.kafka_topic, partitions, deadline).items()}
         slot, offset = self._locate(message_id)
+        if self._seek_inclusive and (begins := self._first_chunk(message_id, slot)) is not None:
+            offset = begins
         end = admin.end_offsets(topic.kafka_topic, [slot.number], deadline)[slot.number]
-        return {slot.number: min(end, offset if self._seek_inclusive else offset + 1)}
+        first, size = 0, 0
+        if offset < end:
+            first, size = first_in_entry(
+                self._node, topic, slot.number, offset, message_id, inclusive=self._seek_inclusive, deadline=deadline
+            )
+        if size == 0:
+            return {slot.number: Seek(min(end, offset if self._seek_inclusive else offset + 1))}
+        if first >= size:
+            return {slot.number: Seek(offset + 1)}
+        return {slot.number: Seek(offset, size, first)}
+
+    def _wait_for_new_partitions(self, partitions: Iterable[int], deadline: Deadline) -> None:
+        """Partitions that the topic got since this consumer was made take some seconds until somebody owns them."""
+        new = {partition for partition in partitions if partition >= self._subscription.topic.partitions}
+        if new:
+            wait_until(lambda: new.issubset(self._member.owned_partitions()), deadline)
+
+    def _partitions_now(self, deadline: Deadline) -> int:
+        """How many partitions the topic has; it may have grown."""
+        topic = self._subscription.topic
+        if topic.partitioned:
+            self._partitions = self._node.topics.partitions_now(topic, deadline)
+        return self._partitions
 
     def get_last_message_id(self) -> NativeMessageId:
         """Id of the last message of the topic; equal to `MessageId.earliest` in an empty one.
 
         Raises:
             OperationNotSupported: on a partitioned topic, as officially.
+            UnknownError: on a non-persistent topic, as officially.
+            NotConnected: the consumer is closed, as officially (other calls say AlreadyClosed).
         """
-        self._check_open()
-        topic = self._subscription.topic
-        if topic.partitioned:
+        if self._closed:
+            raise NotConnected("get_last_message_id: the consumer is closed")
+        topic, only = self._subscription.topic, self._subscription.partition
+        if self._transient:
+            raise UnknownError(f"get_last_message_id: {topic.name} is not persistent, so it has no last message")
+        if topic.partitioned and only is None:
             raise OperationNotSupported(f"get_last_message_id: {topic.name} has {topic.partitions} partitions")
+        partition = only or 0
         with pulsar_errors():
-            end = self._node.admin.end_offsets(topic.kafka_topic, [0], self._deadline())[0]
+            end = self._node.admin.end_offsets(topic.kafka_topic, [partition], self._deadline())[partition]
         if end == 0:
             return NativeMessageId(-1, -1, -1, -1)
-        return StoredMessageId(PartitionOrigin(topic.layout, -1, str(topic.name)), end - 1)
+        origin = PartitionOrigin(topic.layout, topic.partition_field(partition), self.topic())
+        size = self._messages_of(self._member.slot(partition), end - 1)
+        return BatchedMessageId(origin, end - 1, size - 1, 0) if size else StoredMessageId(origin, end - 1)
 
     # Itself -------------------------------------------------------------------------------------------------------
 
     def topic(self) -> str:
-        return str(self._subscription.topic.name)
+        return self._subscription.place
 
     def subscription_name(self) -> str:
         return self._subscription.name
@@ -327,8 +371,8 @@ class Consumer:
         return self._inbox.name
 
     def is_connected(self) -> bool:
-        """True once Kafka has answered this process's membership, until close."""
-        return not self._closed and self._member.is_assigned()
+        """True until it is closed, or its subscription has failed for good; from the start, as officially."""
+        return not self._closed and self._member.failure is None
 
     def unsubscribe(self) -> None:
         """Delete the subscription with everything acknowledged on it, and close this consumer.
@@ -339,12 +383,13 @@ class Consumer:
         self._check_open()
         try:
             with pulsar_errors():
-                self._node.unsubscribe(self._subscription, self._inbox, self._deadline())
+                self._node.memberships.unsubscribe(self._subscription, self._endpoint, self._deadline())
         except Exception as error:
             if isinstance(error.__cause__, errors.SubscriptionBusy):
                 raise BrokerMetadataError(str(error)) from error
             raise
         self._mark_closed()
+        self._end_dead_letters()
 
     def close(self) -> None:
         """Save what was acknowledged and leave; unacknowledged messages go to other consumers, or wait.
@@ -364,8 +409,13 @@ class Consumer:
         if self._closed:
             return
         self._mark_closed()
+        self._end_dead_letters()
         with pulsar_errors():
-            self._node.detach(self._subscription, self._inbox, self._deadline())
+            self._node.memberships.detach(self._subscription, self._endpoint, self._deadline())
+
+    def _end_dead_letters(self) -> None:
+        if self._dead_letters is not None:
+            self._dead_letters.close()
 
     def stop_receiving(self) -> None:
         """Take no more messages: the client is closing all of its consumers. Ours, for the client."""
@@ -375,22 +425,5 @@ class Consumer:
         self._closed = True
         self._open_inbox = None
         self._inbox.close()
-        if self._task is not None:
-            self._task.schedule()
+        self._wake_waiting()
         self._on_close(self)
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise AlreadyClosed(f"consumer {self._inbox.name} of {self.subscription_name()} is closed")
-
-    def _deadline(self) -> Deadline:
-        return Deadline.after(self._operation_timeout_s)
-
-
-def inbox_capacity(receiver_queue_size: int, max_total: int, partitions: int) -> int:
-    """Messages the inbox of a consumer takes: the official sizes are per partition, bounded over all of them."""
-    check_range("receiver_queue_size", receiver_queue_size, 0)
-    check_range("max_total_receiver_queue_size_across_partitions", max_total, 0)
-    if receiver_queue_size == 0:
-        return 0
-    return max(1, min(receiver_queue_size * partitions, max(max_total, receiver_queue_size)))

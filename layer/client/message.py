@@ -4,8 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from layer.client.message_id import NativeMessageId, PartitionOrigin, StoredMessageId
-from layer.dispatch.delivery import Delivery
+from layer.client.encryption import EncryptionContext
+from layer.client.message_id import (
+    BatchedMessageId,
+    ChunkedMessageId,
+    NativeMessageId,
+    PartitionOrigin,
+    StoredMessageId,
+)
+from layer.client.record_key import RecordKey
+from layer.dispatch.chunks import WholeMessage
+from layer.dispatch.delivery import BatchEntry, Delivery, Feed
+from layer.dispatch.sealed import OpenedRecord
+from layer.kafka.records import KafkaRecord
+from mapping.headers import SCHEMA_VERSION
 from mapping.message_record import RecordHeaders, decode_headers, key_text
 
 
@@ -29,11 +41,30 @@ class Message(Delivery):
         return b"" if value is None else value
 
     def value(self) -> Any:
-        """The payload, decoded by the consumer's schema."""
-        return self.feed.endpoint.schema.decode(self.data())
+        """The payload, decoded by the consumer's schema from the one that it was written with.
+
+        None for a null payload, except by BytesSchema and StringSchema, to which it is empty.
+
+        Raises:
+            InvalidMessage, ...: see `IncomingValues.value`; other messages can be read all the same.
+        """
+        endpoint = self.feed.endpoint
+        return endpoint.schema.decode(self.data()) if endpoint.values is None else endpoint.values.value(self)
 
     def has_null_value(self) -> bool:
         return self.record.value() is None
+
+    def payload(self) -> bytes | None:
+        """The payload; None when it is null. Ours, for decoding."""
+        return self.record.value()
+
+    def written_with(self) -> bytes | None:
+        """What names the schema that it was written with, as it is in the log. Ours, for decoding: every value asks."""
+        version = None
+        for name, value in self.record.headers() or ():
+            if name == SCHEMA_VERSION:
+                version = value
+        return version
 
     def properties(self) -> dict[str, str]:
         return dict(self._headers().properties)
@@ -41,6 +72,11 @@ class Message(Delivery):
     def partition_key(self) -> str:
         """'' when there is none; base64 when the Kafka key is no UTF-8, as Pulsar shows binary keys."""
         return "" if self._headers().key_is_ordering_key else key_text(self.record.key())
+
+    def record_key(self) -> RecordKey | None:
+        """The partition key as it is in the log. Ours, for copies and for keys with a schema."""
+        key = None if self._headers().key_is_ordering_key else self.record.key()
+        return None if key is None else RecordKey(key)
 
     def ordering_key(self) -> str:
         headers = self._headers()
@@ -77,9 +113,99 @@ class Message(Delivery):
         version = self._headers().schema_version
         return "" if version is None else version.decode("latin-1")
 
-    def encryption_context(self) -> None:
-        """None: this version neither writes nor reads encrypted messages."""
-        return
+    def encryption_context(self) -> EncryptionContext | None:
+        """How it was encrypted; None when it was sent in clear."""
+        headers = self._headers()
+        if headers.encryption is None:
+            return None
+        batch_size = headers.batch.messages if headers.batch is not None else -1
+        return EncryptionContext(headers.encryption, batch_size=batch_size, failed=self._undecrypted())
+
+    def _undecrypted(self) -> bool:
+        return not isinstance(self.record, OpenedRecord)
 
     def __repr__(self) -> str:
         return f"<Message {self.topic_name()} {self.message_id()}>"
+
+
+class BatchedMessage(Message):
+    """One message of a batch entry: content, keys, properties and event time are its own, the rest is the record's."""
+
+    __slots__ = ("batch_index", "entry")
+
+    def __init__(
+        self, record: KafkaRecord, feed: Feed, offset: int, redeliveries: int, batch_index: int, entry: BatchEntry
+    ) -> None:
+        self.record = record
+        self.feed = feed
+        self.offset = offset
+        self.redeliveries = redeliveries
+        self.batch_index = batch_index
+        self.entry = entry
+
+    def _headers(self) -> RecordHeaders:
+        headers = self.entry.headers
+        if headers is None:
+            headers = self.entry.headers = decode_headers(self.record.headers())
+        return headers
+
+    def written_with(self) -> bytes | None:
+        return self._headers().schema_version
+
+    def data(self) -> bytes:
+        return self.entry.columns.payloads[self.batch_index]
+
+    def has_null_value(self) -> bool:
+        return self.payload() is None
+
+    def payload(self) -> bytes | None:
+        return self.entry.columns.payload(self.batch_index)
+
+    def properties(self) -> dict[str, str]:
+        return dict(self.entry.columns.message(self.batch_index).properties or {})
+
+    def partition_key(self) -> str:
+        return key_text(self.entry.columns.message(self.batch_index).key)
+
+    def record_key(self) -> RecordKey | None:
+        key = self.entry.columns.message(self.batch_index).key
+        return None if key is None else RecordKey(key)
+
+    def ordering_key(self) -> str:
+        return key_text(self.entry.columns.message(self.batch_index).ordering_key)
+
+    def event_timestamp(self) -> int:
+        return self.entry.columns.message(self.batch_index).event_time_ms
+
+    def message_id(self) -> NativeMessageId:
+        slot = self.feed.slot
+        origin = PartitionOrigin(slot.layout, slot.partition_field, slot.topic_name)
+        return BatchedMessageId(origin, self.offset, self.batch_index, self.entry.size)
+
+
+class ChunkedMessage(Message):
+    """A message that came in chunks. Its id is the last one's, and remembers the first one."""
+
+    __slots__ = ()
+
+    record: WholeMessage
+
+    def message_id(self) -> NativeMessageId:
+        slot = self.feed.slot
+        origin = PartitionOrigin(slot.layout, slot.partition_field, slot.topic_name)
+        return ChunkedMessageId(origin, self.record.offsets[0], self.offset)
+
+    def _undecrypted(self) -> bool:
+        return not self.record.decrypted
+
+
+Message.in_batch = BatchedMessage
+Message.in_chunks = ChunkedMessage
+
+
+def acknowledge_in_slot(message: Message) -> None:
+    """Acknowledge a message, whatever became of the consumer that it was for."""
+    if isinstance(message, BatchedMessage):
+        message.feed.slot.ack_in_batch((message.offset, message.batch_index, message.entry.size))
+    else:
+        message.feed.slot.ack(message.offset)

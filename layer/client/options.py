@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 from typing import Any
 
 from layer.exceptions import InvalidConfiguration, NotSupported
+from layer.schema.plain import Schema
 
 
 def check_type(kind: type[Any] | tuple[type[Any], ...], name: str, value: object) -> None:
@@ -19,9 +21,22 @@ def check_type(kind: type[Any] | tuple[type[Any], ...], name: str, value: object
         )
 
 
+def check_schema(schema: object) -> None:
+    """Raises ValueError for what is no schema."""
+    check_type(Schema, "schema", schema)
+
+
 def check_type_or_none(kind: type[Any] | tuple[type[Any], ...], name: str, value: object) -> None:
     if value is not None:
         check_type(kind, name, value)
+
+
+def check_texts(name: str, value: dict[Any, Any] | None) -> None:
+    """None or a dict of str to str. Raises as officially: ValueError for no dict, TypeError for what is in it."""
+    check_type_or_none(dict, name, value)
+    for key, text in (value or {}).items():
+        if not isinstance(key, str) or not isinstance(text, str):
+            raise TypeError(f"{name} must map str to str, got {key!r:.60}: {text!r:.60}")
 
 
 def check_range(name: str, value: int, least: int, most: int | None = None) -> None:
@@ -31,10 +46,40 @@ def check_range(name: str, value: int, least: int, most: int | None = None) -> N
         raise InvalidConfiguration(f"{name} must be {bounds}, got {value}")
 
 
+def check_batching(max_messages: int, max_bytes: int, delay_ms: int, *, enabled: bool, with_chunking: bool) -> None:
+    """The official checks: TypeError below 0, ValueError for a batch that could hold one message only."""
+    if enabled and with_chunking:
+        raise ValueError("Batching and chunking of messages can't be enabled together.")
+    for name, number in (
+        ("batching_max_messages", max_messages),
+        ("batching_max_allowed_size_in_bytes", max_bytes),
+        ("batching_max_publish_delay_ms", delay_ms),
+    ):
+        if number < 0:
+            raise TypeError(f"{name} must be 0 or more, got {number}")
+    if max_messages <= 1:
+        raise ValueError(f"batching_max_messages must be greater than 1, got {max_messages}")
+
+
 def not_yet(feature: str, *, when: bool) -> None:
     """Raises NotSupported naming `feature`, when it is asked for."""
     if when:
         raise NotSupported(f"{feature}: not in this version")
+
+
+def delivery_time(deliver_at: int | None, deliver_after: timedelta | None) -> int | None:
+    """When a message is to be delivered, Unix time in ms; None for at once. `deliver_after` wins, as officially.
+
+    Raises:
+        TypeError: `deliver_at` is negative, as the official client has it.
+    """
+    check_type_or_none(int, "deliver_at", deliver_at)
+    check_type_or_none(timedelta, "deliver_after", deliver_after)
+    if deliver_at is not None and deliver_at < 0:
+        raise TypeError(f"deliver_at must be 0 or more, got {deliver_at}")
+    if deliver_after:
+        return max(0, time.time_ns() // 1_000_000 + milliseconds("deliver_after", deliver_after))
+    return deliver_at or None
 
 
 def milliseconds(name: str, value: timedelta | int) -> int:

@@ -4,133 +4,51 @@ from __future__ import annotations
 
 import itertools
 import logging
-import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 
+from layer import errors
+from layer.client.deduplication import ASSIGN, Deduplication
 from layer.client.enums import PartitionsRoutingMode
 from layer.client.errors import as_pulsar, pulsar_errors
-from layer.client.message_id import NativeMessageId, PartitionOrigin, StoredMessageId
-from layer.client.options import check_type, check_type_or_none, not_yet
+from layer.client.in_flight import NO_ID, Answer, InFlight, SendCallback, Ticket
+from layer.client.message_id import NativeMessageId, PartitionOrigin
+from layer.client.outgoing_message import OutgoingMessage, key_and_metadata
+from layer.client.outgoing_schema import Marks, OutgoingSchema
+from layer.client.record_key import RecordKey
+from layer.client.routing import MessageRouter, Routing
+from layer.client.stats_log import StatsLine
+from layer.crypto.encryptor import Sealer
 from layer.deadline import Deadline
 from layer.exceptions import (
     AlreadyClosed,
     MessageTooBig,
+    ProducerFenced,
     ProducerQueueIsFull,
     PulsarException,
-    Result,
     Timeout,
-    UnknownError,
 )
-from layer.kafka.errors import ours, translate
+from layer.kafka.errors import ours
 from layer.kafka.producer import KafkaProducer
+from layer.kafka.rights import on_topic
 from layer.kafka.settings import MAX_MESSAGE_BYTES
+from layer.metadata.producers import Membership
 from layer.metadata.topics import Topic
-from layer.schema.plain import BytesSchema, Schema
+from layer.meters import SendCounts
+from layer.schema.plain import BytesSchema
 from mapping.headers import PRODUCER, producer_suffix
-from mapping.message_record import MessageMetadata, encode_headers
-from mapping.routing import partition_for_key
-
-SendCallback = Callable[[Result, NativeMessageId], None]
-MessageRouter = Callable[["OutgoingMessage", int], int]
+from mapping.message_record import encode_headers
 
 _log = logging.getLogger(__name__)
 
-_OK: Final = Result.Ok
-_NO_ID: Final = NativeMessageId(-1, -1, -1, -1)
-"""What the callback of a failed send gets for an id, as officially."""
-_POLL_MASK: Final = 63
+_POLL_MASK: Final = 127
 _CLOSE_TIMEOUT_S: Final = 30.0
+_LEAVE_TIMEOUT_S: Final = 5.0
+_THROW_OUT_TIMEOUT_S: Final = 5.0
 _BLOCKED_POLL_S: Final = 0.05
-_NOBODY_WAITS: Final = 2**62
-
-
-class _Answer:
-    """The callback of a synchronous send."""
-
-    __slots__ = ("error", "message_id", "settled")
-
-    def __init__(self) -> None:
-        self.settled = threading.Event()
-        self.message_id: NativeMessageId | None = None
-        self.error: PulsarException | None = None
-
-    def __call__(self, result: Result, message_id: NativeMessageId) -> None:
-        self.message_id = message_id
-        self.settled.set()
-
-
-class _Ticket:
-    """One message under way, called with its delivery report.
-
-    Tickets are used again: a hundred thousand fresh objects in flight would keep the garbage collector busier than all
-    the rest of a send.
-    """
-
-    __slots__ = ("callback", "origin", "producer", "sequence")
-
-    callback: SendCallback | None
-    origin: PartitionOrigin
-    sequence: int
-
-    def __init__(self, producer: Producer) -> None:
-        self.producer = producer
-
-    def __call__(self, error: Any, record: Any) -> None:
-        # Delivery reports come one at a time (KafkaProducer), so what is counted here has one writer.
-        producer = self.producer
-        callback = self.callback
-        producer._settled = settled = producer._settled + 1
-        if settled >= producer._wake_at:
-            producer._wake_waiting(settled)
-        try:
-            if error is not None:
-                producer._failed(error, callback)
-            else:
-                producer._last_sequence_id = self.sequence
-                if callback is not None:
-                    callback(_OK, StoredMessageId(self.origin, record.offset()))
-        except Exception:  # the application's; it must not end the thread that serves everybody's reports
-            _log.exception("producer=%s a send callback failed", producer._name)
-        self.callback = None
-        producer._tickets.append(self)
-
-
-class OutgoingMessage:
-    """What a `message_router` sees of a message that is about to be sent."""
-
-    __slots__ = ("_event_timestamp", "_key", "_ordering_key", "_payload", "_properties")
-
-    def __init__(
-        self,
-        payload: bytes | None,
-        properties: dict[str, str] | None,
-        key: str | None,
-        ordering_key: str | None,
-        event_timestamp: int | None,
-    ) -> None:
-        self._payload = payload
-        self._properties = properties or {}
-        self._key = key
-        self._ordering_key = ordering_key
-        self._event_timestamp = event_timestamp
-
-    def data(self) -> bytes:
-        return b"" if self._payload is None else self._payload
-
-    def properties(self) -> dict[str, str]:
-        return dict(self._properties)
-
-    def partition_key(self) -> str:
-        return self._key or ""
-
-    def ordering_key(self) -> str:
-        return self._ordering_key or ""
-
-    def event_timestamp(self) -> int:
-        return self._event_timestamp or 0
 
 
 class Producer:
@@ -146,63 +64,68 @@ class Producer:
         kafka: KafkaProducer,
         *,
         name: str,
-        schema: Schema,
+        schema: OutgoingSchema,
         initial_sequence_id: int | None,
         max_pending: int,
         block_if_full: bool,
         routing: PartitionsRoutingMode,
         router: MessageRouter | None,
         fixed_partition: int | None,
+        encryptor: Sealer | None,
         renew: Callable[[], KafkaProducer],
+        membership: Membership,
+        deduplication: Deduplication,
         on_close: Callable[[Producer], None],
     ) -> None:
         self._renew = renew
+        self._encryptor = encryptor
         self._topic = topic
         self._kafka_topic = topic.kafka_topic
         self._origins = [
-            PartitionOrigin(topic.layout, topic.partition_field(number), name)
-            for number, name in enumerate(topic.partition_names)
+            # officially the ids that `send` gives do not say their topic
+            PartitionOrigin(topic.layout, topic.partition_field(number), "")
+            for number in range(topic.partitions)
         ]
-        self._kafka = kafka
-        self._produce = kafka.produce
         self._name = name
-        self._schema = schema
-        self._plain = type(schema) is BytesSchema
-        first = initial_sequence_id + 1 if initial_sequence_id else 0  # officially 0 is as good as none
-        self._sequence = itertools.count(first)
-        self._last_sequence_id = first - 1
-        self._producer_header = producer_suffix(0, name)
+        self._schema = schema.schema
+        self._shape = schema.shape if schema.shapes else None
+        self._takes_bytes = type(schema.schema) is BytesSchema
+        """Bytes need no look at anything else. False once closed or thrown out, which makes a send look."""
+        # officially 0 is as good as none
+        first = (initial_sequence_id or (deduplication.highest if deduplication.active else -1)) + 1
+        self._sequence: Iterator[int] = itertools.count(first)
+        self._deduplication = deduplication
+        self._deduplicates = False
+        """It is asked about every message; whether it judges them is its own affair (`active`)."""
         self._max_pending = max_pending
+        self._failures = 0
+        self._answered_before = 0
+        """Messages of Kafka producers that were given up and have reported all of theirs."""
+        self._use(self._new_in_flight(kafka, first - 1))
+        self._former: list[InFlight] = []
+        """Of Kafka producers that were given up, until their reports are in."""
+        self._renewing = threading.Lock()
+        self._producer_header = producer_suffix(membership.epoch, name)
         self._block = block_if_full
-        # Officially not asked for a non-partitioned topic; a producer of one partition has nothing to choose.
-        self._router = router if topic.partitioned and fixed_partition is None else None
-        self._partitioned = topic.partitioned
-        self._partitions = topic.partitions
+        self._whole_bytes = MAX_MESSAGE_BYTES
+        """A payload above it is not sent like any other."""
         self._fixed = fixed_partition
-        self._single = self._unkeyed_partition(routing)
-        self._turn = itertools.count(random.randrange(self._partitions))
+        self._routing = Routing(
+            topic.partitions, partitioned=topic.partitioned, mode=routing, router=router, fixed=fixed_partition
+        )
+        self._single = self._routing.single
+        self._router = self._routing.router
+        self._spread = self._routing.spread
         self._on_close = on_close
-        self._sent_counter = itertools.count(1)
-        self._sent = 0
-        self._looks = 0
-        self._settled = 0
-        self._room = threading.Condition()
-        self._tickets: list[_Ticket] = []
-        self._targets: list[int] = []
-        self._wake_at = _NOBODY_WAITS
         self._closed = False
-
-    def _unkeyed_partition(self, routing: PartitionsRoutingMode) -> int | None:
-        """The partition of every message without a key; None when it changes from message to message."""
-        if self._fixed is not None:
-            return self._fixed
-        if not self._partitioned:
-            return 0
-        if self._router is not None:
-            return None
-        if routing is PartitionsRoutingMode.UseSinglePartition:
-            return random.randrange(self._partitions)
-        return None
+        self._thrown_out: str | None = None
+        self._membership = membership
+        if membership.claim.exclusive:
+            schema.of_exclusive_producer()
+        self._marks = schema.marks
+        if deduplication.active:
+            self._ask_deduplication()
+        membership.when_thrown_out(self._throw_out)
 
     # Public -------------------------------------------------------------------------------------------------------
 
@@ -214,16 +137,33 @@ class Producer:
 
     def last_sequence_id(self) -> int:
         """Sequence id of the message that was stored last; -1 (or the initial one) before the first."""
-        return self._last_sequence_id
+        return self._in_flight.last_sequence_id
+
+    def send_counts(self) -> SendCounts:
+        """What became of its messages; for metrics and the log."""
+        with self._renewing:
+            all_in_flight = (*self._former, self._in_flight)
+            answered = self._answered_before + sum(in_flight.settled for in_flight in all_in_flight)
+        pending = sum(in_flight.under_way() for in_flight in all_in_flight)
+        return SendCounts(answered - self._failures, self._failures, pending)
+
+    def stats_line(self) -> StatsLine:
+        """What it counted; for the log."""
+        counts = self.send_counts()
+        return StatsLine(
+            f"producer={self._name} topic={self.topic()}",
+            {"sent": counts.sent, "failed": counts.failed},
+            {"pending": counts.pending},
+        )
 
     def is_connected(self) -> bool:
-        return not self._closed
+        return not self._closed and self._thrown_out is None
 
     def send(
         self,
         content: Any,
         properties: dict[str, str] | None = None,
-        partition_key: str | None = None,
+        partition_key: str | RecordKey | None = None,
         ordering_key: str | None = None,
         sequence_id: int | None = None,
         replication_clusters: Sequence[str] | None = None,
@@ -234,10 +174,15 @@ class Producer:
     ) -> NativeMessageId:
         """Send one message and wait until every in-sync replica has it.
 
+        With `deliver_at` (Unix time in ms) or `deliver_after`, which wins, Shared and Key_Shared subscriptions deliver
+        it then: never earlier, and within 0.1 s when a consumer takes it (Pulsar: within 1 s, perhaps earlier).
+        Exclusive and Failover subscriptions and readers deliver it at once, as in Pulsar. 0 and times that have passed
+        are at once everywhere.
+
         Raises:
             MessageTooBig, ProducerQueueIsFull, Timeout, AlreadyClosed: as the official client.
         """
-        answer = _Answer()
+        answer = Answer()
         self.send_async(
             content, answer, properties, partition_key, ordering_key, sequence_id, replication_clusters,
             disable_replication, event_timestamp, deliver_at, deliver_after,
@@ -254,7 +199,7 @@ class Producer:
         content: Any,
         callback: SendCallback | None,
         properties: dict[str, str] | None = None,
-        partition_key: str | None = None,
+        partition_key: str | RecordKey | None = None,
         ordering_key: str | None = None,
         sequence_id: int | None = None,
         replication_clusters: Sequence[str] | None = None,
@@ -268,9 +213,22 @@ class Producer:
         A refusal (closed, too big, queue full) goes to the callback as well, as officially. What a callback raises is
         logged.
         """
-        payload = content if self._plain and type(content) is bytes else self._encode(content)
-        if self._closed or (payload is not None and len(payload) > MAX_MESSAGE_BYTES):
-            self._refuse(callback, payload)
+        marks = self._marks
+        key: bytes | None
+        if self._takes_bytes and type(content) is bytes:
+            payload: bytes | None = content
+        else:
+            if self._shape is None:
+                payload = self._encode(content)
+            else:
+                payload, partition_key, marks = self._shape(content, partition_key)
+            if self._ended(callback):
+                return
+        if payload is not None and len(payload) > self._whole_bytes:
+            self._send_large(
+                payload, callback, marks, properties, partition_key, ordering_key, sequence_id, replication_clusters,
+                disable_replication, event_timestamp, deliver_at, deliver_after,
+            )  # fmt: skip
             return
         if (
             properties is None
@@ -285,29 +243,34 @@ class Producer:
         ):
             key = extra = None
         else:
-            key, extra = self._metadata(
+            key, metadata = key_and_metadata(
                 properties, partition_key, ordering_key, sequence_id, replication_clusters, disable_replication,
                 event_timestamp, deliver_at, deliver_after,
             )  # fmt: skip
+            extra = None if metadata is None else encode_headers(metadata)
         if key is None and self._single is not None:
             partition = self._single
         elif self._router is None:
             partition = self._spread(key if partition_key else None)  # an ordering key alone does not choose it
         else:
-            partition = self._routed(OutgoingMessage(payload, properties, partition_key, ordering_key, event_timestamp))
-        if self._sent - self._settled - self._looks >= self._max_pending and not self._make_room(callback):
-            return
-        sequence = next(self._sequence) if sequence_id is None else sequence_id
+            outgoing = OutgoingMessage(payload, properties, partition_key, ordering_key, event_timestamp)
+            partition = self._routing.ask(outgoing)
         try:
-            ticket = self._tickets.pop()
+            ticket = self._take_ticket()
         except IndexError:
-            ticket = _Ticket(self)
+            waited = self._ticket_when_free(callback)
+            if waited is None:
+                return
+            ticket = waited
+        sequence = next(self._sequence) if sequence_id is None else sequence_id
         ticket.sequence = sequence
         ticket.origin = self._origins[partition]
         ticket.callback = callback
-        headers: list[tuple[str, bytes | None]] = [(PRODUCER, b"%d%b" % (sequence, self._producer_header))]
+        headers: list[tuple[str, str | bytes | None]] = [(PRODUCER, f"{sequence}{self._producer_header}")]
         if extra is not None:
             headers += extra
+        if marks:
+            headers += marks
         kafka = self._kafka
         while True:
             try:
@@ -317,10 +280,12 @@ class Producer:
             except BufferError:
                 kafka.poll_inline(_BLOCKED_POLL_S)
             except Exception as refused:
-                kafka = self._after_refusal(refused)
-        # The counter is exact, this attribute may lag by what other threads are sending just now (see flush).
-        self._sent = sent = next(self._sent_counter)
-        if sent & _POLL_MASK == 0:
+                another = self._after_refusal(refused, ticket)
+                if another is None:
+                    return
+                ticket = another
+                kafka = self._kafka
+        if sequence & _POLL_MASK == 0:
             kafka.poll_inline()
         if kafka.asleep:
             kafka.wake()
@@ -329,7 +294,7 @@ class Producer:
         """Return when everything sent before this call was answered (stored or failed)."""
         self._check_open()
         with pulsar_errors():
-            self._wait_settled(self._sent_so_far(), Deadline.never())
+            self._wait_for_all(Deadline.never())
 
     def close(self) -> None:
         """Wait for what is under way, then refuse further calls.
@@ -340,52 +305,166 @@ class Producer:
         """
         self._check_open()
         self._closed = True
-        target = self._sent_so_far()
+        self._takes_bytes = False
         try:
             with pulsar_errors():
-                if not self._wait_settled(target, Deadline.after(_CLOSE_TIMEOUT_S)):
-                    raise Timeout(
-                        f"producer {self._name}: {target - self._settled} messages to {self.topic()} are unanswered"
-                    )
+                if left := self._wait_for_all(Deadline.after(_CLOSE_TIMEOUT_S)):
+                    raise Timeout(f"producer {self._name}: {left} messages to {self.topic()} are unanswered")
         finally:
             self._on_close(self)
+            self._note_sequences()
+            self._leave()
+
+    def _note_sequences(self) -> None:
+        if not self._deduplication.active:
+            return
+        try:
+            self._deduplication.note(Deadline.after(_LEAVE_TIMEOUT_S), final=True)
+        except errors.LayerError as failure:
+            _log.warning("producer=%s whoever opens it next has to read the log: %s", self._name, failure)
+
+    def _leave(self) -> None:
+        try:
+            self._membership.leave(Deadline.after(_LEAVE_TIMEOUT_S))
+        except errors.LayerError as failure:
+            _log.warning("producer=%s its claim on %s ends with this process: %s", self._name, self.topic(), failure)
+
+    def _throw_out(self, reason: errors.ProducerExcluded) -> None:
+        """Refuse every further send with ProducerFenced; returns when what is under way was answered."""
+        self._thrown_out = str(reason)
+        self._takes_bytes = False
+        self._wait_for_all(Deadline.after(_THROW_OUT_TIMEOUT_S))
+
+    def grow(self, partitions: int, deadline: Deadline) -> None:
+        """The topic has that many partitions now: spread over all of them. Ours, for the client's discovery."""
+        if self._closed or partitions <= self._routing.partitions:
+            return
+        self._kafka.learn_partitions(self._kafka_topic, partitions, deadline)
+        if self._deduplication.active and self._fixed is None:
+            self._deduplication.open(range(self._routing.partitions, partitions), deadline)
+        self._origins += [
+            PartitionOrigin(self._topic.layout, self._topic.partition_field(number), "")
+            for number in range(len(self._origins), partitions)
+        ]
+        self._routing.partitions = partitions
+
+    # Deduplication ------------------------------------------------------------------------------------------------
+
+    def follow_deduplication(self, wanted: bool, deadline: Deadline) -> None:
+        """The policy's value is `wanted`. Ours, for the client's policy watch.
+
+        The first time that it is on, messages only begin to pass the `Deduplication`; it judges them from the next time
+        on, when no thread is left that numbered a message without it.
+
+        Raises:
+            LayerError: not possible now; to be called again.
+        """
+        deduplication = self._deduplication
+        if self._closed or self._thrown_out is not None:
+            return
+        if wanted and not self._deduplicates:
+            self._ask_deduplication()
+        elif wanted and not deduplication.active:
+            partitions = range(self._routing.partitions) if self._fixed is None else (self._fixed,)
+            deduplication.reopen(partitions, deadline)
+            self._producer_header = producer_suffix(deduplication.epoch, self._name)
+            self._set_deduplication(active=True)
+        elif deduplication.active and not wanted:
+            self._set_deduplication(active=False)
+            deduplication.end(deadline)
+        elif deduplication.active:
+            deduplication.note(deadline)
+
+    def _ask_deduplication(self) -> None:
+        self._deduplicates = True
+        self._deduplication.next = next(self._sequence)
+        self._sequence = itertools.repeat(ASSIGN)
+        self._use(self._in_flight)
+
+    def _set_deduplication(self, *, active: bool) -> None:
+        self._deduplication.active = active
+
+    def _over(self, produce: Callable[..., None]) -> Callable[..., None]:
+        return self._deduplication.over(produce)
 
     # The hot path -------------------------------------------------------------------------------------------------
 
-    def _after_refusal(self, refused: Exception) -> KafkaProducer:
-        """The producer to go on with when librdkafka gave the former one up; raises for any other refusal."""
-        if self._kafka.fatal is None:
-            raise as_pulsar(ours(refused, f"message to {self.topic()}")) from refused
-        with pulsar_errors():
-            self._kafka = self._renew()
-        self._produce = self._kafka.produce
-        return self._kafka
+    def _after_refusal(self, refused: Exception, ticket: Ticket) -> Ticket | None:
+        """The ticket to try again with when librdkafka gave up the Kafka producer (None: the sender was told why not).
 
-    def _refuse(self, callback: SendCallback | None, payload: bytes | None) -> None:
+        Raises:
+            PulsarException: any other refusal; the message is not on its way.
+        """
+        given_up = ticket.in_flight
+        callback = ticket.callback
+        again = None
+        if given_up.kafka.fatal is not None:
+            self._replace(given_up)
+            again = self._ticket_when_free(callback)
+            if again is not None:
+                again.sequence, again.origin, again.callback = ticket.sequence, ticket.origin, callback
+        self._failures += 1
+        given_up.give_back(ticket)
+        if given_up.kafka.fatal is None:
+            failure = ours(refused, f"message to {self.topic()}", on_topic("Write", self._kafka_topic))
+            if not isinstance(failure, errors.NotAuthorized):
+                raise as_pulsar(failure) from refused
+            self._tell(callback, as_pulsar(failure))  # librdkafka knew it before it asked
+        return again
+
+    def _replace(self, given_up: InFlight) -> None:
+        """Go on with another Kafka producer, unless another thread has seen to that."""
+        with pulsar_errors(), self._renewing:
+            if self._in_flight is given_up:
+                self._use(self._new_in_flight(self._renew(), given_up.last_sequence_id))
+                former = (*self._former, given_up)
+                self._former = [each for each in former if each.under_way() > 0]
+                self._answered_before += sum(each.settled for each in former if each not in self._former)
+
+    def _new_in_flight(self, kafka: KafkaProducer, last_sequence_id: int) -> InFlight:
+        return InFlight(self._max_pending, kafka, partial(self._failed, kafka), last_sequence_id)
+
+    def _use(self, in_flight: InFlight) -> None:
+        self._in_flight = in_flight
+        self._take_ticket = in_flight.take
+        self._kafka = in_flight.kafka
+        produce = in_flight.kafka.produce
+        if self._encryptor is not None:
+            produce = self._encryptor.over(produce)
+        self._produce = self._over(produce) if self._deduplicates else produce
+
+    def seal_with(self, sealer: Sealer) -> None:
+        """Have it stand between this producer and librdkafka, from the next send on."""
+        self._encryptor = sealer
+        self._use(self._in_flight)
+
+    def _ended(self, callback: SendCallback | None) -> bool:
+        """The producer was closed or thrown out, which the caller was told."""
         if self._closed:
             self._tell(callback, AlreadyClosed(f"producer {self._name} of {self.topic()} is closed"))
+        elif self._thrown_out is not None:
+            self._tell(callback, ProducerFenced(self._thrown_out))
         else:
-            size = len(payload or b"")
-            self._tell(callback, MessageTooBig(f"payload of {size} bytes is above the limit of {MAX_MESSAGE_BYTES}"))
+            return False
+        return True
 
     @staticmethod
     def _tell(callback: SendCallback | None, refusal: PulsarException) -> None:
         """A synchronous send raises, an asynchronous one gets the result in its callback."""
-        if callback is None or isinstance(callback, _Answer):
+        if callback is None or isinstance(callback, Answer):
             raise refusal
-        callback(refusal.result, _NO_ID)
+        callback(refusal.result, NO_ID)
 
-    def _failed(self, error: Any, callback: SendCallback | None) -> None:
-        failure = as_pulsar(translate(error, f"message to {self.topic()}"))
-        if isinstance(callback, _Answer):
+    def _failed(self, kafka: KafkaProducer, error: Any, callback: SendCallback | None) -> None:
+        why = kafka.why_refused(error, self._kafka_topic, f"message to {self.topic()}")
+        self._answer_failure(as_pulsar(why), callback)
+
+    def _answer_failure(self, failure: PulsarException, callback: SendCallback | None) -> None:
+        self._failures += 1
+        if isinstance(callback, Answer):
             callback.error = failure
         if callback is not None:
-            callback(failure.result, _NO_ID)
-
-    def _wake_waiting(self, settled: int) -> None:
-        with self._room:
-            self._wake_at = min((target for target in self._targets if target > settled), default=_NOBODY_WAITS)
-            self._room.notify_all()
+            callback(failure.result, NO_ID)
 
     # Off the hot path ---------------------------------------------------------------------------------------------
 
@@ -394,113 +473,23 @@ class Producer:
             return None
         return self._schema.encode(content)
 
-    def _metadata(
-        self,
-        properties: dict[str, str] | None,
-        partition_key: str | None,
-        ordering_key: str | None,
-        sequence_id: int | None,
-        replication_clusters: Sequence[str] | None,
-        disable_replication: bool,
-        event_timestamp: int | None,
-        deliver_at: int | None,
-        deliver_after: timedelta | None,
-    ) -> tuple[bytes | None, list[tuple[str, bytes | None]] | None]:
-        """Kafka key and further headers of a message that has more than a payload."""
-        check_type_or_none(dict, "properties", properties)
-        check_type_or_none(str, "partition_key", partition_key)
-        check_type_or_none(str, "ordering_key", ordering_key)
-        check_type_or_none(int, "sequence_id", sequence_id)
-        check_type_or_none(list, "replication_clusters", replication_clusters)
-        check_type(bool, "disable_replication", disable_replication)
-        check_type_or_none(int, "event_timestamp", event_timestamp)
-        if sequence_id is not None and sequence_id < 0:
-            raise ValueError(f"sequence_id must be 0 or more, got {sequence_id}")
-        if event_timestamp is not None and event_timestamp < 0:
-            raise TypeError(f"event_timestamp must be 0 or more, got {event_timestamp}")
-        check_type_or_none(int, "deliver_at", deliver_at)
-        check_type_or_none(timedelta, "deliver_after", deliver_after)
-        not_yet("replication_clusters", when=replication_clusters is not None)
-        not_yet("disable_replication", when=disable_replication)
-        not_yet(
-            "delayed delivery (deliver_at, deliver_after)", when=deliver_at is not None or deliver_after is not None
-        )
-        if partition_key and not properties and not ordering_key and event_timestamp is None:
-            return partition_key.encode("utf-8"), None
-        key: bytes | None = None
-        ordering: bytes | None = None
-        if partition_key:
-            key = partition_key.encode("utf-8")
-            ordering = ordering_key.encode("utf-8") if ordering_key else None
-        elif ordering_key:
-            key = ordering_key.encode("utf-8")
-        given: dict[Any, Any] = properties or {}
-        for name, value in given.items():
-            if not isinstance(name, str) or not isinstance(value, str):
-                raise TypeError(f"properties are text, got {name!r:.60}: {value!r:.60}")
-        metadata = MessageMetadata(
-            properties=properties or {},
-            event_time_ms=event_timestamp or 0,
-            ordering_key=ordering,
-            key_is_ordering_key=not partition_key and bool(ordering_key),
-        )
-        return key, encode_headers(metadata)
+    def _send_large(self, payload: bytes, callback: SendCallback | None, marks: Marks, *options: Any) -> None:
+        self._tell(callback, MessageTooBig(f"{len(payload)} bytes of payload, the limit is {MAX_MESSAGE_BYTES}"))
 
-    def _spread(self, key: bytes | None) -> int:
-        """The partition of a message that no router is asked about."""
-        if self._fixed is None and key is not None:
-            return partition_for_key(key, self._partitions)
-        return self._single if self._single is not None else next(self._turn) % self._partitions
-
-    def _routed(self, message: OutgoingMessage) -> int:
-        assert self._router is not None  # noqa: S101 - the caller looked
-        partition = self._router(message, self._partitions)
-        if type(partition) is not int:
-            raise TypeError(f"message_router gave {partition!r}, expected an int")
-        if not 0 <= partition < self._partitions:
-            raise UnknownError(f"message_router gave {partition}, expected 0 to {self._partitions - 1}")
-        return partition
-
-    def _make_room(self, callback: SendCallback | None) -> bool:
-        """Wait for an answer (True), or tell the caller that the queue is full (False)."""
-        if not self._block:
-            self._tell(
-                callback, ProducerQueueIsFull(f"producer {self._name} has {self._max_pending} unanswered messages")
-            )
-            return False
-        # A tenth of the queue at once, or half of a short one: a wait costs more than a message.
-        room = max(1, min(self._max_pending // 2, 1000))
-        while (missing := self._sent - self._looks - self._settled - self._max_pending) >= 0:
+    def _ticket_when_free(self, callback: SendCallback | None) -> Ticket | None:
+        """The ticket for one more message; None when the caller was told that the queue is full."""
+        while (ticket := self._in_flight.one_more()) is None:
             if self._closed:
                 raise AlreadyClosed(f"producer {self._name} of {self.topic()} is closed")
-            self._wait_settled(self._settled + missing + room, Deadline.after(_BLOCKED_POLL_S))
-        return True
+            if not self._block:
+                full = f"producer {self._name} has {self._max_pending} unanswered messages"
+                self._tell(callback, ProducerQueueIsFull(full))
+                return None
+            self._in_flight.wait_for_room()
+        return ticket
 
-    def _sent_so_far(self) -> int:
-        """How many sends have returned, exactly: a look at the counter takes a number of its own."""
-        with self._room:
-            self._looks += 1
-            return next(self._sent_counter) - self._looks
-
-    def _wait_settled(self, target: int, deadline: Deadline) -> bool:
-        """True once `target` messages were answered; serves the answers itself unless another thread is at it."""
-        self._kafka.wake()
-        with self._room:
-            self._targets.append(target)
-            self._wake_at = min(self._targets)
-        try:
-            while self._settled < target:
-                if deadline.passed():
-                    return False
-                if not self._kafka.poll_inline(min(_BLOCKED_POLL_S, deadline.remaining_s())):
-                    with self._room:
-                        if self._settled < target:
-                            self._room.wait(min(_BLOCKED_POLL_S, deadline.remaining_s()))
-            return True
-        finally:
-            with self._room:
-                self._targets.remove(target)
-                self._wake_at = min(self._targets, default=_NOBODY_WAITS)
+    def _wait_for_all(self, deadline: Deadline) -> int:
+        return sum(in_flight.wait_for_all(deadline) for in_flight in (*self._former, self._in_flight))
 
     def _check_open(self) -> None:
         if self._closed:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from layer.clock import Clock
-from layer.cursor.store import CursorIdentity
+from layer.cursor.identity import CursorIdentity
 from layer.deadline import Deadline
 from layer.kafka.records import CommittedOffset
 from layer.statelog.api import LogRecord, StateLog

@@ -9,68 +9,54 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import NamedTuple
 
-from pyroaring import BitMap
+from pyroaring import BitMap, BitMap64
 
-from layer.cursor.machine import BatchAckSet, CursorState
-from layer.cursor.positions import PositionSet
+from layer.cursor.budget import HoleBudget
+from layer.cursor.candidates import Candidate, newest
+from layer.cursor.identity import CursorIdentity
+from layer.cursor.machine import CursorState, Loader
+from layer.cursor.segments import CursorSegments
 from layer.deadline import Deadline
-from layer.errors import Corrupt
+from layer.errors import Corrupt, StoreError
 from layer.kafka.records import CommittedOffset
 from layer.statelog.api import StateLog
 from mapping.errors import CorruptRecord
-from mapping.state_keys import CursorCheckpointKey, CursorSegmentKey, encode_key
+from mapping.state_keys import CursorCheckpointKey, encode_key
 from mapping.state_records.cursor_checkpoint import CursorCheckpoint, encode_checkpoint
+from mapping.state_records.cursor_marker import Marker, MarkerRef, SavedLedger, SegmentRef, obsolete_after
 from mapping.state_records.cursor_state import (
     MAX_METADATA_CHARS,
     CommitMetadata,
     Holes,
     Lineage,
-    Marker,
-    MarkerRef,
-    Segment,
-    SegmentRef,
     decode_commit_metadata,
-    decode_marker,
-    decode_segment,
     encode_commit_metadata,
-    encode_marker,
-    encode_segment,
-    obsolete_after,
 )
-from mapping.state_topics import CURSOR_CHECKPOINTS, CURSORS
+from mapping.state_topics import CURSOR_CHECKPOINTS
 
 _log = logging.getLogger(__name__)
 
-MARKER_SEGMENT = -1
-"""Stands where a segment's number stands in the key of a marker."""
-
 _INLINE_BITMAP_BYTES = MAX_METADATA_CHARS * 4 // 5
 _TOO_MANY_LEDGERS_TO_INLINE = 512
+_LOAD_TIMEOUT_S = 10.0
+_MOST_BESIDE = 30_000
+"""A commit's 4,095 characters hold 26,000 bits."""
 
 
-@dataclass(frozen=True, slots=True)
-class CursorIdentity:
-    """Which cursor: a subscription on one partition of one life of a topic. `topic` is the partitioned topic's name."""
+class Unneeded(NamedTuple):
+    """Records to be tombstoned, now or once nothing needs them."""
 
-    topic: str
-    partition: int
-    subscription: str
-    kafka_topic: str
-    kafka_topic_id: str
-    topic_incarnation: int
-    subscription_incarnation: int
-    entries_per_ledger: int
+    segments: tuple[SegmentRef, ...] = ()
+    markers: tuple[MarkerRef, ...] = ()
 
-    def __str__(self) -> str:
-        return f"{self.topic}/{self.subscription}[{self.partition}]"
-
-    def lineage(self, session: bytes, version: int, save: int) -> Lineage:
-        return Lineage(
-            self.kafka_topic_id, self.topic_incarnation, self.subscription_incarnation, session, version, save
-        )
+    def and_also(self, others: Unneeded) -> Unneeded:
+        return Unneeded(self.segments + others.segments, self.markers + others.markers)
 
 
 @dataclass(slots=True)
@@ -78,8 +64,31 @@ class Saved:
     """What the last accepted save left on Kafka: its lineage, live segments by ledger index, and its marker."""
 
     lineage: Lineage
-    segments: dict[int, SegmentRef] = field(default_factory=dict)
+    segments: dict[int, SavedLedger] = field(default_factory=dict)
     marker: MarkerRef | None = None
+    marker_offset: int | None = None
+    beside: BitMap64 = field(default_factory=BitMap64)
+    """Positions whose holes ride in the commit itself."""
+    resets: int = 0
+    """`CursorState.resets` when it was prepared."""
+    left_over: Unneeded = field(default_factory=Unneeded)
+    """What earlier saves made obsolete and nobody tombstoned yet."""
+
+    def references(self) -> frozenset[SegmentRef | MarkerRef]:
+        """Every record that it needs."""
+        markers = () if self.marker is None else (self.marker,)
+        return frozenset((*(ref for ledger in self.segments.values() for ref in ledger.parts), *markers))
+
+    def old_markers(self) -> tuple[MarkerRef, ...]:
+        """The markers that are not needed once another save is accepted."""
+        return (*self.left_over.markers, *((self.marker,) if self.marker is not None else ()))
+
+    def everything(self) -> Unneeded:
+        """All of it, for when nothing of it is needed."""
+        return Unneeded((*self.left_over.segments, *self.all_segments()), self.old_markers())
+
+    def all_segments(self) -> tuple[SegmentRef, ...]:
+        return tuple(ref for ledger in self.segments.values() for ref in ledger.parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +98,12 @@ class Recovered:
     state: CursorState
     saved: Saved | None
     source: str
+    version: int = 0
+    """The highest version that was met; the next owner's is one more."""
+    former: tuple[CommitMetadata, ...] = ()
+    """What was met of former lives of the topic or the subscription (see `forget_former`)."""
+    commit_chars: int = 0
+    """Length of the metadata that it was read from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +112,16 @@ class Save:
 
     commit: CommittedOffset
     saved: Saved
-    obsolete: tuple[SegmentRef, ...]
-    obsolete_markers: tuple[MarkerRef, ...]
+    obsolete: Unneeded
+    """What nothing needs once it is accepted, but perhaps a checkpoint."""
     revision: int
     written_ledgers: frozenset[int]
     """Ledgers that it took along; dirty no more once accepted, dirty again if refused."""
-    new_segments: tuple[SegmentRef, ...]
+    new: Unneeded
+    """What was written for it."""
     size_bytes: int
+    left_out: int | None = None
+    """For a save without segments: how many acknowledged entries it may not hold, at most. None: it holds all."""
 
 
 def new_session() -> bytes:
@@ -111,10 +129,13 @@ def new_session() -> bytes:
 
 
 class CursorStore:
-    """Reads and prepares saves of the cursors of one subscription. Blocking; used by the owner's thread."""
+    """Reads and prepares saves of cursors. Blocking; used by the thread that owns the cursor."""
 
-    def __init__(self, log: StateLog) -> None:
+    def __init__(self, log: StateLog, budget: HoleBudget | None = None) -> None:
         self._log = log
+        self._segments = CursorSegments(log)
+        self.budget = budget or HoleBudget()
+        """What the cursors that are opened here may take together."""
 
     # Reading ------------------------------------------------------------------------------------------------------
 
@@ -125,28 +146,57 @@ class CursorStore:
         checkpoint: CommittedOffset | None,
         start_offset: int,
         deadline: Deadline,
+        elsewhere: CommittedOffset | None = None,
     ) -> Recovered:
         """The cursor as its last accepted save left it.
 
         A commit without our metadata was made by a Kafka tool and is taken as a seek. State of another life of the
-        topic or the subscription is ignored. Without a commit the checkpoint counts, then `start_offset`.
+        topic or the subscription is ignored. `elsewhere` is what the group has that served it in the other way (see
+        `candidates.newest`). Without any the checkpoint counts, then `start_offset`.
 
         Raises:
             Corrupt: metadata, marker or segment claims to be this cursor's and cannot be read.
         """
-        for source, candidate in (("commit", committed), ("checkpoint", checkpoint)):
-            if candidate is None:
-                continue
-            metadata = self._metadata(identity, candidate)
-            if metadata is None:
-                if source == "commit":
-                    return Recovered(CursorState(candidate.kafka_offset, identity.entries_per_ledger), None, "seek")
-                continue
-            if not metadata.lineage.same_life(identity.lineage(b"", 0, 0)):
-                _log.info("cursor=%s ignored state of another life, %s", identity, metadata.lineage)
-                continue
-            return self._restore(identity, candidate.kafka_offset, metadata, source, deadline)
-        return Recovered(CursorState(start_offset, identity.entries_per_ledger), None, "start")
+        former: list[CommitMetadata] = []
+        own = self._candidate(identity, "commit", committed, former)
+        other = self._candidate(identity, "commit", elsewhere, former)
+        copy = self._candidate(identity, "checkpoint", checkpoint, former)
+        found = self._newest(identity, own, other, copy, start_offset, deadline)
+        return replace(found, former=tuple(former))
+
+    def _newest(
+        self,
+        identity: CursorIdentity,
+        own: Candidate | None,
+        other: Candidate | None,
+        copy: Candidate | None,
+        start_offset: int,
+        deadline: Deadline,
+    ) -> Recovered:
+        version = max((found.place[0] for found in (own, other, copy) if found is not None), default=0)
+        found = newest(own, other, copy)
+        if found is None:
+            return Recovered(CursorState(start_offset, identity.entries_per_ledger), None, "start", version)
+        if found.metadata is None:
+            state = CursorState(found.commit.kafka_offset, identity.entries_per_ledger)
+            return Recovered(state, None, "seek", version)
+        restored = self._restore(identity, found.commit.kafka_offset, found.metadata, found.source, deadline)
+        return replace(restored, version=version, commit_chars=len(found.commit.metadata))
+
+    def _candidate(
+        self, identity: CursorIdentity, source: str, commit: CommittedOffset | None, former: list[CommitMetadata]
+    ) -> Candidate | None:
+        if commit is None:
+            return None
+        metadata = self._metadata(identity, commit)
+        if metadata is None:
+            return None if source == "checkpoint" else Candidate("seek", commit, None)
+        if not metadata.lineage.same_life(identity.lineage(b"", 0, 0)):
+            _log.info("cursor=%s ignored state of another life, %s", identity, metadata.lineage)
+            if metadata.lineage.life < identity.lineage(b"", 0, 0).life:
+                former.append(metadata)
+            return None
+        return Candidate(source, commit, metadata)
 
     def _metadata(self, identity: CursorIdentity, candidate: CommittedOffset) -> CommitMetadata | None:
         try:
@@ -157,53 +207,48 @@ class CursorStore:
     def _restore(
         self, identity: CursorIdentity, next_unacked: int, metadata: CommitMetadata, source: str, deadline: Deadline
     ) -> Recovered:
-        size = identity.entries_per_ledger
-        state = CursorState(next_unacked, size)
-        deleted = PositionSet(size)
-        batches: dict[int, BatchAckSet] = {}
+        state = CursorState(next_unacked, identity.entries_per_ledger)
         saved = Saved(metadata.lineage)
+        state.deliveries = metadata.deliveries
+        state.requests = dict(metadata.requests)
         if metadata.marker_offset is not None:
-            marker = self._read_marker(identity, metadata.marker_offset, deadline)
-            saved.segments = {ref.ledger_index: ref for ref in marker.live}
-            saved.marker = MarkerRef(marker.lineage.session, marker.lineage.save)
-            for segment in self._read_segments(identity, marker, deadline):
-                base = segment.ledger_index * size
-                deleted.put_ledger(segment.ledger_index, segment.holes.acked)
-                batches.update((base + entry, BatchAckSet(*acks)) for entry, acks in segment.holes.batches.items())
-            self._tombstone(identity, marker.obsolete, marker.obsolete_markers, deadline)
-        elif metadata.holes is not None:
-            if metadata.holes.acked:
-                deleted.add_all([next_unacked + relative for relative in metadata.holes.acked])
-            batches = {next_unacked + relative: BatchAckSet(*acks) for relative, acks in metadata.holes.batches.items()}
-        state.restore(deleted, batches)
+            marker, saved.marker = self._segments.read_marker(identity, metadata.marker_offset, deadline)
+            saved.marker_offset = metadata.marker_offset
+            saved.segments = {ledger.ledger_index: ledger for ledger in marker.live}
+            if metadata.holes is None:
+                state.deliveries = marker.deliveries
+            away = {index: ledger.summary for index, ledger in saved.segments.items()}
+            state.restore({}, away, self.loader(identity, saved))
+            saved.left_over = Unneeded(marker.obsolete, marker.obsolete_markers)
+        if metadata.holes is not None:
+            acked = [next_unacked + relative for relative in metadata.holes.acked]
+            state.acknowledge(acked)
+            for relative, (size, bits) in metadata.holes.batches.items():
+                indexes = [index for index in range(size) if bits >> index & 1]
+                state.acknowledge_batch(next_unacked + relative, size, indexes)
+            saved.beside = BitMap64((*acked, *(next_unacked + relative for relative in metadata.holes.batches)))
         return Recovered(state, saved, source)
 
-    def _read_marker(self, identity: CursorIdentity, offset: int, deadline: Deadline) -> Marker:
-        partition = CURSORS.partition_for(identity.topic)
-        record = self._log.read_at(CURSORS, partition, [offset], deadline).get(offset)
-        here = f"marker of cursor {identity} at {CURSORS.kafka_name}-{partition} offset {offset}"
-        if record is None or record.value is None:
-            raise Corrupt(f"{here} is gone")
-        try:
-            return decode_marker(record.value)
-        except CorruptRecord as error:
-            raise Corrupt(f"{here}: {error}") from error
+    def loader(self, identity: CursorIdentity, saved: Saved) -> Loader:
+        """Reads ledgers of a save back, in 10 s at most. Its calls raise Corrupt or StoreError."""
 
-    def _read_segments(self, identity: CursorIdentity, marker: Marker, deadline: Deadline) -> list[Segment]:
-        partition = CURSORS.partition_for(identity.topic)
-        offsets = sorted(ref.kafka_offset for ref in marker.live)
-        records = self._log.read_at(CURSORS, partition, offsets, deadline)
-        segments = []
-        for offset in offsets:
-            here = f"segment of cursor {identity} at {CURSORS.kafka_name}-{partition} offset {offset}"
-            record = records.get(offset)
-            if record is None or record.value is None:
-                raise Corrupt(f"{here} is gone")
-            try:
-                segments.append(decode_segment(record.value))
-            except CorruptRecord as error:
-                raise Corrupt(f"{here}: {error}") from error
-        return segments
+        def load(indexes: Sequence[int]) -> Iterator[tuple[int, Holes]]:
+            wanted = {index: saved.segments[index] for index in indexes}
+            return self._segments.read_ledgers(identity, wanted, Deadline.after(_LOAD_TIMEOUT_S))
+
+        return load
+
+    def load_all(self, identity: CursorIdentity, found: Recovered, deadline: Deadline) -> None:
+        """Read every ledger of a recovered cursor. Raises Corrupt, StoreError."""
+        if found.saved is not None:
+            away = {index: ledger for index, ledger in found.saved.segments.items() if found.state.is_away(index)}
+            for index, holes in self._segments.read_ledgers(identity, away, deadline):
+                found.state.put_ledger(index, holes)
+
+    def marker_bytes(self, identity: CursorIdentity, found: Recovered, deadline: Deadline) -> list[int]:
+        """Sizes of the marker that a recovered cursor has, and of its pages. Raises Corrupt, StoreError."""
+        offset = found.saved.marker_offset if found.saved is not None else None
+        return [] if offset is None else self._segments.marker_bytes(identity, offset, deadline)
 
     # Writing ------------------------------------------------------------------------------------------------------
 
@@ -214,6 +259,9 @@ class CursorStore:
 
         Writes nothing when the holes fit into the commit's metadata; else the segments of the dirty ledgers and then
         a marker that names all live ones. `state.dirty_ledgers` is emptied; see `Save.written_ledgers`.
+
+        Raises:
+            StoreError: segments or marker could not be written.
         """
         inline = _inline_metadata(state, lineage)
         if inline is not None:
@@ -221,12 +269,11 @@ class CursorStore:
             state.dirty_ledgers = set()  # once accepted there are no live segments, so every ledger counts as dirty
             return Save(
                 CommittedOffset(state.next_unacked, inline),
-                Saved(lineage),
-                tuple(last.segments.values()),
-                (last.marker,) if last.marker is not None else (),
+                Saved(lineage, beside=_positions(state), resets=state.resets),
+                last.everything(),
                 state.revision,
                 taken,
-                (),
+                Unneeded(),
                 len(inline),
             )
         return self._prepare_segments(identity, state, last, lineage, deadline)
@@ -234,66 +281,107 @@ class CursorStore:
     def _prepare_segments(
         self, identity: CursorIdentity, state: CursorState, last: Saved, lineage: Lineage, deadline: Deadline
     ) -> Save:
-        partition = CURSORS.partition_for(identity.topic)
-        with_state = _ledgers_with_state(state)
+        with_state = state.ledgers_with_state()
         dirty = sorted(index for index in with_state if index in state.dirty_ledgers or index not in last.segments)
-        records: list[tuple[bytes, bytes]] = []
-        for number, index in enumerate(dirty):
-            value = encode_segment(Segment(lineage, index, _holes_of_ledger(state, index)))
-            records.append((encode_key(_segment_key(identity, lineage.session, lineage.save, number)), value))
-        offsets = self._log.append_many(CURSORS, partition, records, deadline)
-        new = tuple(
-            SegmentRef(index, offset, lineage.session, lineage.save, number)
-            for number, (index, offset) in enumerate(zip(dirty, offsets, strict=True))
-        )
-        segments = {index: ref for index, ref in last.segments.items() if index in with_state}
-        segments.update((ref.ledger_index, ref) for ref in new)
+        new = self._segments.write_ledgers(identity, state, dirty, lineage, deadline)
+        segments = {index: ledger for index, ledger in last.segments.items() if index in with_state}
+        segments.update(new)
         live = tuple(segments[index] for index in sorted(segments))
-        obsolete = obsolete_after(tuple(last.segments.values()), live)
-        old_markers = (last.marker,) if last.marker is not None else ()
-        marker = encode_marker(Marker(lineage, live, obsolete, old_markers))
-        marker_key = encode_key(_segment_key(identity, lineage.session, lineage.save, MARKER_SEGMENT))
-        marker_offset = self._log.append(CURSORS, partition, marker_key, marker, deadline)
-        metadata = encode_commit_metadata(CommitMetadata(lineage, None, marker_offset))
+        superseded = obsolete_after(last.all_segments(), (ref for ledger in live for ref in ledger.parts))
+        obsolete = Unneeded((*last.left_over.segments, *superseded), last.old_markers())
+        marker = self._segments.write_marker(identity, Marker(lineage, live, *obsolete, state.deliveries), deadline)
+        metadata = encode_commit_metadata(CommitMetadata(lineage, None, marker.offset, requests=state.requests))
         state.dirty_ledgers = set()
         return Save(
             CommittedOffset(state.next_unacked, metadata),
-            Saved(lineage, segments, MarkerRef(lineage.session, lineage.save)),
+            Saved(lineage, segments, marker.ref, marker.offset, resets=state.resets),
             obsolete,
-            old_markers,
             state.revision,
             frozenset(dirty),
-            new,
-            len(metadata) + len(marker) + sum(len(value) for _, value in records),
+            Unneeded(tuple(ref for ledger in new.values() for ref in ledger.parts), (marker.ref,)),
+            len(metadata) + marker.size_bytes + sum(ledger.summary.size_bytes for ledger in new.values()),
         )
 
-    def clean(
-        self,
-        identity: CursorIdentity,
-        segments: tuple[SegmentRef, ...],
-        markers: tuple[MarkerRef, ...],
-        deadline: Deadline,
-    ) -> None:
-        """Tombstone what an accepted save made obsolete."""
-        self._tombstone(identity, segments, markers, deadline)
+    def prepare_without_segments(
+        self, identity: CursorIdentity, state: CursorState, last: Saved, lineage: Lineage, deadline: Deadline
+    ) -> Save | None:
+        """What can be saved while segments cannot be written: mark-delete, and holes as far as they fit the commit.
 
-    def _tombstone(
-        self,
-        identity: CursorIdentity,
-        segments: tuple[SegmentRef, ...],
-        markers: tuple[MarkerRef, ...],
-        deadline: Deadline,
-    ) -> None:
-        keys = [_segment_key(identity, ref.session, ref.save, ref.segment) for ref in segments]
-        keys += [_segment_key(identity, ref.session, ref.save, MARKER_SEGMENT) for ref in markers]
-        if keys:
-            partition = CURSORS.partition_for(identity.topic)
-            self._log.append_many(CURSORS, partition, [(encode_key(key), None) for key in keys], deadline)
+        Nothing that the last save held is given up: its segments still count, and what rode in its commit goes first;
+        then the lowest holes that no segment has. None when not even that fits. Writes nothing. Source:
+        ManagedCursorImpl, which puts up to 1,000 ranges into the metadata store when its ledger cannot be written.
+        """
+        origin = state.next_unacked
+        base = last if last.resets == state.resets else Saved(lineage)
+        changed = sorted(i for i in state.ledgers_with_state() if i in state.dirty_ledgers or i not in base.segments)
+        kept = [offset for offset in base.beside if offset >= origin]
+        news = (o for index in changed for o in self._unsaved(identity, state, base, index, deadline))
+        more = list(islice(news, _MOST_BESIDE))
+
+        def commit_with(count: int) -> str | None:
+            text = encode_commit_metadata(
+                CommitMetadata(
+                    lineage,
+                    _holes_at(state, origin, (*kept, *more[:count])),
+                    base.marker_offset,
+                    state.deliveries,
+                    state.requests,
+                )
+            )
+            return text if len(text) <= MAX_METADATA_CHARS else None
+
+        fits = bisect_left(range(len(more) + 1), True, key=lambda count: commit_with(count) is None) - 1
+        text = commit_with(fits) if fits >= 0 else None
+        if text is None:
+            return None
+        beside = BitMap64((*kept, *more[:fits]))
+        return Save(
+            CommittedOffset(origin, text),
+            Saved(lineage, dict(base.segments), base.marker, base.marker_offset, beside, state.resets),
+            last.left_over if base is last else last.everything(),
+            state.revision,
+            frozenset(),
+            Unneeded(),
+            len(text),
+            sum(_left_out(state, index, beside) for index in changed),
+        )
+
+    def _unsaved(
+        self, identity: CursorIdentity, state: CursorState, base: Saved, index: int, deadline: Deadline
+    ) -> Iterator[int]:
+        """The positions of a ledger of which the saved segments know less; all, when those cannot be read."""
+        saved = Holes(BitMap())
+        if index in base.segments:
+            try:
+                wanted = {index: base.segments[index]}
+                ((_, saved),) = self._segments.read_ledgers(identity, wanted, deadline)
+            except StoreError as failure:
+                _log.info("cursor=%s cannot compare with what was saved: %s", identity, failure)
+        now = state.holes_of(index)
+        first = index * identity.entries_per_ledger
+        yield from (first + entry for entry in now.acked - saved.acked)
+        yield from (first + entry for entry, acks in now.batches.items() if saved.batches.get(entry) != acks)
+
+    def clean(self, identity: CursorIdentity, unneeded: Unneeded, deadline: Deadline) -> None:
+        """Tombstone what an accepted save made obsolete."""
+        self._segments.tombstone(identity, *unneeded, deadline)
 
     def forget(self, identity: CursorIdentity, saved: Saved, deadline: Deadline) -> None:
         """Tombstone everything that `saved` refers to: the subscription is gone."""
-        markers = (saved.marker,) if saved.marker is not None else ()
-        self._tombstone(identity, tuple(saved.segments.values()), markers, deadline)
+        self._segments.tombstone(identity, *saved.everything(), deadline)
+
+    def forget_former(self, identity: CursorIdentity, metadata: CommitMetadata, deadline: Deadline) -> None:
+        """Tombstone what a commit or checkpoint of a former life refers to, and that session's checkpoint. For the
+        owner in this life: nobody recovers from it any more."""
+        if metadata.marker_offset is not None:
+            try:
+                marker, ref = self._segments.read_marker(identity, metadata.marker_offset, deadline)
+            except Corrupt:
+                _log.info("cursor=%s the marker of a former life is gone", identity)
+            else:
+                segments = (*marker.obsolete, *(ref for ledger in marker.live for ref in ledger.parts))
+                self._segments.tombstone(identity, segments, (*marker.obsolete_markers, ref), deadline)
+        self.drop_checkpoint(identity, metadata.lineage.session, deadline)
 
     def write_checkpoint(
         self, identity: CursorIdentity, commit: CommittedOffset, lineage: Lineage, now_ms: int, deadline: Deadline
@@ -315,37 +403,46 @@ def checkpoint_key(identity: CursorIdentity, session: bytes) -> CursorCheckpoint
     return CursorCheckpointKey(identity.topic, identity.partition, identity.subscription, session.hex())
 
 
-def _segment_key(identity: CursorIdentity, session: bytes, save: int, segment: int) -> CursorSegmentKey:
-    return CursorSegmentKey(identity.topic, identity.partition, identity.subscription, session.hex(), save, segment)
+def _positions(state: CursorState) -> BitMap64:
+    """Everything that a commit with all holes in it names."""
+    return BitMap64(offset for index in state.ledgers_with_state() for offset in _offsets(state, index))
 
 
-def _ledgers_with_state(state: CursorState) -> set[int]:
+def _holes_at(state: CursorState, origin: int, offsets: Iterable[int]) -> Holes:
+    """What is known of these positions, relative to `origin`."""
+    acked = BitMap()
+    batches: dict[int, tuple[int, int]] = {}
+    for offset in offsets:
+        acks = state.batches.get(offset)
+        if acks is None:
+            acked.add(offset - origin)
+        else:
+            batches[offset - origin] = (acks.batch_size, acks.acked)
+    return Holes(acked, batches)
+
+
+def _left_out(state: CursorState, index: int, beside: BitMap64) -> int:
     size = state.deleted.entries_per_ledger
-    return state.deleted.ledger_indexes() | {offset // size for offset in state.batches}
+    held = int(beside.range_cardinality(index * size, (index + 1) * size))
+    return max(0, len(state.deleted.ledger(index) or ()) + len(state.batches.ledger(index)) - held)
 
 
-def _holes_of_ledger(state: CursorState, index: int) -> Holes:
-    size = state.deleted.entries_per_ledger
-    base = index * size
-    batches = {
-        offset - base: (acks.batch_size, acks.acked)
-        for offset, acks in state.batches.items()
-        if base <= offset < base + size
-    }
-    return Holes(state.deleted.ledger(index) or BitMap(), batches)
+def _offsets(state: CursorState, index: int) -> Iterator[int]:
+    base = index * state.deleted.entries_per_ledger
+    yield from (base + entry for entry in state.deleted.ledger(index) or ())
+    yield from state.batches.ledger(index)
 
 
 def _inline_metadata(state: CursorState, lineage: Lineage) -> str | None:
     """The commit's metadata with all holes in it, or None when it would be too long."""
-    ledgers = (
-        list(state.deleted.ledgers()) if len(state.deleted.ledger_indexes()) < _TOO_MANY_LEDGERS_TO_INLINE else None
-    )
-    if ledgers is None or len(state.batches) > _INLINE_BITMAP_BYTES:
+    if state.deleted.away or state.batches.away:
+        return None
+    if len(state.deleted.ledger_indexes()) >= _TOO_MANY_LEDGERS_TO_INLINE or len(state.batches) > _INLINE_BITMAP_BYTES:
         return None
     origin = state.next_unacked
     size = state.deleted.entries_per_ledger
     acked = BitMap()
-    for index, bitmap in ledgers:
+    for index, bitmap in state.deleted.ledgers():
         if len(acked) > 0 and len(acked.serialize()) > 2 * _INLINE_BITMAP_BYTES:
             return None
         shift = index * size - origin
@@ -353,18 +450,7 @@ def _inline_metadata(state: CursorState, lineage: Lineage) -> str | None:
             return None
         acked |= bitmap.shift(shift)
     batches = {offset - origin: (acks.batch_size, acks.acked) for offset, acks in state.batches.items()}
-    text = encode_commit_metadata(CommitMetadata(lineage, Holes(acked, batches)))
+    text = encode_commit_metadata(
+        CommitMetadata(lineage, Holes(acked, batches), deliveries=state.deliveries, requests=state.requests)
+    )
     return text if len(text) <= MAX_METADATA_CHARS else None
-
-
-def next_save(lineage: Lineage) -> Lineage:
-    return replace(lineage, save=lineage.save + 1)
-
-
-def describe_holes(state: CursorState, limit: int) -> Mapping[str, object]:
-    """What an operator wants to know of the individually deleted positions."""
-    return {
-        "individually_deleted": len(state.deleted),
-        "ledgers_with_holes": len(state.deleted.ledger_indexes()),
-        "holes": state.deleted.gaps(state.next_unacked, limit),
-    }

@@ -12,15 +12,26 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
 from layer.deadline import Deadline
+from layer.dispatch.ack_timeouts import AckTimeouts
+from layer.dispatch.chunks import ChunkRules
+from layer.dispatch.dead_letters import DeadLetters
 from layer.dispatch.delivery import Delivery, Feed, PartitionSlot
+from layer.dispatch.hash_ranges import KeySharedRule
+from layer.dispatch.sealed import Unsealing
 from layer.errors import Closed, DeadlineExceeded
 
 DEFAULT_MAX_UNACKED: Final = 50_000
 """Pulsar's `maxUnackedMessagesPerConsumer`."""
+LONGEST_WAIT_S: Final = 0.5
+"""A signal that comes just before a thread begins to wait is seen only when the wait ends."""
 
 
 class Decoder(Protocol):
     def decode(self, data: bytes) -> Any: ...
+
+
+class Values(Protocol):
+    def value(self, message: Any) -> Any: ...
 
 
 class _AsTheyAre:
@@ -38,8 +49,14 @@ class Endpoint:
         *,
         delivery_type: type[Delivery],
         schema: Decoder | None = None,
+        values: Values | None = None,
         priority: int = 0,
         max_unacked: int = DEFAULT_MAX_UNACKED,
+        ack_timeouts: AckTimeouts | None = None,
+        dead_letters: DeadLetters | None = None,
+        key_shared: KeySharedRule | None = None,
+        unsealing: Unsealing | None = None,
+        chunk_rules: ChunkRules | None = None,
     ) -> None:
         self.name = name
         self.capacity = capacity
@@ -47,8 +64,18 @@ class Endpoint:
         self.delivery_type = delivery_type
         self.schema: Decoder = schema if schema is not None else _AsTheyAre()
         """How the application wants payloads; carried for the messages, not used here."""
+        self.values = values
+        """The same where a payload alone does not say it."""
         self.max_unacked = max_unacked
-        self.queue: deque[Delivery] = deque()
+        self.ack_timeouts = ack_timeouts
+        self.dead_letters = dead_letters
+        self.key_shared = key_shared
+        self.unsealing = unsealing if unsealing is not None else Unsealing()
+        self.chunk_rules = chunk_rules if chunk_rules is not None else ChunkRules()
+        self._new_queue: Callable[[], deque[Delivery]] = deque if ack_timeouts is None else ack_timeouts.inbox
+        self.queue: deque[Delivery] = self._new_queue()
+        self.delivered = 0
+        """Messages put into the inbox so far, redeliveries included."""
         self.starved = False
         """The member has messages and waits for this inbox to be half empty."""
         self.unacked = 0
@@ -84,12 +111,18 @@ class Endpoint:
         permits = self.permits()
         return min(permits, self.max_unacked - self.unacked) if permits else 0
 
+    def resize(self, capacity: int) -> None:
+        """Take another number of messages, above 0, from now on; what is in the inbox stays."""
+        self.capacity = capacity
+        self._half = capacity // 2
+
     def has_room_again(self) -> bool:
         """At most half full: time for the member to refill."""
         return len(self.queue) <= self._half
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
         self.queue.extend(deliveries)
+        self.delivered += len(deliveries)
         if self._waiting:
             with self._changed:
                 self._changed.notify_all()
@@ -98,12 +131,12 @@ class Endpoint:
 
     def discard(self, slot: PartitionSlot | None) -> list[Delivery]:
         """Take out what was not received yet (of one partition, or all); order of the rest is kept."""
-        waiting, self.queue = self.queue, deque()
+        waiting, self.queue = self.queue, self._new_queue()
         taken: list[Delivery] = []
         kept: list[Delivery] = []
         while True:
             try:
-                delivery = waiting.popleft()
+                delivery = deque.popleft(waiting)  # not received
             except IndexError:
                 break
             (taken if slot is None or delivery.feed.slot is slot else kept).append(delivery)
@@ -111,6 +144,8 @@ class Endpoint:
         if kept and self._waiting:
             with self._changed:
                 self._changed.notify_all()
+        if kept and self.on_available is not None:
+            self.on_available()
         return taken
 
     def fail(self, failure: Exception) -> None:
@@ -162,8 +197,9 @@ class Endpoint:
                         raise self.failure
                     if self.starved or self.capacity == 0:
                         self.wake_member()
-                    if not self._changed.wait(deadline.remaining_s()) and not self.queue:
+                    if deadline.passed():
                         raise DeadlineExceeded(f"no message for consumer {self.name} in time")
+                    self._changed.wait(min(LONGEST_WAIT_S, deadline.remaining_s()))
             finally:
                 self._waiting -= 1
 

@@ -5,274 +5,396 @@ No I/O and no threads: the member feeds it records and asks it what to hand out.
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from itertools import islice, repeat
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from pyroaring import BitMap64
 
+from layer.cursor.batch_acks import BatchAckSet
+from layer.cursor.budget import HoleBudget
+from layer.cursor.identity import CursorIdentity
 from layer.cursor.machine import CursorState
-from layer.cursor.store import CursorIdentity, Save, Saved
-from layer.dispatch.delivery import Feed, PartitionSlot
-from layer.kafka.records import CommittedOffset
-from mapping.headers import MARKER
-from mapping.message_record import is_plain
-from mapping.state_records.cursor_state import MarkerRef, SegmentRef
-
-
-@dataclass(slots=True)
-class Chunk:
-    """Records read from Kafka in one go, and their offsets; `taken` of them are handed out already."""
-
-    offsets: list[int]
-    records: list[Any]
-    size_bytes: int
-    taken: int = 0
+from layer.cursor.residency import Residency
+from layer.cursor.store import CursorStore, Save, Saved, Unneeded
+from layer.dispatch.acknowledging import Acknowledging
+from layer.dispatch.chunks import WholeMessage
+from layer.dispatch.delayed import DelayedMessages
+from layer.dispatch.delivery import Delivery, Feed, PartitionSlot
+from layer.dispatch.delivery_guard import DeliveryGuard
+from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.entries import EntriesAtHand
+from layer.dispatch.handing_out import HandingOut
+from layer.dispatch.in_flight import InFlight
+from layer.dispatch.intake import Intake, without_acknowledged
+from layer.dispatch.key_order import KeyOrder
+from layer.dispatch.partition_saves import PartitionSaves
+from layer.dispatch.read_ahead import ReadAhead
+from layer.meters import SubscriptionMeter
+from mapping.errors import CorruptRecord
 
 
 class OwnedPartition:
-    """Everything this process knows of a partition while it owns it.
+    """Everything this process knows of a partition while it owns it; its parts meet here.
 
     Memory: `buffered` records at most (the member stops reading above its limit); `in_flight` and `replay` hold offsets
-    only, at most one each for every message handed out and unacknowledged.
+    only, at most one each for every entry handed out and unacknowledged.
     """
 
-    def __init__(self, slot: PartitionSlot, identity: CursorIdentity, cursor: CursorState, saved: Saved) -> None:
+    def __init__(
+        self,
+        slot: PartitionSlot,
+        identity: CursorIdentity,
+        cursor: CursorState,
+        saved: Saved,
+        now_ms: Callable[[], int] = lambda: 0,
+    ) -> None:
         self.slot = slot
         self.identity = identity
         self.cursor = cursor
-        self.saved = saved
-        """The last accepted save."""
-        self.saved_revision = -1
-        self.last_commit: CommittedOffset | None = None
-        self.previous_session: bytes | None = None
-        """The session before ours, until its checkpoint is cleaned up."""
-        self._orphans: tuple[SegmentRef, ...] = ()
-        # Until our first checkpoint the newest one is a predecessor's, at best of the state that we found.
-        self._checkpointed = _references(saved)
-        self._kept: tuple[tuple[SegmentRef, ...], tuple[MarkerRef, ...]] = ((), ())
-        self.next_save = 1
-        self.read_position = cursor.next_unacked
-        """The next offset expected from Kafka."""
-        self.in_flight: dict[int, Feed] = {}
+        self.saves = PartitionSaves(cursor, saved)
+        self.residency = Residency(HoleBudget())
+        self.entries = EntriesAtHand()
+        self.intake = Intake(identity, cursor, self.entries, now_ms)
+        self.in_flight = InFlight()
         self.replay = BitMap64()
         self.redeliveries: dict[int, int] = {}
+        self.guard: DeliveryGuard | None = None
+        """Where a dead letter policy is set."""
         self.active: Feed | None = None
         """The one consumer that gets this partition (Exclusive and Failover)."""
-        self.stopped: str | None = None
-        """Why nothing is read from this partition any more."""
-        self.checkpoint_dirty = False
-        self.last_checkpoint_s = 0.0
-        self._chunks: deque[Chunk] = deque()
-        self.buffered = 0
-        self.buffered_bytes = 0
+        self.keys: KeyOrder[Endpoint] | None = None
+        """What waits for its key's turn (Key_Shared)."""
+        self.meter = SubscriptionMeter()
+        """Its owner's, once it is owned."""
+        self.read_again: Callable[[int], Any | None] = lambda offset: None
+        """The record of one entry; None when it cannot be had just now."""
+        self.due_soon = self.intake.due_soon
+        self._read_ahead = ReadAhead()
+        self._absent: deque[int] = deque()
+        """Chunked messages in `_read_ahead` without payload, lowest first."""
+        self._acknowledging = Acknowledging(slot, cursor, self.entries.chunks, self.in_flight, self.settle)
+        self._handing_out = HandingOut(cursor, self.entries, self.in_flight, self.redeliveries, self._unreadable)
 
     # What comes from Kafka ----------------------------------------------------------------------------------------
 
+    @property
+    def read_position(self) -> int:
+        """The next offset expected from Kafka."""
+        return self.intake.read_position
+
+    @property
+    def delayed(self) -> DelayedMessages | None:
+        """What is to be delivered later; None on Exclusive and Failover."""
+        return self.intake.delayed
+
+    @property
+    def buffered(self) -> int:
+        """Entries read and not handed out."""
+        return self._read_ahead.entries
+
+    @property
+    def buffered_bytes(self) -> int:
+        return self._read_ahead.size_bytes
+
     def accept(self, offsets: list[int], records: list[Any]) -> None:
         """Take a run of records in offset order. Offsets that no fetch returned count as deleted."""
-        if offsets[0] < self.read_position:  # fetched before a seek took effect
-            keep = [i for i, offset in enumerate(offsets) if offset >= self.read_position]
-            offsets, records = [offsets[i] for i in keep], [records[i] for i in keep]
-            if not offsets:
-                return
-        if offsets[0] != self.read_position or offsets[-1] - offsets[0] + 1 != len(offsets):
-            self._acknowledge_gaps(offsets)
-        self.read_position = offsets[-1] + 1
-        if self.cursor.next_unacked > offsets[0] or self.cursor.deleted:
-            offsets, records = self._without_acknowledged(offsets, records)
-        offsets, records = self._without_markers(offsets, records)
+        offsets, records = self.intake.sift(offsets, records)
         if offsets:
             size = sum(map(len, records))
-            self._chunks.append(Chunk(offsets, records, size))
-            self.buffered += len(offsets)
-            self.buffered_bytes += size
+            self._read_ahead.add(offsets, records, size)
+            self.meter.received_bytes += size
+        if self.entries.chunks:
+            self._absent += [
+                record.offset() for record in records if type(record) is WholeMessage and not record.present
+            ]
+        self._after_chunks()
 
-    def _acknowledge_gaps(self, offsets: Sequence[int]) -> None:
-        expected = self.read_position
-        for offset in offsets:
-            if offset > expected:
-                self.cursor.acknowledge_range(expected, offset)
-            expected = offset + 1
+    def _after_chunks(self) -> None:
+        """Chunks were looked at: some are no use, some messages are complete."""
+        complete, self.intake.complete_elsewhere = self.intake.complete_elsewhere, []
+        if complete:
+            self.replay.update(complete)
+        if self.entries.chunks.given_up:
+            offsets = self.entries.chunks.take_given_up(self.identity)
+            self.cursor.acknowledge(offsets)
+            self.settle(offsets)
 
-    def _without_acknowledged(self, offsets: list[int], records: list[Any]) -> tuple[list[int], list[Any]]:
-        floor = self.cursor.next_unacked
-        acked = self.cursor.acknowledged_in(offsets[0], offsets[-1] + 1)
-        if not acked and offsets[0] >= floor:
-            return offsets, records
-        keep = [i for i, offset in enumerate(offsets) if offset >= floor and offset not in acked]
-        return [offsets[i] for i in keep], [records[i] for i in keep]
+    def expire_chunks(self) -> None:
+        """Give up chunked messages of which nothing came for too long."""
+        if self.entries.chunks.expire():
+            self._after_chunks()
 
-    def _without_markers(self, offsets: list[int], records: list[Any]) -> tuple[list[int], list[Any]]:
-        odd = [i for i, record in enumerate(records) if not is_plain(record.headers())]
-        if not odd:
-            return offsets, records
-        markers = {i for i in odd if is_marker(records[i])}
-        if not markers:
-            return offsets, records
-        self.cursor.acknowledge([offsets[i] for i in markers])
-        keep = [i for i in range(len(offsets)) if i not in markers]
-        return [offsets[i] for i in keep], [records[i] for i in keep]
+    def readable(self, records: Mapping[int, Any]) -> list[int]:
+        """The offsets of records that were read again, without what cannot be read; batch entries are noted, chunks
+        that belong to no known message are put together."""
+        found, unreadable, chunks = self.intake.readable(records)
+        if unreadable:
+            self.settle(unreadable)
+        if chunks:
+            if self.guard is not None:
+                self.guard.never_out(chunks)
+            self._after_chunks()
+        return found
+
+    def _unreadable(self, offset: int, reason: CorruptRecord) -> None:
+        self.intake.skip(offset, reason)
+        self.settle([offset])
+
+    def release_due(self, limit: int) -> None:
+        """Let up to `limit` messages whose time has come be read again and delivered."""
+        if self.delayed is not None and self.delayed.has_due:
+            offsets = self.delayed.take_due(max(0, limit), self.due_soon.wanted)
+            due = [offset for offset in offsets if not self.cursor.is_acknowledged(offset)]
+            if len(due) < len(offsets):
+                self.due_soon.take(set(offsets).difference(due))
+            self.replay.update(due)
+            if self.guard is not None:
+                self.guard.never_out(due)
+
+    def set_aside_again(self, records: dict[int, Any]) -> None:
+        """Take out of these what a crash made look delivered, though its time has not come yet."""
+        if self.guard is None:
+            return
+        early = self.intake.not_yet_due(records)
+        self.guard.never_out(early)
+        for offset in early:
+            del records[offset]
+
+    @property
+    def comes_again(self) -> bool:
+        """There are messages to be read again and handed out."""
+        return bool(self.replay) or (self.delayed is not None and self.delayed.has_due_besides(self.due_soon.wanted))
 
     # What goes to consumers ---------------------------------------------------------------------------------------
 
     def take(self, limit: int) -> tuple[list[int], list[Any]]:
-        """Up to `limit` records not handed out before, from one chunk."""
-        while self._chunks:
-            chunk = self._chunks[0]
-            end = min(len(chunk.offsets), chunk.taken + limit)
-            if chunk.taken == 0 and end == len(chunk.offsets):
-                offsets, records = chunk.offsets, chunk.records
-            else:
-                offsets, records = chunk.offsets[chunk.taken : end], chunk.records[chunk.taken : end]
-            chunk.taken = end
-            self.buffered -= len(offsets)
-            if end == len(chunk.offsets):
-                self._chunks.popleft()
-                self.buffered_bytes -= chunk.size_bytes
+        """Records not handed out before, from one run: up to `limit` messages, beyond it to the end of a batch.
+
+        None while a save must come first (`guard`).
+        """
+        while self.buffered:
+            below = None if self.guard is None else self.guard.new_below()
+            if self._absent:
+                if not self._has_next_payload():
+                    break
+                if self._absent and (below is None or self._absent[0] < below):
+                    below = self._absent[0]
+            fitting = self.entries.fitting if self.entries.batches else None
+            offsets, records = self._read_ahead.take(limit, fitting, below)
+            if not offsets:
+                break
+            if self.guard is not None:
+                self.guard.handed_out(offsets[-1])
             # Acknowledged by id while they waited here.
             if self.cursor.next_unacked > offsets[0] or self.cursor.deleted:
-                offsets, records = self._without_acknowledged(offsets, records)
+                before = offsets
+                offsets, records = without_acknowledged(self.cursor, offsets, records)
+                if len(offsets) < len(before):
+                    self.entries.forget(set(before).difference(offsets))
             if offsets:
                 return offsets, records
         return [], []
 
-    def handed_out(self, offsets: Sequence[int], feed: Feed) -> None:
-        """Remember who holds these (shared subscriptions)."""
-        self.in_flight.update(zip(offsets, repeat(feed)))
-        feed.endpoint.unacked += len(offsets)
+    def _has_next_payload(self) -> bool:
+        """The next entry can be handed out; it may have been read again for that."""
+        offset = self._absent[0]
+        if self._read_ahead.next_offset() == offset:
+            record = self.read_again(offset)
+            if record is None and not self.cursor.is_acknowledged(offset):
+                return False
+            self._absent.popleft()
+            if record is not None:
+                self._read_ahead.replace_next(record)
+        return True
+
+    def deliver(self, feed: Feed, offsets: Sequence[int], records: Sequence[Any], *, hold: bool) -> None:
+        """Hand entries to a consumer, and remember that it holds them (`hold`: shared subscriptions)."""
+        feed.endpoint.deliver(self._handing_out.messages(offsets, records, feed, feed if hold else None))
+
+    def hand_out(
+        self, offsets: Sequence[int], records: Sequence[Any], feed: Feed, holder: Feed | None
+    ) -> list[Delivery]:
+        """See `HandingOut.messages`."""
+        return self._handing_out.messages(offsets, records, feed, holder)
+
+    def waits_for_room(self) -> bool:
+        """There are messages at hand that only lack room in an inbox."""
+        if not self.buffered and not self.comes_again:
+            return False
+        if self.guard is None:
+            return True
+        return not self.guard.waits(self._read_ahead.next_offset(), again=self.comes_again)
 
     def next_replays(self, limit: int) -> list[int]:
         """The lowest offsets waiting to be delivered again; they stay in `replay` until `replayed`."""
         return list(islice(self.replay, limit))
 
+    def put_back(self, offsets: Sequence[int]) -> None:
+        """These were read again and found no taker."""
+        self.replay.update(offsets)
+        self.entries.forget(offsets)
+
     def replayed(self, offsets: Iterable[int]) -> None:
         self.replay.difference_update(BitMap64(offsets))
+
+    # Non-persistent topics: see `passing_by` ------------------------------------------------------------------------
+
+    def pass_by(self) -> None:
+        """Everything that was handed out is acknowledged."""
+        waiting = self._read_ahead.next_offset()
+        done = self.read_position if waiting is None else waiting
+        if self.cursor.next_unacked < done:
+            self.cursor.acknowledge_cumulative(done - 1)
+            self.settle(list(self.in_flight.holders))
+
+    def drop_waiting(self) -> None:
+        """Forget what was read and found no taker."""
+        self.meter.dropped += self.buffered + (self.keys.waiting if self.keys is not None else 0)
+        self._read_ahead.clear()
+        self.entries.batches.clear()
+        if self.keys is not None:
+            self.keys.clear()
 
     # What comes back ----------------------------------------------------------------------------------------------
 
     def drain_acknowledgements(self, log_end: Callable[[], int]) -> bool:
-        """Fold in what consumers acknowledged since the last call; True when the cursor changed.
-
-        `log_end` is asked for only when an id made by hand lies beyond what was read: nothing beyond the log's end can
-        be acknowledged.
-        """
-        slot = self.slot
-        changed = False
-        if slot.cumulative:
-            pending = _drain(slot.cumulative)
-            if max(pending) >= self.read_position:
-                end = log_end()
-                pending = [offset for offset in pending if offset < end]
-            changed = bool(pending) and self.cursor.acknowledge_cumulative(max(pending))
-        if slot.acks:
-            offsets = _drain(slot.acks)
-            if max(offsets) >= self.read_position:
-                end = log_end()
-                offsets = [offset for offset in offsets if offset < end]
-                if not offsets:
-                    return changed
-            changed = self.cursor.acknowledge(offsets) or changed
-            self._settle(offsets)
+        """See `Acknowledging.drain`."""
+        changed = self._acknowledging.drain(self.read_position, log_end, self.meter)
+        if changed and self.guard is not None:
+            self.guard.handed_out(self.cursor.next_unacked - 1)
         return changed
 
-    def _settle(self, offsets: list[int]) -> None:
-        if self.in_flight:
-            holders = Counter(map(self.in_flight.pop, offsets, repeat(None)))
-            for feed, count in holders.items():
-                if feed is not None:
-                    feed.endpoint.unacked -= count
+    def settle(self, offsets: list[int]) -> None:
+        """These were acknowledged: nobody holds them, and they do not come again."""
+        if self.in_flight.holders:
+            self.in_flight.let_go(offsets)
         if self.replay:
             self.replayed(offsets)
         if self.redeliveries:
             for offset in offsets:
                 self.redeliveries.pop(offset, None)
+        if self.keys is not None:
+            self.keys.acknowledged(offsets)
+        if self.guard is not None:
+            self.guard.settled(offsets)
 
-    def redeliver(self, offset: int) -> bool:
-        """Deliver one message again that is in flight; False when it is not (acknowledged, or waiting already)."""
-        feed = self.in_flight.pop(offset, None)
-        if feed is None:
-            return False
-        feed.endpoint.unacked -= 1
-        self.redeliveries[offset] = self.redeliveries.get(offset, 0) + 1
-        self.replay.add(offset)
-        return True
-
-    def held_by(self, feed: Feed) -> list[int]:
-        return [offset for offset, holder in self.in_flight.items() if holder is feed]
-
-    def give_back(self, feed: Feed) -> None:
-        """The consumer is gone: its messages come again. Pulsar does not count that as a redelivery."""
-        offsets = self.held_by(feed)
+    def redeliver(self, offsets: Iterable[int], endpoint: Endpoint | None) -> None:
+        """Deliver again what this consumer still holds of these; with None, what nobody holds."""
+        again: list[int] = []
         for offset in offsets:
-            del self.in_flight[offset]
-        feed.endpoint.unacked -= len(offsets)
-        self.replay.update(offsets)
+            feed = self.in_flight.holders.get(offset)
+            if endpoint is None:
+                if feed is not None or self.cursor.is_acknowledged(offset):
+                    continue
+            elif feed is not None and feed.endpoint is endpoint:
+                self.in_flight.let_go_of_one(offset)
+                if self.guard is not None:
+                    self.guard.survived((offset,))
+            else:
+                continue
+            self.redeliveries[offset] = self.redeliveries.get(offset, 0) + 1
+            again.append(offset)
+        self.replay.update(again)
+        self.meter.redelivered += len(again)
+
+    def give_back(self, feed: Feed, put_off: BitMap64 | None = None) -> None:
+        """The consumer is gone: its messages come again, those that are `put_off` at their time.
+
+        Pulsar does not count that as a redelivery.
+        """
+        offsets = self.in_flight.held_by(feed)
+        self.in_flight.let_go(offsets)
+        back = BitMap64(offsets) if put_off is None else BitMap64(offsets) - put_off
+        self.replay.update(back)
+        if self.guard is not None:
+            self.guard.given_back(back)
 
     def rewind(self) -> int:
         """Forget what was read and handed out; gives the offset to read from (Exclusive, Failover, seek)."""
-        self._chunks.clear()
-        self.buffered = self.buffered_bytes = 0
-        for feed, count in Counter(self.in_flight.values()).items():
-            feed.endpoint.unacked -= count
-        self.in_flight.clear()
+        self._read_ahead.clear()
+        self._absent.clear()
+        self.entries.chunks.forget_pending()
+        self.entries.batches.clear()
+        self.in_flight.let_go_of_all()
         self.replay.clear()
-        self.read_position = self.cursor.next_unacked
+        if self.keys is not None:
+            self.keys.clear()
+        if self.delayed is not None:
+            self.delayed.clear()
+            self.due_soon.clear()
+        self.intake.read_position = self.cursor.next_unacked
+        self.intake.end_seen = False
         return self.read_position
 
-    def seek(self, offset: int) -> int:
-        """Set the cursor to `offset`, which becomes the next one to be delivered."""
+    def seek(self, offset: int, begun: BatchAckSet | None = None) -> int:
+        """Set the cursor to `offset`, which becomes the next entry to be delivered, without what `begun` has of it."""
         self.cursor.reset(offset)
+        self.entries.chunks.clear()
+        if begun is not None:
+            self.cursor.acknowledge_batches({offset: begun})
         self.redeliveries.clear()
+        self.intake.apart.clear()
+        if self.guard is not None:
+            self.guard.start_over(offset)
         return self.rewind()
+
+    def acknowledge_up_to(self, upto: int) -> bool:
+        """An administrator's wish: nothing at or before `upto` is wanted any more, whoever holds it. What waits in
+        inboxes stays there, as on Pulsar. True when reading has to go on at another position, `read_position`.
+
+        Raises:
+            StoreError: what the cursor knows of it is out of memory and cannot be read back; nothing was changed.
+        """
+        self.cursor.need((upto + 1,))
+        self._acknowledging.up_to(upto)
+        known = {*self.in_flight.holders, *self.replay, *self.redeliveries}
+        if self.guard is not None:
+            known.update(self.guard.offsets())
+        if self.keys is not None:
+            known.update(self.keys.offsets_waiting())
+        self.settle([offset for offset in known if offset <= upto and self.cursor.is_acknowledged(offset)])
+        if self.delayed is not None:
+            self.delayed.forget_below(upto + 1)
+            self.due_soon.forget_below(upto + 1)
+        if self.guard is not None:
+            self.guard.handed_out(upto)  # or what waits above the limit would wait for ever: none of it goes out
+        if upto < self.read_position:
+            return False
+        self.intake.read_position = upto + 1
+        self.intake.stopped = None
+        return True
 
     # Saves --------------------------------------------------------------------------------------------------------
 
-    def save_accepted(self, save: Save) -> tuple[tuple[SegmentRef, ...], tuple[MarkerRef, ...]]:
-        """The group commit of `save` was accepted. Gives the segments and markers that nothing refers to any more.
+    def keep_within(self, store: CursorStore) -> None:
+        """Keep to the memory that the store's cursors may take, and read back from it what is out of memory."""
+        self.residency = Residency(store.budget)
+        self.cursor.loader = lambda indexes: store.loader(self.identity, self.saves.saved)(indexes)
 
-        What the newest checkpoint refers to stays: it counts when Kafka has forgotten the commit.
-        """
-        self.saved = save.saved
-        self.saved_revision = save.revision
-        self.last_commit = save.commit
-        self.checkpoint_dirty = True
-        segments, self._orphans = (*save.obsolete, *self._orphans, *self._kept[0]), ()
-        return self._without_checkpointed(segments, (*save.obsolete_markers, *self._kept[1]))
-
-    def checkpoint_written(self) -> tuple[tuple[SegmentRef, ...], tuple[MarkerRef, ...]]:
-        """The last accepted save is the newest checkpoint. Gives what only the one before referred to."""
-        self._checkpointed = _references(self.saved)
-        return self._without_checkpointed(*self._kept)
-
-    def _without_checkpointed(
-        self, segments: tuple[SegmentRef, ...], markers: tuple[MarkerRef, ...]
-    ) -> tuple[tuple[SegmentRef, ...], tuple[MarkerRef, ...]]:
-        needed = self._checkpointed
-        self._kept = tuple(s for s in segments if s in needed), tuple(m for m in markers if m in needed)
-        return tuple(s for s in segments if s not in needed), tuple(m for m in markers if m not in needed)
+    def save_accepted(self, save: Save) -> Unneeded:
+        """See `PartitionSaves.accepted`."""
+        if self.guard is not None:
+            self.guard.accepted(save.saved.lineage.save)
+        return self.saves.accepted(save)
 
     def save_refused(self, save: Save) -> None:
-        """It was not, or nobody knows: its ledgers are dirty again, its segments go after the next accepted save."""
-        self.cursor.dirty_ledgers |= save.written_ledgers
-        self._orphans += save.new_segments
+        """See `PartitionSaves.refused`."""
+        if self.guard is not None:
+            self.guard.refused(save.saved.lineage.save)
+        self.saves.refused(save)
 
     @property
     def dirty(self) -> bool:
-        return self.cursor.revision != self.saved_revision
+        """There is something that no accepted save holds."""
+        return self.saves.dirty or (self.guard is not None and self.guard.unsaved)
 
-
-def _references(saved: Saved) -> frozenset[SegmentRef | MarkerRef]:
-    markers = () if saved.marker is None else (saved.marker,)
-    return frozenset((*saved.segments.values(), *markers))
-
-
-def is_marker(record: Any) -> bool:
-    """A record of ours without payload that is never delivered."""
-    return any(name == MARKER for name, _ in record.headers() or ())
-
-
-def _drain(pending: deque[int]) -> list[int]:
-    return [pending.popleft() for _ in range(len(pending))]
+    def lay_down_deliveries(self) -> None:
+        """Give the cursor what the next save is to hold of deliveries. Call it right before the save is prepared."""
+        guard = self.guard
+        self.cursor.deliveries = (
+            None
+            if guard is None
+            else guard.snapshot(self.saves.next_save, self.redeliveries, self.cursor.is_acknowledged)
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from layer.embedded.broker import BrokerOptions, EmbeddedBroker
 from layer.embedded.errors import EmbeddedBrokerError
+from layer.embedded.security import SecureListeners
 from layer.embedded.select import Broker, BrokerKind, ExternalBroker, open_broker
 from layer.embedded.standalone import run_standalone
 
@@ -14,6 +15,7 @@ __all__ = [
     "EmbeddedBroker",
     "EmbeddedBrokerError",
     "ExternalBroker",
+    "SecureListeners",
     "open_broker",
     "run_standalone",
 ]

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from types import TracebackType
-from typing import Final
+from typing import Final, Literal
 
 from layer.deadline import Deadline
 from layer.embedded import readiness
@@ -28,9 +28,10 @@ from layer.embedded.jars import KafkaJars, discard_if_damaged, kafka_jars
 from layer.embedded.java import Java, find_java
 from layer.embedded.ports import free_port, is_free, require_free
 from layer.embedded.progress import Progress, to_stderr
+from layer.embedded.security import LISTENERS, SecureListeners
 from layer.embedded.settings import HOST, node_properties, render_properties
 from layer.embedded.storage import ensure_formatted, require_room, wait_unlocked
-from layer.embedded.waiting import wait_until
+from layer.waiting import wait_until
 
 _PORT_ATTEMPTS: Final = 3
 _ROOM_BYTES: Final = 100_000_000
@@ -53,6 +54,7 @@ class BrokerOptions:
         log_level: log4j's level of that log.
         cache_dir: where the jars live; None for the user's cache.
         start_timeout_s, stop_timeout_s: what a start, and a stop before it becomes a kill, may take.
+        security: further listeners with TLS and SASL, and ACLs; None for the plain listener alone.
     """
 
     data_dir: Path | None = None
@@ -64,6 +66,7 @@ class BrokerOptions:
     cache_dir: Path | None = None
     start_timeout_s: float = 60.0
     stop_timeout_s: float = 30.0
+    security: SecureListeners | None = None
 
 
 class EmbeddedBroker:
@@ -76,6 +79,7 @@ class EmbeddedBroker:
         self._options = options or BrokerOptions()
         self._progress = progress
         self._port = self._options.port
+        self._secure_ports: dict[str, int] = {}
         self._temporary: Path | None = None
         self._process: _Process | None = None
 
@@ -98,6 +102,17 @@ class EmbeddedBroker:
         if not self._port:
             raise NotRunning("the embedded broker has no address before its first start")
         return f"{HOST}:{self._port}"
+
+    def bootstrap_of(self, listener: Literal["TLS", "SASL"]) -> str:
+        """`host:port` of one of the listeners of `BrokerOptions.security`, the same from the first start on.
+
+        Raises:
+            NotRunning: before the first start, or without `security`.
+        """
+        port = self._secure_ports.get(listener)
+        if port is None:
+            raise NotRunning(f"the embedded broker has no {listener} listener (BrokerOptions.security), or never ran")
+        return f"{HOST}:{port}"
 
     @property
     def can_restart(self) -> bool:
@@ -221,7 +236,11 @@ class EmbeddedBroker:
     def _write_configuration(self, port: int, log_dir: Path) -> Path:
         # The controller speaks to nobody but this broker, so its port may change from start to start.
         properties = node_properties(port, free_port(), str(log_dir), self._options.extra)
+        if self._options.security is not None:
+            self._secure_ports = self._secure_ports or {name: free_port() for name in LISTENERS}
+            properties = self._options.security.added_to(properties, HOST, self._secure_ports)
         file = self.data_dir / "server.properties"
+        file.touch(mode=0o600)  # it may hold the passwords of `security`
         file.write_text(render_properties(properties), encoding="utf-8")
         logging = resources.files("layer.embedded").joinpath("log4j2.xml").read_text(encoding="utf-8")
         (self.data_dir / "log4j2.xml").write_text(logging, encoding="utf-8")

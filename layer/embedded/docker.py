@@ -15,7 +15,7 @@ from layer.embedded.errors import BrokerDidNotStart, EmbeddedBrokerError, NoCont
 from layer.embedded.ports import free_port, require_free
 from layer.embedded.progress import Progress, to_stderr
 from layer.embedded.settings import HOST, common_properties
-from layer.embedded.waiting import wait_until
+from layer.waiting import wait_until
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer

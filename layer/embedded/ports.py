@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+from collections import deque
 
 from layer.embedded.errors import PortBusy
 from layer.embedded.settings import HOST
@@ -12,12 +13,16 @@ from layer.embedded.settings import HOST
 # stopped broker's port can connect to itself, and the broker would find its port taken when it comes back.
 _CHOICE = range(15_000, 32_000)
 _ATTEMPTS = 200
+_REMEMBERED = 100
+
+_given: deque[int] = deque(maxlen=_REMEMBERED)
 
 
 def free_port() -> int:
-    """A port that nobody listens on now. Somebody may take it before it is used."""
+    """A port that nobody listens on now, and none of the last 100 given out. Somebody may take it before it is used."""
     for port in random.sample(_CHOICE, _ATTEMPTS):
-        if is_free(port):
+        if port not in _given and is_free(port):
+            _given.append(port)
             return port
     raise PortBusy(f"none of {_ATTEMPTS} random ports of {HOST} is free")
 

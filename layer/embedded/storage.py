@@ -28,7 +28,7 @@ from layer.embedded.errors import BrokerDidNotStart, DataDirBusy, NoDiskSpace
 from layer.embedded.jars import KafkaJars
 from layer.embedded.java import Java
 from layer.embedded.settings import node_properties, parse_properties, render_properties
-from layer.embedded.waiting import wait_until
+from layer.waiting import wait_until
 
 _CHECKPOINT: Final = "bootstrap.checkpoint"
 _META: Final = "meta.properties"

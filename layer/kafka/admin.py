@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -26,10 +26,12 @@ from layer.kafka import handles
 from layer.kafka.errors import is_no_such_topic, translate
 from layer.kafka.events import ErrorEvents
 from layer.kafka.records import CommittedOffset, GroupDescription, GroupMember, TopicDescription
+from layer.kafka.rights import Right, on_cluster, on_group, on_topic
+from layer.waiting import wait_until
 
 _T = TypeVar("_T")
 _LONGEST_S: Final = 3600.0
-_NO_LEADER_PAUSE_S: Final = 0.02
+_ASK_S: Final = 0.5  # a login that is refused is heard of between two questions
 
 
 class KafkaAdmin:
@@ -48,11 +50,11 @@ class KafkaAdmin:
         return {"request_timeout": max(0.05, min(deadline.remaining_s(), _LONGEST_S))}
 
     @staticmethod
-    def _result(future: Future[_T], deadline: Deadline, what: str) -> _T:
+    def _result(future: Future[_T], deadline: Deadline, what: str, *needed: Right) -> _T:
         try:
             return future.result(timeout=min(deadline.remaining_s(), _LONGEST_S) + 1.0)
         except KafkaException as failure:
-            raise translate(failure, what) from failure
+            raise translate(failure, what, *needed) from failure
         except FutureTimeoutError as late:
             raise errors.DeadlineExceeded(f"{what}: no answer in time") from late
 
@@ -65,15 +67,26 @@ class KafkaAdmin:
             ConnectFailed: no broker answered in time.
             NotAuthenticated: the brokers do not accept our login.
         """
-        try:
-            metadata = self._handle.list_topics(topic="", timeout=max(0.05, min(deadline.remaining_s(), _LONGEST_S)))
-        except KafkaException as failure:
-            self._handle.poll(0)  # librdkafka says only there why nobody answered
-            translated = self._events.no_login or translate(failure, "connecting")
-            if isinstance(translated, (errors.NotAuthenticated, errors.NotAuthorized)):
-                raise translated from failure
-            raise errors.ConnectFailed(str(translated)) from failure
-        return str(metadata.cluster_id)
+        found: list[str] = []
+
+        def answered() -> bool:
+            try:
+                metadata = self._handle.list_topics(topic="", timeout=max(0.05, min(deadline.remaining_s(), _ASK_S)))
+            except KafkaException as failure:
+                self._handle.poll(0)  # librdkafka says only there why nobody answered, and goes on trying
+                if self._events.no_login is not None:
+                    raise self._events.no_login from failure
+                if deadline.passed():
+                    reason = self._events.latest or translate(failure, "connecting")
+                    raise errors.ConnectFailed(str(reason)) from failure
+                return False
+            found.append(str(metadata.cluster_id))
+            return True
+
+        wait_until(answered, deadline)
+        if not found:
+            raise errors.ConnectFailed("no broker answered in time")
+        return found[0]
 
     def list_topics(self, deadline: Deadline) -> dict[str, int]:
         """Every topic that this client may see, with its number of partitions."""
@@ -92,7 +105,7 @@ class KafkaAdmin:
         except KafkaException as failure:
             if is_no_such_topic(failure.args[0]):
                 return None
-            raise translate(failure, what) from failure
+            raise translate(failure, what, on_topic("Describe", topic)) from failure
         except FutureTimeoutError as late:
             raise errors.DeadlineExceeded(f"{what}: no answer in time") from late
         return TopicDescription(topic, str(found.topic_id), len(found.partitions))
@@ -108,7 +121,7 @@ class KafkaAdmin:
         except KafkaException as failure:
             if failure.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
                 return False
-            raise translate(failure, f"creating topic {topic}") from failure
+            raise translate(failure, f"creating topic {topic}", on_topic("Create", topic)) from failure
         except FutureTimeoutError as late:
             raise errors.DeadlineExceeded(f"creating topic {topic}: no answer in time") from late
         return True
@@ -116,7 +129,7 @@ class KafkaAdmin:
     def grow_topic(self, topic: str, partitions: int, deadline: Deadline) -> None:
         """Raise the number of partitions to `partitions`."""
         future = self._handle.create_partitions([NewPartitions(topic, partitions)], **self._budget(deadline))[topic]
-        self._result(future, deadline, f"growing topic {topic} to {partitions} partitions")
+        self._result(future, deadline, f"growing topic {topic} to {partitions} partitions", on_topic("Alter", topic))
 
     def delete_topic(self, topic: str, deadline: Deadline) -> bool:
         """True when the topic was there."""
@@ -126,12 +139,13 @@ class KafkaAdmin:
         except KafkaException as failure:
             if is_no_such_topic(failure.args[0]):
                 return False
-            raise translate(failure, f"deleting topic {topic}") from failure
+            raise translate(failure, f"deleting topic {topic}", on_topic("Delete", topic)) from failure
         return True
 
     def topic_configs(self, topic: str, deadline: Deadline) -> dict[str, str]:
         resource = ConfigResource(ResourceType.TOPIC, topic)
-        return self._configs(resource, f"reading the configuration of topic {topic}", deadline)
+        what = f"reading the configuration of topic {topic}"
+        return self._configs(resource, what, deadline, on_topic("DescribeConfigs", topic))
 
     def broker_configs(self, deadline: Deadline) -> dict[str, str]:
         """The configuration of one broker of the cluster (the lowest id)."""
@@ -140,11 +154,12 @@ class KafkaAdmin:
         except KafkaException as failure:
             raise translate(failure, "listing brokers") from failure
         resource = ConfigResource(ResourceType.BROKER, str(min(metadata.brokers)))
-        return self._configs(resource, "reading a broker's configuration", deadline)
+        what = "reading a broker's configuration"
+        return self._configs(resource, what, deadline, on_cluster("DescribeConfigs"))
 
-    def _configs(self, resource: ConfigResource, what: str, deadline: Deadline) -> dict[str, str]:
+    def _configs(self, resource: ConfigResource, what: str, deadline: Deadline, needed: Right) -> dict[str, str]:
         future = self._handle.describe_configs([resource], **self._budget(deadline))[resource]
-        entries = self._result(future, deadline, what)
+        entries = self._result(future, deadline, what, needed)
         return {name: entry.value for name, entry in entries.items() if entry.value is not None}
 
     def set_topic_configs(self, topic: str, configs: Mapping[str, str], deadline: Deadline) -> None:
@@ -156,7 +171,7 @@ class KafkaAdmin:
             ],
         )
         future = self._handle.incremental_alter_configs([resource], **self._budget(deadline))[resource]
-        self._result(future, deadline, f"configuring topic {topic}")
+        self._result(future, deadline, f"configuring topic {topic}", on_topic("AlterConfigs", topic))
 
     # Offsets ------------------------------------------------------------------------------------------------------
 
@@ -170,16 +185,19 @@ class KafkaAdmin:
 
     def _offsets(self, topic: str, partitions: Sequence[int], spec: Any, deadline: Deadline) -> dict[int, int]:
         found: dict[int, int] = {}
-        pause = threading.Event()
-        while missing := [partition for partition in partitions if partition not in found]:
-            request = {TopicPartition(topic, partition): spec for partition in missing}
+        what = f"asking for offsets of {topic}"
+
+        def all_answered() -> bool:
+            request = {TopicPartition(topic, p): spec for p in partitions if p not in found}
             for where, future in self._handle.list_offsets(request, **self._budget(deadline)).items():
-                what = f"asking for offsets of {topic}-{where.partition}"
-                try:
-                    found[where.partition] = int(self._result(future, deadline, what).offset)
-                except errors.NoLeaderNow:  # the brokers of a topic just made learn of it one after the other
-                    deadline.check(what)
-                    pause.wait(_NO_LEADER_PAUSE_S)
+                # The brokers of a topic just made, or of one whose leader moves, learn of it one after the other.
+                with suppress(errors.NoLeaderNow):
+                    answer = self._result(future, deadline, f"{what}-{where.partition}", on_topic("Describe", topic))
+                    found[where.partition] = int(answer.offset)
+            return len(found) == len(set(partitions))
+
+        if partitions and not wait_until(all_answered, deadline):
+            raise errors.DeadlineExceeded(f"{what}: no leader in time for {sorted(set(partitions) - found.keys())}")
         return found
 
     def delete_records(self, topic: str, before: Mapping[int, int], deadline: Deadline) -> None:
@@ -188,7 +206,8 @@ class KafkaAdmin:
             [TopicPartition(topic, partition, offset) for partition, offset in before.items()], **self._budget(deadline)
         )
         for where, future in futures.items():
-            self._result(future, deadline, f"deleting records of {topic}-{where.partition} below {where.offset}")
+            what = f"deleting records of {topic}-{where.partition} below {where.offset}"
+            self._result(future, deadline, what, on_topic("Delete", topic))
 
     # Groups -------------------------------------------------------------------------------------------------------
 
@@ -200,7 +219,7 @@ class KafkaAdmin:
         except KafkaException as failure:
             if failure.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
                 return GroupDescription(group_id, "DEAD", ())
-            raise translate(failure, f"describing group {group_id}") from failure
+            raise translate(failure, f"describing group {group_id}", on_group("Describe", group_id)) from failure
         except FutureTimeoutError as late:
             raise errors.DeadlineExceeded(f"describing group {group_id}: no answer in time") from late
         members = tuple(
@@ -225,7 +244,12 @@ class KafkaAdmin:
         except KafkaException as failure:
             if failure.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
                 return {}
-            raise translate(failure, f"reading the offsets of group {group_id}") from failure
+            raise translate(
+                failure,
+                f"reading the offsets of group {group_id}",
+                on_group("Describe", group_id),
+                on_topic("Describe", topic),
+            ) from failure
         except FutureTimeoutError as late:
             raise errors.DeadlineExceeded(f"reading the offsets of group {group_id}: no answer in time") from late
         return {
@@ -247,18 +271,19 @@ class KafkaAdmin:
             [TopicPartition(topic, p, commit.kafka_offset, commit.metadata) for p, commit in offsets.items()],
         )
         what = f"setting the offsets of group {group_id}"
+        needed = on_group("Read", group_id), on_topic("Read", topic)
         future = self._handle.alter_consumer_group_offsets([request], **self._budget(deadline))[group_id]
         try:
             answer = future.result(timeout=min(deadline.remaining_s(), _LONGEST_S) + 1.0)
         except KafkaException as failure:
             if failure.args[0].code() in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP):
                 raise errors.SubscriptionBusy(f"{what}: the group has live members") from failure
-            raise translate(failure, what) from failure
+            raise translate(failure, what, *needed) from failure
         for where in answer.topic_partitions:
             if where.error is not None:
                 if where.error.code() in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP):
                     raise errors.SubscriptionBusy(f"{what}: the group has live members")
-                raise translate(where.error, what)
+                raise translate(where.error, what, *needed)
 
     def delete_group(self, group_id: str, deadline: Deadline) -> bool:
         """True when the group was there.
@@ -274,7 +299,7 @@ class KafkaAdmin:
                 return False
             if failure.args[0].code() == KafkaError.NON_EMPTY_GROUP:
                 raise errors.SubscriptionBusy(f"deleting group {group_id}: it has live members") from failure
-            raise translate(failure, f"deleting group {group_id}") from failure
+            raise translate(failure, f"deleting group {group_id}", on_group("Delete", group_id)) from failure
         return True
 
     def close(self) -> None:

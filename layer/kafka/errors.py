@@ -7,6 +7,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 
 from layer import errors
+from layer.kafka.rights import Right
 
 _BY_CODE: Final[dict[int, type[errors.StoreError]]] = {
     KafkaError._ALL_BROKERS_DOWN: errors.ConnectFailed,
@@ -14,6 +15,7 @@ _BY_CODE: Final[dict[int, type[errors.StoreError]]] = {
     KafkaError._RESOLVE: errors.ConnectFailed,
     KafkaError._AUTHENTICATION: errors.NotAuthenticated,
     KafkaError.SASL_AUTHENTICATION_FAILED: errors.NotAuthenticated,
+    KafkaError._SSL: errors.TlsFailed,
     KafkaError.TOPIC_AUTHORIZATION_FAILED: errors.NotAuthorized,
     KafkaError.GROUP_AUTHORIZATION_FAILED: errors.NotAuthorized,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: errors.NotAuthorized,
@@ -38,7 +40,14 @@ _NO_SUCH_TOPIC: Final = frozenset(
 )
 
 
-_NO_LEADER_NOW: Final = frozenset({KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE})
+_NO_LEADER_NOW: Final = frozenset(
+    {
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+    }
+)
 
 
 def has_no_leader_now(error: KafkaError) -> bool:
@@ -46,21 +55,63 @@ def has_no_leader_now(error: KafkaError) -> bool:
     return error.code() in _NO_LEADER_NOW
 
 
+_NEVER_STORED: Final = frozenset(
+    {
+        KafkaError.MSG_SIZE_TOO_LARGE,
+        KafkaError.RECORD_LIST_TOO_LARGE,
+        KafkaError.INVALID_MSG,
+        KafkaError.INVALID_MSG_SIZE,
+        KafkaError.INVALID_TIMESTAMP,
+        KafkaError.INVALID_RECORD,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError._PURGE_QUEUE,
+        KafkaError._UNKNOWN_PARTITION,
+        KafkaError._UNKNOWN_TOPIC,
+    }
+)
+
+
+def local_failure(reason: str) -> KafkaError:
+    """As librdkafka reports a send that it gave up."""
+    return KafkaError(KafkaError._FAIL, reason)
+
+
+def is_certainly_not_stored(error: KafkaError) -> bool:
+    """Of a record that failed: no broker can have it. A time-out, say, leaves that open."""
+    return error.code() in _NEVER_STORED
+
+
 def is_no_such_topic(error: KafkaError) -> bool:
     return error.code() in _NO_SUCH_TOPIC
 
 
-def ours(error: Exception, what: str) -> Exception:
+def ours(error: Exception, what: str, *needed: Right) -> Exception:
     """Our error for one of librdkafka's; any other as it is (a wrong argument's TypeError, say)."""
-    return translate(error, what) if isinstance(error, KafkaException) else error
+    return translate(error, what, *needed) if isinstance(error, KafkaException) else error
 
 
-def translate(error: KafkaError | KafkaException, what: str) -> errors.LayerError:
-    """The error of ours that says the same; `what` says in words what was being done."""
+_FORBIDDEN: Final[dict[int, str]] = {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "topic",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "group",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "cluster",
+}
+
+
+def is_not_authorized(error: KafkaError) -> bool:
+    return error.code() in _FORBIDDEN
+
+
+def translate(error: KafkaError | KafkaException, what: str, *needed: Right) -> errors.LayerError:
+    """The error of ours that says the same; `what` says in words what was being done, `needed` with which rights."""
     kafka_error = error.args[0] if isinstance(error, KafkaException) else error
     text = f"{what}: {kafka_error.str()} ({kafka_error.name()})"
     if has_no_leader_now(kafka_error):
         return errors.NoLeaderNow(text)
     if is_no_such_topic(kafka_error):
         return errors.NoSuchTopic(text)
+    missing = [right for right in needed if right.kind == _FORBIDDEN.get(kafka_error.code())]
+    if missing:
+        text += "; " + "; ".join(map(str, missing))
     return _BY_CODE.get(kafka_error.code(), errors.StoreError)(text)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -15,8 +17,13 @@ from layer.kafka.batches import next_batch
 from layer.kafka.errors import is_no_such_topic, translate
 from layer.kafka.events import ErrorEvents
 from layer.kafka.records import KafkaRecord
+from layer.kafka.rights import on_topic
+
+_log = logging.getLogger(__name__)
 
 _BATCH: Final = 1000
+_READ_THROUGH: Final = 2000
+_STALE_S: Final = 2.0
 
 
 class Fetcher:
@@ -30,7 +37,14 @@ class Fetcher:
         self._handle: Consumer | None = None
         self._closed = False
         self._assigned_to: object | None = None  # which reading the consumer's assignment belongs to
+        self._unknown_since_s: dict[str, float] = {}
+        """Topics of which librdkafka says that it does not know the partition that is asked for."""
         self._lock = threading.RLock()  # reentrant: an abandoned iterator may be finalized in here
+
+    def open(self) -> None:
+        """Make the librdkafka handle, which the first reading else does."""
+        with self._lock:
+            self._consumer()
 
     def _consumer(self) -> Consumer:
         if self._closed:
@@ -48,8 +62,33 @@ class Fetcher:
                     TopicPartition(topic, partition), timeout=max(0.001, min(deadline.remaining_s(), 3600))
                 )
             except KafkaException as failure:
-                raise translate(failure, f"asking for the end of {topic}-{partition}") from failure
+                if failure.args[0].code() == KafkaError._UNKNOWN_PARTITION:
+                    self._renew_when_stale(topic)
+                raise translate(
+                    failure, f"asking for the end of {topic}-{partition}", on_topic("Read", topic)
+                ) from failure
+            self._unknown_since_s.pop(topic, None)
             return low, high
+
+    def _renew_when_stale(self, topic: str) -> None:
+        """Go on with another handle once this one has not known a partition of `topic` for two seconds.
+
+        What a handle knows of a topic that was made, or grew, while it looked for it may stay as it is until its
+        metadata expires (seen with librdkafka 2.16: for more than a minute, while other processes knew better).
+        """
+        now_s = time.monotonic()
+        if now_s - self._unknown_since_s.setdefault(topic, now_s) < _STALE_S:
+            return
+        self._unknown_since_s.clear()
+        if self._handle is not None:
+            _log.info("librdkafka does not know the partitions of %s: asking with a new handle", topic)
+            self._release()
+
+    def _release(self) -> None:
+        if self._handle is not None and handles.is_ours(self._handle):
+            self._handle.close()
+            handles.release(self._handle)
+        self._handle = self._assigned_to = None
 
     def read(self, topic: str, partition: int, start: int, end: int, deadline: Deadline) -> Iterator[list[KafkaRecord]]:
         """Batches of the records in [start, end), in offset order; compacted offsets are simply missing.
@@ -70,7 +109,7 @@ class Fetcher:
                     if self._assigned_to is not reading:
                         self._assigned_to = reading  # first, so that no finalizer takes the assignment away
                         self._consumer().assign([TopicPartition(topic, partition, position)])
-                    records, position = self._next(f"{topic}-{partition}", position, end, deadline)
+                    records, position = self._next(topic, partition, position, end, deadline)
                 if records:
                     yield records
         finally:
@@ -80,7 +119,9 @@ class Fetcher:
                     if self._handle is not None and handles.is_ours(self._handle):
                         self._handle.unassign()
 
-    def _next(self, here: str, position: int, end: int, deadline: Deadline) -> tuple[list[KafkaRecord], int]:
+    def _next(
+        self, topic: str, partition: int, position: int, end: int, deadline: Deadline
+    ) -> tuple[list[KafkaRecord], int]:
         """What there is of the assigned partition below `end` (perhaps nothing yet), and the position after it."""
         wanted: list[KafkaRecord] = []
         for record in next_batch(self._consumer(), _BATCH, min(deadline.remaining_s(), 0.5)):
@@ -92,8 +133,10 @@ class Fetcher:
                     wanted.append(record)
             elif error.code() == KafkaError._PARTITION_EOF:
                 position = max(position, record.offset())
+            elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+                continue  # librdkafka looks for a coordinator that is never used here
             elif is_no_such_topic(error) or error.fatal() or not error.retriable():
-                raise translate(error, f"reading {here} at {position}")
+                raise translate(error, f"reading {topic}-{partition} at {position}", on_topic("Read", topic))
         return wanted, position
 
     def read_at(
@@ -101,11 +144,12 @@ class Fetcher:
     ) -> Iterator[list[KafkaRecord]]:
         """The records at exactly these offsets, given in ascending order; the missing ones are simply missing.
 
-        Neighbours are read in one go: a gap below 500 records is read through, a wider one is jumped over.
+        Neighbours are read in one go: a gap below 2,000 records is read through, a wider one is jumped over (a jump
+        takes as long as 5,000 small records).
         """
         runs: list[tuple[int, int]] = []
         for offset in offsets:
-            if runs and offset - runs[-1][1] < 500:
+            if runs and offset - runs[-1][1] < _READ_THROUGH:
                 runs[-1] = (runs[-1][0], offset + 1)
             else:
                 runs.append((offset, offset + 1))
@@ -125,15 +169,16 @@ class Fetcher:
                     timeout=max(0.001, min(deadline.remaining_s(), 3600)),
                 )[0]
             except KafkaException as failure:
-                raise translate(failure, f"looking up {timestamp_ms} ms in {topic}-{partition}") from failure
+                raise translate(
+                    failure, f"looking up {timestamp_ms} ms in {topic}-{partition}", on_topic("Read", topic)
+                ) from failure
         if found.error is not None:
-            raise translate(found.error, f"looking up {timestamp_ms} ms in {topic}-{partition}")
+            raise translate(
+                found.error, f"looking up {timestamp_ms} ms in {topic}-{partition}", on_topic("Read", topic)
+            )
         return None if found.offset == OFFSET_END or found.offset < 0 else int(found.offset)
 
     def close(self) -> None:
         with self._lock:
-            if self._handle is not None and handles.is_ours(self._handle):
-                self._handle.close()
-                handles.release(self._handle)
-            self._handle = None
+            self._release()
             self._closed = True

@@ -12,9 +12,10 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from layer import errors
 from layer.kafka import handles
 from layer.kafka.batches import next_batch
-from layer.kafka.errors import is_no_such_topic, translate
+from layer.kafka.errors import is_no_such_topic, is_not_authorized, translate
 from layer.kafka.events import ErrorEvents
 from layer.kafka.records import CommittedOffset
+from layer.kafka.rights import Right, on_group, on_topic
 
 _log = logging.getLogger(__name__)
 
@@ -39,13 +40,16 @@ class GroupCallbacks:
 
 
 class GroupConsumer:
-    """A member of group `group_id` that reads one topic.
+    """A member of group `group_id` that reads one topic, or `only` one partition of it.
+
+    With `only` the group shares all partitions out, and its other ones are nobody's business.
 
     Memory: librdkafka's fetch queue, bounded by `queued.max.messages.kbytes` of the configuration.
     """
 
-    def __init__(self, config: dict[str, Any], topic: str, callbacks: GroupCallbacks) -> None:
+    def __init__(self, config: dict[str, Any], topic: str, callbacks: GroupCallbacks, only: int | None = None) -> None:
         self._topic = topic
+        self._only = only
         self._callbacks = callbacks
         self._under_way: dict[int, CommittedOffset] = {}
         self._handle = Consumer({**config, "on_commit": self._on_commit, "error_cb": ErrorEvents("group member")})
@@ -54,22 +58,27 @@ class GroupConsumer:
         self._handle.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
 
     def _on_assign(self, _handle: Consumer, partitions: list[TopicPartition]) -> None:
-        starts = self._callbacks.assigned([where.partition for where in partitions])
+        starts = self._callbacks.assigned([where.partition for where in self._served(partitions)])
         self._handle.incremental_assign(
             [TopicPartition(self._topic, partition, offset) for partition, offset in starts.items()]
         )
 
     def _on_revoke(self, _handle: Consumer, partitions: list[TopicPartition]) -> None:
+        served = self._served(partitions)
         try:
-            self._callbacks.revoked([where.partition for where in partitions])
+            self._callbacks.revoked([where.partition for where in served])
         finally:
-            self._handle.incremental_unassign(partitions)
+            self._handle.incremental_unassign(served)
 
     def _on_lost(self, _handle: Consumer, partitions: list[TopicPartition]) -> None:
+        served = self._served(partitions)
         try:
-            self._callbacks.lost([where.partition for where in partitions])
+            self._callbacks.lost([where.partition for where in served])
         finally:
-            self._handle.incremental_unassign(partitions)
+            self._handle.incremental_unassign(served)
+
+    def _served(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        return partitions if self._only is None else [where for where in partitions if where.partition == self._only]
 
     def _on_commit(self, error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:
         failure = error or next((where.error for where in partitions if where.error is not None), None)
@@ -80,7 +89,16 @@ class GroupConsumer:
     def _commit_error(self, error: KafkaError) -> errors.LayerError:
         if error.code() in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._TRANSPORT):
             return errors.CommitOutcomeUnknown(f"commit of group {self._group_id}: {error.str()}")
-        return translate(error, f"commit of group {self._group_id}")
+        return translate(error, f"commit of group {self._group_id}", *self._needed())
+
+    def _needed(self) -> tuple[Right, Right]:
+        return on_topic("Read", self._topic), on_group("Read", self._group_id)
+
+    def forbidden(self, error: KafkaError) -> errors.LayerError | None:
+        """What an ACL that stands behind this error forbids, or None when none does."""
+        if not is_not_authorized(error):
+            return None
+        return translate(error, f"reading {self._topic} in group {self._group_id}", *self._needed())
 
     def poll_batch(self, limit: int, timeout_s: float) -> list[Any]:
         """Records and error events, up to `limit`; rebalance callbacks run in here."""
@@ -95,11 +113,13 @@ class GroupConsumer:
         try:
             found = self._handle.committed([TopicPartition(self._topic, p) for p in partitions], timeout=timeout_s)
         except KafkaException as failure:
-            raise translate(failure, f"reading the offsets of group {self._group_id}") from failure
+            raise translate(failure, f"reading the offsets of group {self._group_id}", *self._needed()) from failure
         for where in found:
             if where.error is not None:
                 raise translate(
-                    where.error, f"reading the offset of group {self._group_id}, partition {where.partition}"
+                    where.error,
+                    f"reading the offset of group {self._group_id}, partition {where.partition}",
+                    *self._needed(),
                 )
         return {w.partition: CommittedOffset(w.offset, w.metadata or "") for w in found if w.offset >= 0}
 
@@ -135,8 +155,13 @@ class GroupConsumer:
         try:
             low, high = self._handle.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=timeout_s)
         except KafkaException as failure:
-            raise translate(failure, f"asking for the end of {self._topic}-{partition}") from failure
+            raise translate(failure, f"asking for the end of {self._topic}-{partition}", *self._needed()) from failure
         return low, high
+
+    def known_end(self, partition: int) -> int:
+        """The high watermark as it came with the last fetch; -1 before the first. Costs no request."""
+        _, high = self._handle.get_watermark_offsets(TopicPartition(self._topic, partition), cached=True)
+        return int(high) if high >= 0 else -1
 
     def seek(self, partition: int, offset: int) -> None:
         """Go on reading at `offset`; what was fetched ahead is dropped."""
@@ -182,7 +207,3 @@ def is_offset_out_of_range(error: KafkaError) -> bool:
 
 def is_topic_gone(error: KafkaError) -> bool:
     return is_no_such_topic(error)
-
-
-def is_not_authorized(error: KafkaError) -> bool:
-    return error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -20,6 +21,8 @@ from layer.deadline import Deadline
 from layer.kafka import handles
 from layer.kafka.errors import translate
 from layer.kafka.events import ErrorEvents
+from layer.kafka.rights import on_topic
+from layer.waiting import wait_until
 
 DeliveryCallback = Callable[[KafkaError | None, Any], None]
 Headers = Sequence[tuple[str, bytes | None]]
@@ -28,6 +31,7 @@ _log = logging.getLogger(__name__)
 
 _INLINE_IS_RECENT_S: Final = 0.002
 _POLL_S: Final = 0.02
+_GIVE_UP_S: Final = 5.0
 
 
 class KafkaProducer:
@@ -44,6 +48,8 @@ class KafkaProducer:
         """librdkafka's own `produce`, called directly because a Python frame per message is what costs most.
         Raises BufferError when the local queue is full; follow every call by `wake()` if `asleep`."""
         self._poll_lock = threading.Lock()
+        self._poller: int | None = None
+        """The thread that holds the lock."""
         self._work = threading.Event()
         self.asleep = True
         self._last_inline_s = 0.0
@@ -67,6 +73,23 @@ class KafkaProducer:
         except KafkaException as failure:
             raise errors.ConnectFailed(str(translate(failure, "connecting"))) from failure
 
+    def learn_partitions(self, topic: str, partitions: int, deadline: Deadline) -> None:
+        """Return once librdkafka knows that `topic` has that many partitions; it looks only every few minutes.
+
+        Raises:
+            DeadlineExceeded: the brokers do not say so in time.
+        """
+
+        def known() -> bool:
+            try:
+                told = self._handle.list_topics(topic, timeout=max(0.05, min(deadline.remaining_s(), 3600.0)))
+            except KafkaException as failure:
+                raise translate(failure, f"asking for the partitions of {topic}") from failure
+            return len(told.topics[topic].partitions) >= partitions
+
+        if not wait_until(known, deadline):
+            raise errors.DeadlineExceeded(f"topic {topic}: no broker says in time that it has {partitions} partitions")
+
     def wake(self) -> None:
         """Tell the polling thread that there is something to wait for; needed only while it is `asleep`."""
         self._work.set()
@@ -77,11 +100,30 @@ class KafkaProducer:
         if not self._poll_lock.acquire(blocking=False):
             return False
         try:
-            self._handle.poll(timeout_s)
+            self._poller = threading.get_ident()
+            self._serve(timeout_s)
         finally:
+            self._poller = None
             self._poll_lock.release()
             self._last_inline_s = time.monotonic()
         return True
+
+    def _serve(self, timeout_s: float) -> None:
+        try:
+            self._handle.poll(timeout_s)
+        except KafkaException as raised:
+            if not raised.args[0].fatal():
+                raise
+            self._events(raised.args[0])  # confluent-kafka raises a fatal error here instead of calling `error_cb`
+
+    @contextmanager
+    def reports_held(self) -> Iterator[None]:
+        """No delivery callback runs inside, except the one that this is called from."""
+        if self._poller == threading.get_ident():
+            yield
+            return
+        with self._poll_lock:
+            yield
 
     def _poll_forever(self) -> None:
         pause = threading.Event()
@@ -95,15 +137,30 @@ class KafkaProducer:
                 pause.wait(_INLINE_IS_RECENT_S)
                 continue
             try:
-                self._handle.poll(_POLL_S)
+                self._poller = threading.get_ident()
+                self._serve(_POLL_S)
             except Exception:  # a callback's; everybody's reports go on coming through here
                 _log.exception("a delivery callback failed")
             finally:
+                self._poller = None
                 self._poll_lock.release()
             if len(self._handle) == 0:
                 self.asleep = True
                 if len(self._handle) > 0:  # a record came in before its sender could see us asleep
                     self.asleep = False
+        self._give_up_rest()
+
+    def _give_up_rest(self) -> None:
+        """Let every record that is still unanswered fail, and hear of it."""
+        self._handle.purge()
+        deadline = Deadline.after(_GIVE_UP_S)
+        while len(self._handle) > 0 and not deadline.passed():
+            try:
+                if not self.poll_inline(_POLL_S):
+                    threading.Event().wait(_INLINE_IS_RECENT_S)
+            except Exception:
+                _log.exception("a delivery callback failed")
+        handles.release(self._handle)
 
     def enqueue(
         self, topic: str, partition: int, key: bytes | None, value: bytes | None, delivered: DeliveryCallback
@@ -117,7 +174,7 @@ class KafkaProducer:
         try:
             self.produce(topic, value, key, partition, delivered)
         except KafkaException as refused:
-            raise translate(refused, f"append to {topic}-{partition}") from refused
+            raise self.why_refused(refused, topic, f"append to {topic}-{partition}") from refused
 
     def append(self, topic: str, partition: int, key: bytes | None, value: bytes | None, deadline: Deadline) -> int:
         """Append one record, wait until every in-sync replica has it, and give its offset.
@@ -127,10 +184,10 @@ class KafkaProducer:
             AppendOutcomeUnknown: the deadline passed while it was under way.
         """
         done = threading.Event()
-        outcome: list[tuple[KafkaError | None, int]] = []
+        outcome: list[tuple[KafkaError | None, int | None]] = []
 
         def delivered(error: KafkaError | None, record: Any) -> None:
-            outcome.append((error, record.offset() or 0))
+            outcome.append((error, record.offset()))
             done.set()
 
         try:
@@ -142,21 +199,43 @@ class KafkaProducer:
             raise errors.AppendOutcomeUnknown(f"append to {topic}-{partition} was not answered in time")
         error, offset = outcome[0]
         if error is not None:
-            raise translate(error, f"append to {topic}-{partition}")
+            raise self.why_refused(error, topic, f"append to {topic}-{partition}")
+        if offset is None:
+            raise errors.AppendOutcomeUnknown(
+                f"append to {topic}-{partition}: stored by an earlier try, offset unknown"
+            )
         return offset
+
+    def why_refused(self, error: KafkaError | KafkaException, topic: str, what: str) -> errors.LayerError:
+        """Ours for what became of a record of `topic`; `what` says in words what was being done."""
+        if isinstance(self.fatal, errors.NotAuthorized):
+            # A client that may write nowhere may not even begin; the first topic where it may changes that.
+            return errors.NotAuthorized(f"{what}: {self.fatal}; {on_topic('Write', topic)}")
+        return translate(error, what, on_topic("Write", topic))
 
     def outstanding(self) -> int:
         """Records handed over and not yet answered."""
         return len(self._handle)
 
     def close(self, deadline: Deadline) -> int:
-        """Wait for what is under way, end the thread, and give the number of records left unanswered."""
+        """Wait for what is under way, then give up the rest: each of its callbacks hears of that. How many they were.
+
+        From inside a delivery callback it waits for nothing; the thread then ends by itself.
+        """
         if not handles.is_ours(self._handle):
             return 0
-        left = int(self._handle.flush(min(deadline.remaining_s(), 2**31 - 1)))
+        from_callback = self._poller == threading.get_ident()
+        if not from_callback:
+            self.wake()
+            wait_until(lambda: self._all_answered(deadline), deadline)
+        left = len(self._handle)
         self._closing = True
         self.wake()
-        if threading.current_thread() is not self._thread:
-            self._thread.join(_POLL_S + 1.0)
-        handles.release(self._handle)
+        if not from_callback:
+            self._thread.join(_GIVE_UP_S + _POLL_S)
         return left
+
+    def _all_answered(self, deadline: Deadline) -> bool:
+        if len(self._handle) > 0:
+            self.poll_inline(min(_POLL_S, deadline.remaining_s()))
+        return len(self._handle) == 0

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from layer.errors import InvalidOption
+from layer.kafka.security import Security
 
 LIBRDKAFKA_LOG: Final = logging.getLogger("layer.kafka.librdkafka")
 LIBRDKAFKA_LOG.addHandler(logging.NullHandler())  # heard by those who configure logging; never raw on standard error
@@ -36,10 +37,13 @@ MAX_MESSAGE_BYTES: Final = 5 * 1024 * 1024
 RECORD_OVERHEAD_BYTES: Final = 512 * 1024
 """Room for key, headers and record framing on top of the payload."""
 
+_REFRESH: Final = "topic.metadata.refresh.interval.ms"
+"""How long it takes until a reader notices that its topic was deleted."""
+
 
 @dataclass(frozen=True, slots=True)
 class KafkaSettings:
-    """One cluster, and the raw librdkafka options a user gave for it.
+    """One cluster, how to log in there, and the raw librdkafka options a user gave for it, which win.
 
     `overrides` may hold passwords and is therefore left out of `repr`.
     """
@@ -48,6 +52,7 @@ class KafkaSettings:
     overrides: Mapping[str, str] = field(default_factory=dict, repr=False)
     client_id: str = "pulsar-on-kafka"
     connect_timeout_ms: int = 10_000
+    security: Security = field(default_factory=Security)
 
     def check(self) -> None:
         """Raises InvalidOption when the overrides hold what is not the user's to set."""
@@ -58,7 +63,7 @@ class KafkaSettings:
     @property
     def identity(self) -> tuple[Any, ...]:
         """Equal for Clients that may share one node."""
-        return self.bootstrap, self.client_id, tuple(sorted(self.overrides.items()))
+        return self.bootstrap, self.client_id, tuple(sorted(self.overrides.items())), self.security.identity
 
     def common(self) -> dict[str, Any]:
         return {
@@ -70,7 +75,7 @@ class KafkaSettings:
             "reconnect.backoff.ms": 50,
             "reconnect.backoff.max.ms": 1000,
             "log.connection.close": False,
-            **self.overrides,
+            **self.security.applied_under(self.overrides),
         }
 
     def producer(self, *, compression: str, message_timeout_ms: int, linger_ms: float) -> dict[str, Any]:
@@ -101,12 +106,26 @@ class KafkaSettings:
             "auto.offset.reset": "error",
             "enable.partition.eof": True,
             **_fetching(fetch_queue_kbytes),
+            _REFRESH: self.overrides.get(_REFRESH, "30000"),
             # A Fetcher reads ranges that are there. A fetch left waiting at the end of one partition would hold up the
             # next assignment for as long (measured: 500 ms against 1 ms a read).
             "fetch.wait.max.ms": 1,
         }
 
-    def group_member(self, *, group_id: str, client_id: str, fetch_queue_kbytes: int) -> dict[str, Any]:
+    def tail(self, *, client_id: str, fetch_queue_kbytes: int, wait_ms: int = 100) -> dict[str, Any]:
+        """A reader that waits at the end of its partitions; `client_id` is what the brokers' logs and quotas show.
+
+        Where nothing comes the broker answers after `wait_ms`; a seek, or a partition that is added, may wait for that.
+        """
+        return {
+            **self.reader(fetch_queue_kbytes=fetch_queue_kbytes),
+            "client.id": f"{self.client_id}-{client_id}",
+            "fetch.wait.max.ms": wait_ms,
+        }
+
+    def group_member(
+        self, *, group_id: str, client_id: str, fetch_queue_kbytes: int, partitioned: bool
+    ) -> dict[str, Any]:
         return {
             **self.common(),
             "client.id": client_id,
@@ -122,6 +141,8 @@ class KafkaSettings:
             "enable.partition.eof": False,
             "fetch.wait.max.ms": 100,  # a seek waits until the fetch under way is answered
             **_fetching(fetch_queue_kbytes),
+            # How long new partitions of a topic that grows go unread.
+            _REFRESH: self.overrides.get(_REFRESH, "5000" if partitioned else "30000"),
         }
 
 
@@ -132,5 +153,4 @@ def _fetching(fetch_queue_kbytes: int) -> dict[str, Any]:
         "fetch.message.max.bytes": MAX_MESSAGE_BYTES + RECORD_OVERHEAD_BYTES,
         "fetch.max.bytes": 16 * 1024 * 1024,
         "fetch.error.backoff.ms": 100,
-        "topic.metadata.refresh.interval.ms": 30_000,
     }

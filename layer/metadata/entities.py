@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from math import inf
 from typing import Any, Generic, TypeVar
 
 from layer.clock import Clock
 from layer.deadline import Deadline
 from layer.statelog.api import StateLog
-from layer.statelog.compare_and_set import CompareAndSet, Versioned, VersionedKey
+from layer.statelog.compare_and_set import CompareAndSet, Outcome, Versioned, VersionedKey, VersionedKeys
+from layer.statelog.versioned import whole
 from mapping.state_keys import decode_key, encode_key
 from mapping.state_topics import StateTopic
 
@@ -40,19 +42,54 @@ class EntityKeys(Generic[E]):
 class Entities(Generic[E]):
     """Thread-safe. `place` (the topic's or namespace's name) says in which partition an entity lies.
 
-    Memory: the entities of the partitions that were asked for.
+    `keep_winners`, `kept`: see `CompareAndSet`. Memory: the entities of the partitions that were asked for.
     """
 
-    def __init__(self, log: StateLog, topic: StateTopic, keys: EntityKeys[E], clock: Clock) -> None:
+    def __init__(
+        self,
+        log: StateLog,
+        topic: StateTopic,
+        keys: VersionedKeys[E],
+        clock: Clock,
+        *,
+        keep_winners: bool = False,
+        kept: Callable[[bytes], bytes] = whole,
+    ) -> None:
         self._log = log
         self._topic = topic
         self._keys = keys
         self._clock = clock
+        self._keep_winners = keep_winners
+        self._kept = kept
         self._partitions: dict[int, CompareAndSet[E]] = {}
         self._lock = threading.Lock()
 
     def read(self, place: str, entity: E, deadline: Deadline) -> Versioned | None:
         return self._at(self._topic.partition_for(place)).read(entity, deadline)
+
+    def read_together(self, entities: Mapping[E, str], deadline: Deadline) -> dict[E, Versioned | None]:
+        """The states of several entities (entity to place): each partition is read to its end once."""
+        fresh: set[int] = set()
+        found: dict[E, Versioned | None] = {}
+        for entity, place in entities.items():
+            number = self._topic.partition_for(place)
+            partition = self._at(number)
+            state = partition.cached(entity) if number in fresh else None
+            found[entity] = partition.read(entity, deadline) if state is None else state
+            fresh.add(number)
+        return found
+
+    def winners(self, place: str, entity: E, deadline: Deadline) -> list[Versioned]:
+        """See `CompareAndSet.winners`."""
+        return self._at(self._topic.partition_for(place)).winners(entity, deadline)
+
+    def cached(self, place: str, entity: E) -> Versioned | None:
+        """See `CompareAndSet.cached`."""
+        return self._at(self._topic.partition_for(place)).cached(entity)
+
+    def propose(self, place: str, entity: E, expected_version: int, value: bytes, deadline: Deadline) -> Outcome:
+        """See `CompareAndSet.propose`."""
+        return self._at(self._topic.partition_for(place)).propose(entity, expected_version, value, deadline)
 
     def update(
         self, place: str, entity: E, change: Callable[[Versioned | None], bytes | None], deadline: Deadline
@@ -60,9 +97,17 @@ class Entities(Generic[E]):
         """See `CompareAndSet.update`."""
         return self._at(self._topic.partition_for(place)).update(entity, change, deadline)
 
+    def remove(self, place: str, entity: E, deadline: Deadline, *, below: float = inf) -> None:
+        """See `CompareAndSet.remove`."""
+        self._at(self._topic.partition_for(place)).remove(entity, deadline, below=below)
+
+    def beside(self, place: str, deadline: Deadline) -> dict[E, Versioned]:
+        """Every entity that lies in the same partition as `place`, with its state."""
+        return self._at(self._topic.partition_for(place)).entities(deadline)
+
     def of_partition(self, place: str, deadline: Deadline) -> list[Versioned]:
         """Every entity that lies in the same partition as `place`."""
-        return list(self._at(self._topic.partition_for(place)).entities(deadline).values())
+        return list(self.beside(place, deadline).values())
 
     def all(self, deadline: Deadline) -> list[Versioned]:
         """Every entity; reads all partitions."""
@@ -77,6 +122,12 @@ class Entities(Generic[E]):
             store = self._partitions.get(partition)
             if store is None:
                 store = self._partitions[partition] = CompareAndSet(
-                    self._log, self._topic, partition, self._keys, clock=self._clock
+                    self._log,
+                    self._topic,
+                    partition,
+                    self._keys,
+                    clock=self._clock,
+                    keep_winners=self._keep_winners,
+                    kept=self._kept,
                 )
             return store

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from layer import errors
 from layer.clock import Clock
@@ -12,6 +14,9 @@ from layer.deadline import Deadline
 from layer.metadata.entities import Entities, EntityKeys, Versioned
 from mapping.state_keys import NamespaceKey
 from mapping.state_records.metadata import LifeState, NamespaceRecord, decode_namespace, encode
+from mapping.state_topics import SYSTEM_NAMESPACE
+
+_log: Final = logging.getLogger(__name__)
 
 BUILT_IN: Final = ("public/default", "pulsar/system")
 _NAME: Final = re.compile(r"[-=:.\w]+/[-=:.\w]+", re.ASCII)
@@ -26,14 +31,12 @@ class Namespaces:
     def __init__(self, entities: Entities[str], clock: Clock) -> None:
         self._entities = entities
         self._clock = clock
+        self._warned = False
 
     def require(self, namespace: str, deadline: Deadline) -> None:
         """Raises NoSuchNamespace unless `namespace` exists."""
-        if namespace in BUILT_IN:
-            return
-        current = self._entities.read(namespace, namespace, deadline)
-        if current is None or decode_namespace(current.value).state is not LifeState.ACTIVE:
-            raise errors.NoSuchNamespace(f"namespace {namespace} does not exist")
+        if namespace not in BUILT_IN:
+            self.policies(namespace, deadline)
 
     def create(self, namespace: str, deadline: Deadline) -> None:
         """Raises AlreadyExists, or InvalidOption for a name that is not `tenant/namespace`."""
@@ -44,11 +47,69 @@ class Namespaces:
         record = NamespaceRecord(namespace, LifeState.ACTIVE, created_ms=self._clock.now_ms())
 
         def created(current: Versioned | None) -> bytes | None:
-            if current is not None and decode_namespace(current.value).state is LifeState.ACTIVE:
+            if _is_active(current):
                 raise errors.AlreadyExists(f"namespace {namespace} exists already")
             return encode(record)
 
         self._entities.update(namespace, namespace, created, deadline)
+
+    def policies(self, namespace: str, deadline: Deadline) -> Mapping[str, Any]:
+        """What is set for the namespace itself, in one reading. Raises NoSuchNamespace."""
+        current = self._entities.read(namespace, namespace, deadline)
+        if namespace not in BUILT_IN and not _is_active(current):
+            raise errors.NoSuchNamespace(f"namespace {namespace} does not exist")
+        return _policies(current)
+
+    def policies_for_topics(self, namespace: str, deadline: Deadline) -> Mapping[str, Any]:
+        """The same for one that opens a topic. Without the right to read them there are none, with one warning: the
+        namespaces that are there from the start can be used all the same. Raises NoSuchNamespace."""
+        try:
+            return self.policies(namespace, deadline)
+        except errors.NotAuthorized as refused:
+            if namespace not in BUILT_IN:
+                raise
+            self._warn_of(refused)
+            return {}
+
+    def policies_of(self, namespaces: Iterable[str], deadline: Deadline) -> dict[str, Mapping[str, Any]]:
+        """The same for several at once; nothing for one that does not exist, or that may not be read."""
+        names = {name: name for name in namespaces}
+        try:
+            found = self._entities.read_together(names, deadline)
+        except errors.NotAuthorized as refused:
+            self._warn_of(refused)
+            return {name: {} for name in names}
+        return {name: _policies(current) for name, current in found.items()}
+
+    def _warn_of(self, refused: errors.NotAuthorized) -> None:
+        if not self._warned:
+            self._warned = True
+            _log.warning("policies of namespaces are not known, only those of topics count: %s", refused)
+
+    def change_policies(
+        self, namespace: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]], deadline: Deadline
+    ) -> None:
+        """Set the policies to what `change` makes of them; the same object for no change.
+
+        Raises:
+            NoSuchNamespace: it does not exist.
+            InvalidOption: it holds this project's own state.
+        """
+        if namespace == SYSTEM_NAMESPACE:
+            raise errors.InvalidOption(f"namespace {namespace} holds this project's own state and has no policies")
+
+        def changed(current: Versioned | None) -> bytes | None:
+            record = decode_namespace(current.value) if current is not None else None
+            if record is None or record.state is not LifeState.ACTIVE:
+                if namespace not in BUILT_IN:
+                    raise errors.NoSuchNamespace(f"namespace {namespace} does not exist")
+                record = NamespaceRecord(namespace, LifeState.ACTIVE, created_ms=self._clock.now_ms())
+            policies = change(record.policies)
+            if policies is record.policies and current is not None:
+                return None
+            return encode(replace(record, policies=policies))
+
+        self._entities.update(namespace, namespace, changed, deadline)
 
     def delete(self, namespace: str, deadline: Deadline) -> None:
         """Raises NoSuchNamespace. The caller makes sure that it has no topics left."""
@@ -58,7 +119,7 @@ class Namespaces:
         def deleted(current: Versioned | None) -> bytes | None:
             if current is None or decode_namespace(current.value).state is not LifeState.ACTIVE:
                 raise errors.NoSuchNamespace(f"namespace {namespace} does not exist")
-            return encode(replace(decode_namespace(current.value), state=LifeState.DELETED))
+            return encode(replace(decode_namespace(current.value), state=LifeState.DELETED, policies={}))
 
         self._entities.update(namespace, namespace, deleted, deadline)
 
@@ -70,3 +131,11 @@ class Namespaces:
             if (record := decode_namespace(found.value)).state is LifeState.ACTIVE
         }
         return sorted(name for name in {*stored, *BUILT_IN} if name.split("/")[0] == tenant)
+
+
+def _is_active(current: Versioned | None) -> bool:
+    return current is not None and decode_namespace(current.value).state is LifeState.ACTIVE
+
+
+def _policies(current: Versioned | None) -> Mapping[str, Any]:
+    return {} if current is None else decode_namespace(current.value).policies

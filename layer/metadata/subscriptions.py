@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
-import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from layer import errors
 from layer.clock import Clock
 from layer.deadline import Deadline
 from layer.dispatch.strategy import SubscriptionType
-from layer.kafka.admin import KafkaAdmin
-from layer.kafka.records import GroupMember
+from layer.kafka.records import GroupDescription, GroupMember
 from layer.metadata.entities import Entities, EntityKeys, Versioned
+from layer.metadata.processes import is_dead_process, is_over, this_process
+from layer.metadata.seats import (
+    claimed,
+    missing,
+    other_seats,
+    removed,
+    seat_group,
+    seat_of,
+    serves,
+    spread,
+    taken,
+)
+from layer.metadata.subscription import Subscription
 from layer.metadata.topics import Topic
+from layer.waiting import wait_until
 from mapping.ledger import incarnation_of
 from mapping.state_keys import SubscriptionKey
 from mapping.state_records.metadata import Claim, LifeState, SubscriptionRecord, decode_subscription, encode
 from mapping.state_topics import SUBSCRIPTIONS
-from mapping.subscription_group import check_subscription_name, group_id
+from mapping.subscription_group import check_subscription_name
 
 _log = logging.getLogger(__name__)
 
@@ -34,25 +43,7 @@ SUBSCRIPTION_KEYS: Final[EntityKeys[tuple[str, str]]] = EntityKeys(
 CLAIM_MS: Final = 10_000
 """How long a claim holds by itself; after that its owner must be a member of the group."""
 
-
 _LEAVING_S: Final = 1.0
-_LOOK_AGAIN_S: Final = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Subscription:
-    """An opened subscription. `start_offsets` has the partitions that existed when it was created."""
-
-    topic: Topic
-    name: str
-    type: SubscriptionType
-    group: str
-    incarnation: int
-    start_offsets: Mapping[int, int]
-
-    def start_offset(self, partition: int) -> int:
-        """Where its cursor starts; a partition added later starts at 0."""
-        return self.start_offsets.get(partition, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,13 +55,31 @@ class Claimant:
     consumer_name: str
 
 
+class GroupsAndLogs(Protocol):
+    """What is asked of Kafka. Source: `KafkaAdmin`."""
+
+    def describe_group(self, group_id: str, deadline: Deadline) -> GroupDescription: ...
+    def delete_group(self, group_id: str, deadline: Deadline) -> bool: ...
+    def start_offsets(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> dict[int, int]: ...
+    def end_offsets(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> dict[int, int]: ...
+
+
 class Subscriptions:
     """Thread-safe."""
 
-    def __init__(self, entities: Entities[tuple[str, str]], admin: KafkaAdmin, clock: Clock) -> None:
+    def __init__(
+        self,
+        entities: Entities[tuple[str, str]],
+        admin: GroupsAndLogs,
+        clock: Clock,
+        *,
+        leaving_s: float = _LEAVING_S,
+    ) -> None:
+        """`leaving_s`: how long those are waited for who find our record in their way and leave by themselves."""
         self._entities = entities
         self._admin = admin
         self._clock = clock
+        self._leaving_s = leaving_s
 
     def find(self, topic: Topic, name: str, deadline: Deadline) -> Subscription | None:
         current = self._current(topic, name, deadline)
@@ -97,46 +106,52 @@ class Subscriptions:
         from_earliest: bool,
         claimant: Claimant | None,
         deadline: Deadline,
+        partition: int | None = None,
     ) -> Subscription:
         """The subscription, created if it is not there, ready to be joined with this type.
 
         Creation resolves the initial position to one offset per partition before this returns. An Exclusive
-        subscription is claimed.
+        subscription is claimed. With `partition` it is opened on that partition alone, which has the subscription from
+        then on, with a type and a claim of its own.
 
         Raises:
-            SubscriptionBusy: it is claimed by somebody else, or has live consumers of another type.
+            SubscriptionBusy: it is claimed by somebody else, has live consumers of another type, or is served in the
+                other way: as a whole, or partition by partition.
         """
         check_subscription_name(name)
-        start: dict[int, int] | None = None
+        starts: dict[int, int] = {}
         replaced: dict[str, SubscriptionRecord] = {}
 
         def opened(current: Versioned | None) -> bytes | None:
-            nonlocal start
             replaced.clear()
             record = decode_subscription(current.value) if current is not None else None
             claim = self._claim(claimant) if claimant is not None else None
+            wanted = range(topic.partitions) if partition is None else (partition,)
             if record is None or not _alive(record, topic):
-                if start is None:
-                    start = self._initial_offsets(topic, from_earliest, deadline)
-                return encode(
-                    SubscriptionRecord(
-                        str(topic.name), name, LifeState.ACTIVE, kind.value,
-                        {str(p): offset for p, offset in start.items()},
-                        topic_incarnation=topic.layout.incarnation, claim=claim, created_ms=self._clock.now_ms(),
-                    )
+                self._resolve(topic, wanted, starts, from_earliest, deadline)
+                blank = SubscriptionRecord(
+                    str(topic.name), name, LifeState.ACTIVE, kind.value,
+                    {str(p): offset for p, offset in starts.items()},
+                    topic_incarnation=topic.layout.incarnation, created_ms=self._clock.now_ms(),
+                    partitions=None if partition is None else wanted,
                 )  # fmt: skip
+                return encode(taken(blank, partition, kind.value, claim))
             assert current is not None  # noqa: S101 - there is a record
-            self._check_free(topic, record, kind, claimant, deadline)
-            changed = replace(record, type=kind.value, claim=claim, incarnation=_incarnation(topic, current, record))
+            self._check_free(topic, record, partition, kind, claimant, deadline)
+            self._resolve(topic, missing(record, partition, wanted), starts, from_earliest, deadline)
+            changed = spread(taken(record, partition, kind.value, claim), partition, starts)
+            changed = replace(changed, incarnation=_incarnation(topic, current, record))
             if changed == record:
                 return None
             replaced[name] = record
             return encode(changed)
 
         current = self._entities.update(str(topic.name), (str(topic.name), name), opened, deadline)
-        if replaced and claimant is not None:
-            self._look_again(topic, current, replaced[name], claimant, deadline)
-        return self._opened(topic, current, decode_subscription(current.value))
+        record = decode_subscription(current.value)
+        if record.incarnation >= 0:  # somebody may have it open
+            seats = other_seats(record, partition) + ([partition] if replaced and claimant is not None else [])
+            self._look_again(topic, current, replaced.get(name), seats, claimant, deadline)
+        return self._opened(topic, current, record, partition)
 
     def create(self, topic: Topic, name: str, offsets: Mapping[int, int], deadline: Deadline) -> Subscription:
         """Make a subscription without consumers.
@@ -160,61 +175,119 @@ class Subscriptions:
         current = self._entities.update(str(topic.name), (str(topic.name), name), created, deadline)
         return self._opened(topic, current, decode_subscription(current.value))
 
+    def remember(
+        self, subscription: Subscription, properties: Mapping[str, str], replicated: bool, deadline: Deadline
+    ) -> None:
+        """Store what a consumer says of its subscription; the last one that says something counts."""
+
+        def remembered(current: Versioned | None) -> bytes | None:
+            record = decode_subscription(current.value) if current is not None else None
+            if record is None or not _alive(record, subscription.topic):
+                return None
+            changed = replace(
+                record,
+                properties=dict(properties) if properties else record.properties,
+                replicated=replicated or record.replicated,
+                incarnation=subscription.incarnation,
+            )
+            return None if changed == record else encode(changed)
+
+        topic = str(subscription.topic.name)
+        self._entities.update(topic, (topic, subscription.name), remembered, deadline)
+
     def release(self, subscription: Subscription, session: str, deadline: Deadline) -> None:
         """Give a claim back, so that the next consumer need not wait for anything."""
 
         def released(current: Versioned | None) -> bytes | None:
             record = decode_subscription(current.value) if current is not None else None
-            if record is None or record.claim is None or record.claim.session != session:
+            seat = seat_of(record, subscription.partition) if record is not None else None
+            if record is None or seat is None or seat.claim is None or seat.claim.session != session:
                 return None
-            return encode(replace(record, claim=None, incarnation=subscription.incarnation))
+            changed = claimed(record, subscription.partition, None)
+            return encode(replace(changed, incarnation=subscription.incarnation))
 
         topic = str(subscription.topic.name)
         self._entities.update(topic, (topic, subscription.name), released, deadline)
 
     def delete(self, subscription: Subscription, deadline: Deadline) -> None:
-        """Record that it is gone, then delete its group with the committed offsets.
+        """Record that it is gone, then delete its groups with the committed offsets. Of a subscription that was opened
+        on one partition only that part goes, and with the last part the rest.
 
         Raises:
             SubscriptionBusy: it has live consumers.
         """
-        if self._admin.describe_group(subscription.group, deadline).members:
-            raise errors.SubscriptionBusy(f"subscription {subscription.name} has live consumers")
+        partition = subscription.partition
+        current = self._current(subscription.topic, subscription.name, deadline)
+        found: SubscriptionRecord | None = None
+        if current is not None:  # it may have got groups since it was opened
+            found = decode_subscription(current.value)
+            subscription = self._opened(subscription.topic, current, found, partition)
+        concerned = subscription.groups if partition is None else (subscription.group, subscription.whole_group)
+        if any(self._admin.describe_group(group, deadline).members for group in concerned):
+            raise errors.SubscriptionBusy(
+                f"subscription {subscription.name} of {subscription.place} has live consumers"
+            )
 
         def deleted(current: Versioned | None) -> bytes | None:
+            nonlocal found
             if current is None:
                 return None
-            record = decode_subscription(current.value)
+            found = record = decode_subscription(current.value)
             if record.state is LifeState.DELETED:
                 return None
-            return encode(replace(record, state=LifeState.DELETED, claim=None, incarnation=subscription.incarnation))
+            if partition is not None:
+                record = removed(record, partition, range(subscription.topic.partitions))
+            if partition is None or not record.partitions:
+                record = replace(record, state=LifeState.DELETED, claim=None, seats={})
+            return encode(replace(record, incarnation=subscription.incarnation))
 
         topic = str(subscription.topic.name)
-        self._entities.update(topic, (topic, subscription.name), deleted, deadline)
-        self._admin.delete_group(subscription.group, deadline)
+        written = self._entities.update(topic, (topic, subscription.name), deleted, deadline)
+        if any(self._admin.describe_group(group, deadline).members for group in concerned):
+            self._take_back(topic, written, found, deadline)
+            raise errors.SubscriptionBusy(
+                f"subscription {subscription.name} of {subscription.place} got a live consumer at the same moment"
+            )
+        if decode_subscription(written.value).state is not LifeState.DELETED:
+            return  # the partition's group stays: what it has is of another life, and what comes is not to be deleted
+        for group in subscription.groups:
+            self._admin.delete_group(group, deadline)
 
-    def verify(self, subscription: Subscription, session: str, deadline: Deadline) -> None:
-        """Check, after an assignment and before serving, that this is still ours to serve.
+    def verify(self, subscription: Subscription, session: str, deadline: Deadline) -> Subscription:
+        """Check, after an assignment and before serving, that this is still ours to serve; gives it as it is now.
 
         An Exclusive claim whose own time is over is renewed: while we were not in the group somebody may have found it
         free, and only the log tells who came first.
 
+        That nobody serves it in the other way is judged by group memberships alone: whoever serves joined its group
+        before it looked into the other one's, so of two at least one sees the other. The record says which of them
+        leaves.
+
         Raises:
-            SubscriptionBusy: it was claimed by another session, or reopened with another type.
+            SubscriptionBusy: it was claimed by another session, reopened with another type, or is served in the other
+                way.
             NoSuchSubscription: it was deleted.
         """
+        partition = subscription.partition
         current = self._current(subscription.topic, subscription.name, deadline)
         record = decode_subscription(current.value) if current is not None else None
-        if record is None or not _alive(record, subscription.topic):
+        if current is None or record is None or not _alive(record, subscription.topic):
             raise errors.NoSuchSubscription(f"subscription {subscription.name} of {subscription.topic.name} is gone")
-        if record.type != subscription.type.value:
-            raise errors.SubscriptionBusy(f"subscription {subscription.name} was reopened as {record.type}")
-        if subscription.type is SubscriptionType.EXCLUSIVE and (
-            record.claim is None or record.claim.session != session
-        ):
+        now = self._opened(subscription.topic, current, record, partition)
+        if any(now.life(p) != subscription.life(p) for p in subscription.served):
+            raise errors.NoSuchSubscription(f"subscription {subscription.name} of {subscription.place} was made anew")
+        seat = seat_of(record, partition)
+        if seat is None or not serves(record, partition):
+            raise errors.SubscriptionBusy(self._otherwise(subscription.name, subscription.topic, record))
+        if seat.type != subscription.type.value:
+            raise errors.SubscriptionBusy(f"subscription {subscription.name} was reopened as {seat.type}")
+        if subscription.type is SubscriptionType.EXCLUSIVE and (seat.claim is None or seat.claim.session != session):
             raise errors.SubscriptionBusy(f"subscription {subscription.name} was claimed by another consumer")
-        if record.claim is not None and self._clock.now_ms() >= record.claim.deadline_ms:
+        if seat.claim is not None and self._clock.now_ms() >= seat.claim.deadline_ms:
             self._renew(subscription, session, deadline)
+        if self._stay(subscription.topic, subscription.name, other_seats(record, partition), None, deadline):
+            raise errors.SubscriptionBusy(self._otherwise(subscription.name, subscription.topic, None))
+        return now
 
     # Inside -------------------------------------------------------------------------------------------------------
 
@@ -224,45 +297,73 @@ class Subscriptions:
     def _renew(self, subscription: Subscription, session: str, deadline: Deadline) -> None:
         def renewed(current: Versioned | None) -> bytes | None:
             record = decode_subscription(current.value) if current is not None else None
-            claim = record.claim if record is not None else None
+            seat = seat_of(record, subscription.partition) if record is not None else None
+            claim = seat.claim if seat is not None else None
             if record is None or claim is None or claim.session != session:
                 raise errors.SubscriptionBusy(f"subscription {subscription.name} was claimed by another consumer")
             claim = replace(claim, deadline_ms=self._clock.now_ms() + CLAIM_MS)
-            return encode(replace(record, claim=claim, incarnation=subscription.incarnation))
+            return encode(replace(claimed(record, subscription.partition, claim), incarnation=subscription.incarnation))
 
         topic = str(subscription.topic.name)
         self._entities.update(topic, (topic, subscription.name), renewed, deadline)
 
     def _look_again(
-        self, topic: Topic, current: Versioned, replaced: SubscriptionRecord, claimant: Claimant, deadline: Deadline
+        self,
+        topic: Topic,
+        current: Versioned,
+        replaced: SubscriptionRecord | None,
+        seats: Sequence[int | None],
+        claimant: Claimant | None,
+        deadline: Deadline,
     ) -> None:
-        """A consumer may have joined, and found all in order, after we looked at the group and before our claim stood.
+        """A consumer may have joined, and found all in order, after we looked at the groups and before our record was.
 
-        One that joined later finds the claim and leaves by itself, which is waited for.
+        One that joined later finds the record and leaves by itself, which is waited for.
 
         Raises:
-            SubscriptionBusy: one stays; the claim is taken back.
+            SubscriptionBusy: one stays; what we wrote is taken back.
         """
-        patience = Deadline.after(min(_LEAVING_S, deadline.remaining_s()))
-        pause = threading.Event()
-        while others := self._other_members(topic, replaced.subscription, claimant, deadline):
-            if patience.passed():
-                break
-            pause.wait(_LOOK_AGAIN_S)
-        else:
+        name = decode_subscription(current.value).subscription
+        others = self._stay(topic, name, seats, claimant, deadline)
+        if not others:
             return
-
-        def taken_back(found: Versioned | None) -> bytes | None:
-            if found is None or found.version != current.version:
-                return None
-            record = decode_subscription(found.value)
-            return encode(replace(record, type=replaced.type, claim=replaced.claim))
-
-        self._entities.update(str(topic.name), (str(topic.name), replaced.subscription), taken_back, deadline)
+        self._take_back(str(topic.name), current, replaced, deadline)
         raise errors.SubscriptionBusy(
-            f"subscription {replaced.subscription} of {topic.name} was joined by {len(others)} live consumer"
-            " process(es) at the same moment, so it cannot be joined as Exclusive now"
+            f"subscription {name} of {topic.name} was joined by {len(others)} live consumer process(es) at the same"
+            " moment, so it cannot be joined like this now"
         )
+
+    def _take_back(
+        self, topic: str, written: Versioned, replaced: SubscriptionRecord | None, deadline: Deadline
+    ) -> None:
+        """Put back what stood before we wrote, unless somebody went on from what we wrote."""
+
+        def as_before(found: Versioned | None) -> bytes | None:
+            if found is None or replaced is None or found.version != written.version:
+                return None
+            return encode(replace(replaced, incarnation=decode_subscription(found.value).incarnation))
+
+        self._entities.update(topic, (topic, decode_subscription(written.value).subscription), as_before, deadline)
+
+    def _stay(
+        self,
+        topic: Topic,
+        name: str,
+        seats: Sequence[int | None],
+        claimant: Claimant | None,
+        deadline: Deadline,
+    ) -> Sequence[GroupMember]:
+        """The live members of these seats' groups that are still there after a second."""
+        others: Sequence[GroupMember] = ()
+
+        def left() -> bool:
+            nonlocal others
+            others = [m for seat in seats for m in self._other_members(topic, name, seat, claimant, deadline)]
+            return not others
+
+        if seats:
+            wait_until(left, Deadline.after(min(self._leaving_s, deadline.remaining_s())))
+        return others
 
     def _claim(self, claimant: Claimant) -> Claim:
         return Claim(
@@ -273,59 +374,104 @@ class Subscriptions:
             this_process(),
         )
 
-    def _initial_offsets(self, topic: Topic, from_earliest: bool, deadline: Deadline) -> dict[int, int]:
-        partitions = range(topic.partitions)
-        if from_earliest:
-            return self._admin.start_offsets(topic.kafka_topic, partitions, deadline)
-        return self._admin.end_offsets(topic.kafka_topic, partitions, deadline)
+    def _resolve(
+        self,
+        topic: Topic,
+        partitions: Sequence[int],
+        starts: dict[int, int],
+        from_earliest: bool,
+        deadline: Deadline,
+    ) -> None:
+        """Fill `starts` for these partitions, once: the first answer counts."""
+        unknown = [partition for partition in partitions if partition not in starts]
+        if unknown:
+            ask = self._admin.start_offsets if from_earliest else self._admin.end_offsets
+            starts.update(ask(topic.kafka_topic, unknown, deadline))
 
     def _check_free(
         self,
         topic: Topic,
         record: SubscriptionRecord,
+        partition: int | None,
         kind: SubscriptionType,
         claimant: Claimant | None,
         deadline: Deadline,
     ) -> None:
         """Raises SubscriptionBusy when live consumers stand against joining with `kind`."""
-        exclusive = kind is SubscriptionType.EXCLUSIVE or record.type == SubscriptionType.EXCLUSIVE.value
-        if record.type == kind.value and not exclusive:
+        name = record.subscription
+        if not serves(record, partition):
+            for other in other_seats(record, partition):
+                seat = seat_of(record, other)
+                held = seat is not None and seat.claim is not None and self._holds(seat.claim)
+                if held or self._other_members(topic, name, other, claimant, deadline):
+                    raise errors.SubscriptionBusy(self._otherwise(name, topic, record, other))
             return
-        claim = record.claim
+        seat = seat_of(record, partition)
+        if seat is None:
+            return
+        exclusive = kind is SubscriptionType.EXCLUSIVE or seat.type == SubscriptionType.EXCLUSIVE.value
+        if seat.type == kind.value and not exclusive:
+            return
+        claim = seat.claim
         if claim is not None and (claimant is None or claim.session != claimant.session) and self._holds(claim):
             raise errors.SubscriptionBusy(
-                f"subscription {record.subscription} of {topic.name} is held exclusively by consumer "
+                f"subscription {name} of {topic.name} is held exclusively by consumer "
                 f"{claim.consumer_name} ({claim.process})"
             )
-        others = self._other_members(topic, record.subscription, claimant, deadline)
+        others = self._other_members(topic, name, partition, claimant, deadline)
         if others:
             raise errors.SubscriptionBusy(
-                f"subscription {record.subscription} of {topic.name} has {len(others)} live consumer process(es) "
-                f"as {record.type}, so it cannot be joined as {kind.value} now"
+                f"subscription {name} of {topic.name} has {len(others)} live consumer process(es) "
+                f"as {seat.type}, so it cannot be joined as {kind.value} now"
             )
 
+    @staticmethod
+    def _otherwise(name: str, topic: Topic, record: SubscriptionRecord | None, seat: int | None = None) -> str:
+        """Why the other way of serving stands against ours."""
+        which = "in the other way (as a whole, or partition by partition)"
+        if record is not None:
+            which = "partition by partition" if record.by_partition else "as a whole"
+        where = "" if seat is None else f", with live consumers on partition {seat}"
+        return (
+            f"subscription {name} of {topic.name} is served {which} now{where}; consumers of the whole topic and "
+            "consumers of single partitions exclude each other on one subscription"
+        )
+
     def _other_members(
-        self, topic: Topic, subscription: str, claimant: Claimant | None, deadline: Deadline
+        self, topic: Topic, subscription: str, seat: int | None, claimant: Claimant | None, deadline: Deadline
     ) -> tuple[GroupMember, ...]:
-        """The group's members, without the claimant's own and those whose process is known to be dead."""
+        """The members of a seat's group, without the claimant's own and those that are known to be over."""
+        group = seat_group(topic.kafka_topic, subscription, seat)
         return tuple(
             member
-            for member in self._admin.describe_group(group_id(topic.kafka_topic, subscription), deadline).members
-            if (claimant is None or member.client_id != claimant.client_id) and not _is_dead_client(member.client_id)
+            for member in self._admin.describe_group(group, deadline).members
+            if (claimant is None or member.client_id != claimant.client_id) and not is_over(member.client_id)
         )
 
     def _holds(self, claim: Claim) -> bool:
         """A claim holds by itself until its deadline, unless its process is known to be dead."""
         return self._clock.now_ms() < claim.deadline_ms and not is_dead_process(claim.process)
 
-    def _opened(self, topic: Topic, current: Versioned, record: SubscriptionRecord) -> Subscription:
+    def _opened(
+        self, topic: Topic, current: Versioned, record: SubscriptionRecord, partition: int | None = None
+    ) -> Subscription:
+        seat = seat_of(record, partition)
+        seats = {int(name): found for name, found in record.seats.items()}
         return Subscription(
             topic,
             record.subscription,
-            SubscriptionType(record.type),
-            group_id(topic.kafka_topic, record.subscription),
+            SubscriptionType(seat.type if seat is not None else record.type),
+            seat_group(topic.kafka_topic, record.subscription, partition),
             _incarnation(topic, current, record),
-            {int(partition): offset for partition, offset in record.start_offsets.items()},
+            {int(p): offset for p, offset in record.start_offsets.items()},
+            record.properties,
+            record.replicated,
+            partition,
+            record.by_partition,
+            None if record.partitions is None else tuple(record.partitions),
+            {p: found.rebirths for p, found in seats.items()},
+            {p: seat_group(topic.kafka_topic, record.subscription, p) for p in seats},
+            {p: SubscriptionType(found.type) for p, found in seats.items()},
         )
 
 
@@ -338,37 +484,3 @@ def _incarnation(topic: Topic, current: Versioned, record: SubscriptionRecord) -
     if record.incarnation >= 0:
         return record.incarnation
     return incarnation_of(current.offset, SUBSCRIPTIONS.partition_for(str(topic.name)), SUBSCRIPTIONS.partitions)
-
-
-def this_process() -> str:
-    """Host, process id and start time: enough to know later, on the same host, that it is dead."""
-    return f"{socket.gethostname()}:{os.getpid()}:{_started(os.getpid())}"
-
-
-def is_dead_process(process: str) -> bool:
-    """True only when it ran on this host and is certainly gone."""
-    host, _, rest = process.rpartition(":")
-    host, _, pid = host.rpartition(":")
-    if host != socket.gethostname() or not pid.isdigit():
-        return False
-    return _started(int(pid)) != rest
-
-
-def _is_dead_client(client_id: str) -> bool:
-    """A member's client id ends in its process (see `member_client_id`)."""
-    _, separator, process = client_id.partition("@")
-    return bool(separator) and is_dead_process(process)
-
-
-def member_client_id(base: str, session: str) -> str:
-    """Client id of a group member: unique for its session, and tells its process."""
-    return f"{base}-{session[:12]}@{this_process()}"
-
-
-def _started(pid: int) -> str:
-    """Start time of a process in clock ticks since boot; '' when there is no such process (or no /proc)."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if fields[0] == "Z" else fields[19]

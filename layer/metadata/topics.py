@@ -7,7 +7,8 @@ history. The incarnation of a life is where its CREATING record lies in the log.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -15,9 +16,11 @@ from layer import errors
 from layer.clock import Clock
 from layer.deadline import Deadline
 from layer.kafka.admin import KafkaAdmin
+from layer.kafka.records import TopicDescription
 from layer.kafka.settings import MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BYTES
 from layer.metadata.entities import Entities, EntityKeys, Versioned
 from layer.metadata.namespaces import Namespaces
+from layer.waiting import wait_until
 from mapping.ledger import DEFAULT_ENTRIES_PER_LEDGER, LedgerLayout, incarnation_of
 from mapping.state_keys import TopicKey
 from mapping.state_records.metadata import LifeState, TopicRecord, decode_topic, encode
@@ -26,6 +29,9 @@ from mapping.topic_name import TopicName, kafka_topic
 
 MAX_PARTITIONS: Final = 8192
 """The partition field of a ledger id has 13 bits."""
+_LEARNING_S: Final = 5.0
+
+_log = logging.getLogger(__name__)
 
 TOPIC_KEYS: Final[EntityKeys[str]] = EntityKeys(TopicKey, lambda key: str(key.topic), lambda topic: (topic,))
 
@@ -36,6 +42,14 @@ DATA_TOPIC_CONFIGS: Final[Mapping[str, str]] = {
     "cleanup.policy": "delete",
     "message.timestamp.type": "CreateTime",
     "max.message.bytes": str(MAX_MESSAGE_BYTES + RECORD_OVERHEAD_BYTES),
+}
+
+
+NON_PERSISTENT_CONFIGS: Final[Mapping[str, str]] = {
+    # For those who are connected; a minute is for consumers that change hands. Kafka looks every few minutes.
+    **DATA_TOPIC_CONFIGS,
+    "retention.ms": "60000",
+    "segment.ms": "60000",
 }
 
 
@@ -51,7 +65,12 @@ class Topic:
     layout: LedgerLayout
     bound: bool = False
     policies: Mapping[str, Any] = field(default_factory=dict)
+    """What was set for the topic itself when it was opened."""
     partition_names: tuple[str, ...] = ()
+    compacted_to: Mapping[int, int] = field(default_factory=dict)
+    """Up to where, exclusive, a compacted read leaves out all but the newest message of each key."""
+    namespace_policies: Mapping[str, Any] | None = None
+    """What was set for its namespace then (nothing without the right to read that); None where it was not read."""
 
     def partition_field(self, partition: int) -> int:
         """What a message id shows as partition."""
@@ -75,6 +94,38 @@ class Topics:
         topic = self._checked(found[1], deadline)
         return None if topic is None else _of_partition(topic, name)
 
+    def partitions_now(self, topic: Topic, deadline: Deadline) -> int:
+        """How many partitions an opened topic has meanwhile.
+
+        Raises:
+            NoSuchTopic: it was deleted, or deleted and made anew.
+        """
+        described = self._admin.describe_topic(topic.kafka_topic, deadline)
+        if described is None or described.topic_id != topic.kafka_topic_id:
+            raise errors.NoSuchTopic(f"topic {topic.name} was deleted")
+        return described.partitions if topic.partitioned else 1
+
+    def kafka_topic_id(self, name: TopicName, deadline: Deadline) -> str:
+        """Which Kafka topic holds the messages of an open topic; asks nothing where it is known since.
+
+        Raises:
+            NoSuchTopic: there is no such topic.
+        """
+        current = self._entities.cached(str(name.base), str(name.base))
+        record = decode_topic(current.value) if current is not None else None
+        if record is None or record.state is not LifeState.ACTIVE:
+            found = self._read(name, deadline)
+            if found is None or found[1].state is not LifeState.ACTIVE:
+                raise errors.NoSuchTopic(f"topic {name.base} does not exist")
+            record = found[1]
+        return record.kafka_topic_id
+
+    def check_same(self, topic: Topic, deadline: Deadline) -> None:
+        """Raises NoSuchTopic when another Kafka topic has its place; of a missing one librdkafka tells."""
+        described = self._admin.describe_topic(topic.kafka_topic, deadline)
+        if described is not None and described.topic_id != topic.kafka_topic_id:
+            raise errors.NoSuchTopic(f"topic {topic.name} was deleted and made anew")
+
     def open(self, name: TopicName, deadline: Deadline) -> Topic:
         """The topic, made as a non-partitioned one if it does not exist.
 
@@ -84,13 +135,14 @@ class Topics:
             NoSuchNamespace: tenant or namespace do not exist.
             NoSuchTopic: the name has a partition's suffix, and there is no such partition.
         """
-        self._namespaces.require(name.namespace_name, deadline)
+        policies = self._namespaces.policies_for_topics(name.namespace_name, deadline)
         found = self.find(name, deadline)
         if found is not None:
-            return found
+            return replace(found, namespace_policies=policies)
         if name.partition >= 0:
             raise errors.NoSuchTopic(f"topic {name.base} does not exist, so it has no partition {name.partition}")
-        return self._create(name, 0, DEFAULT_ENTRIES_PER_LEDGER, deadline)
+        created = self._create(name, 0, DEFAULT_ENTRIES_PER_LEDGER, deadline)
+        return replace(created, namespace_policies=policies)
 
     def create(
         self,
@@ -108,8 +160,6 @@ class Topics:
         """
         if not 0 <= partitions <= MAX_PARTITIONS:
             raise errors.InvalidOption(f"a topic has 1 to {MAX_PARTITIONS} partitions, got {partitions}")
-        if not name.is_persistent:
-            raise errors.NotSupportedYet(f"{name}: non-persistent topics are not in this version")
         if name.partition >= 0:
             raise errors.InvalidOption(f"{name} names a partition; create {name.base} with more partitions instead")
         self._namespaces.require(name.namespace_name, deadline)
@@ -173,6 +223,66 @@ class Topics:
 
         self._entities.update(str(name.base), str(name.base), grown, deadline)
         return self.open(name.base, deadline)
+
+    def compact(self, name: TopicName, deadline: Deadline) -> None:
+        """Have compacted reads fold everything that is in the topic now. No message is removed.
+
+        Raises:
+            NoSuchTopic: there is none.
+        """
+        topic = self.find(name.base, deadline)
+        if topic is None:
+            raise errors.NoSuchTopic(f"topic {name.base} does not exist")
+        ends = self._admin.end_offsets(topic.kafka_topic, range(topic.partitions), deadline)
+
+        def compacted(current: Versioned | None) -> bytes | None:
+            record = decode_topic(current.value) if current is not None else None
+            if record is None or record.incarnation != topic.layout.incarnation:
+                raise errors.NoSuchTopic(f"topic {name.base} was deleted meanwhile")
+            raised = {str(p): max(end, record.compacted_to.get(str(p), 0)) for p, end in ends.items()}
+            return None if raised == record.compacted_to else encode(replace(record, compacted_to=raised))
+
+        self._entities.update(str(name.base), str(name.base), compacted, deadline)
+
+    def policies(self, name: TopicName, deadline: Deadline) -> Mapping[str, Any]:
+        """What is set for the topic itself. Raises NoSuchTopic, or InvalidOption for a partition."""
+        return self._with_policies(name, deadline).policies
+
+    def _with_policies(self, name: TopicName, deadline: Deadline) -> Topic:
+        if name.partition >= 0:
+            raise errors.InvalidOption(f"{name} names a partition; policies are those of the whole topic {name.base}")
+        topic = self.find(name, deadline)
+        if topic is None:
+            raise errors.NoSuchTopic(f"topic {name} does not exist")
+        return topic
+
+    def policies_of(self, names: Iterable[TopicName], deadline: Deadline) -> dict[TopicName, Mapping[str, Any]]:
+        """What is set for these topics themselves; nothing for one that does not exist."""
+        found = self._entities.read_together({str(name.base): str(name.base) for name in names}, deadline)
+        return {
+            TopicName.parse(name): {} if current is None else decode_topic(current.value).policies
+            for name, current in found.items()
+        }
+
+    def change_policies(
+        self, name: TopicName, change: Callable[[Mapping[str, Any]], Mapping[str, Any]], deadline: Deadline
+    ) -> None:
+        """Set the topic's own policies to what `change` makes of them; the same object for no change.
+
+        Raises:
+            NoSuchTopic: there is none.
+            InvalidOption: the name is a partition's.
+        """
+        incarnation = self._with_policies(name, deadline).layout.incarnation
+
+        def changed(current: Versioned | None) -> bytes | None:
+            record = decode_topic(current.value) if current is not None else None
+            if record is None or record.incarnation != incarnation or record.state is not LifeState.ACTIVE:
+                raise errors.NoSuchTopic(f"topic {name} was deleted meanwhile")
+            policies = change(record.policies)
+            return None if policies is record.policies else encode(replace(record, policies=policies))
+
+        self._entities.update(str(name), str(name), changed, deadline)
 
     def delete(self, name: TopicName, deadline: Deadline) -> None:
         """Delete the topic with its data (a bound Kafka topic is only unbound).
@@ -244,7 +354,8 @@ class Topics:
         record = decode_topic(intent.value)
         if record.state is LifeState.CREATING:
             if not record.bound:
-                self._admin.create_topic(record.kafka_topic, max(1, record.partitions), DATA_TOPIC_CONFIGS, deadline)
+                configs = DATA_TOPIC_CONFIGS if name.is_persistent else NON_PERSISTENT_CONFIGS
+                self._admin.create_topic(record.kafka_topic, max(1, record.partitions), configs, deadline)
             described = None
             while described is None:
                 deadline.check(f"Kafka topic {record.kafka_topic} to appear")
@@ -269,7 +380,7 @@ class Topics:
         A Kafka topic that was deleted and made anew behind our back is a new incarnation: the old life is recorded as
         DELETED. None when the Kafka topic is gone.
         """
-        described = self._admin.describe_topic(record.kafka_topic, deadline)
+        described = self._described(record, deadline)
         name = TopicName.parse(record.name)
         if described is None or described.topic_id != record.kafka_topic_id:
             self._set_state(name, LifeState.DELETED, deadline)
@@ -285,7 +396,23 @@ class Topics:
             record.bound,
             record.policies,
             tuple(str(name.with_partition(p)) for p in range(described.partitions)) if partitioned else (str(name),),
+            {int(partition): end for partition, end in record.compacted_to.items()},
         )
+
+    def _described(self, record: TopicRecord, deadline: Deadline) -> TopicDescription | None:
+        """What Kafka has now. Partitions are added before that is recorded, but a broker may learn of them later: one
+        that knows fewer is asked again, for five seconds at most."""
+        described = self._admin.describe_topic(record.kafka_topic, deadline)
+
+        def knows_all() -> bool:
+            nonlocal described
+            if described is not None and described.partitions < record.partitions:
+                described = self._admin.describe_topic(record.kafka_topic, deadline)
+            return described is None or described.partitions >= record.partitions
+
+        if not wait_until(knows_all, Deadline.after(min(_LEARNING_S, deadline.remaining_s()))):
+            _log.warning("topic=%s has %d partitions, Kafka tells of %s", record.name, record.partitions, described)
+        return described
 
     def _set_state(self, name: TopicName, state: LifeState, deadline: Deadline) -> None:
         def changed(current: Versioned | None) -> bytes | None:

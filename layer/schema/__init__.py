@@ -1,41 +1,42 @@
-"""Schemas of messages, by the official names. Source: `pulsar.schema` of pulsar-client 3.13.0.
-
-This version has `BytesSchema` and `StringSchema`; the others raise `NotSupported` when they are asked for.
+"""Schemas of messages, by the official names. Source: `pulsar.schema` of pulsar-client 3.13.0; key/value schemas,
+ProtobufSchema, AutoConsumeSchema and AutoProduceBytesSchema are the Java client's.
 """
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-from layer.exceptions import NotSupported
+from layer.schema.avro import AvroSchema
+from layer.schema.definition import Array, CustomEnum, Map, Record
+from layer.schema.fields import Boolean, Bytes, Double, Field, Float, Integer, Long, Null, String
+from layer.schema.generic import AutoConsumeSchema, AutoProduceBytesSchema
+from layer.schema.json import JsonSchema
+from layer.schema.key_value import KeyValue, KeyValueEncodingType, KeyValueSchema
 from layer.schema.plain import BytesSchema, Schema, StringSchema
+from layer.schema.protobuf import ProtobufNativeSchema, ProtobufSchema
 
-_LATER: Final = frozenset(
-    {
-        "Array",
-        "AvroSchema",
-        "Boolean",
-        "Bytes",
-        "CustomEnum",
-        "Double",
-        "Field",
-        "Float",
-        "Integer",
-        "JsonSchema",
-        "Long",
-        "Map",
-        "Null",
-        "ProtobufNativeSchema",
-        "Record",
-        "String",
-    }
-)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LATER:
-        raise NotSupported(f"layer.schema.{name} is not in this version; BytesSchema and StringSchema are")
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-__all__ = ["BytesSchema", "Schema", "StringSchema"]
+__all__ = [
+    "Array",
+    "AutoConsumeSchema",
+    "AutoProduceBytesSchema",
+    "AvroSchema",
+    "Boolean",
+    "Bytes",
+    "BytesSchema",
+    "CustomEnum",
+    "Double",
+    "Field",
+    "Float",
+    "Integer",
+    "JsonSchema",
+    "KeyValue",
+    "KeyValueEncodingType",
+    "KeyValueSchema",
+    "Long",
+    "Map",
+    "Null",
+    "ProtobufNativeSchema",
+    "ProtobufSchema",
+    "Record",
+    "Schema",
+    "String",
+    "StringSchema",
+]

@@ -13,11 +13,12 @@ from __future__ import annotations
 import logging
 import secrets
 from collections.abc import Callable
+from math import inf
 from typing import Final, Generic
 
 from layer.clock import Clock, SystemClock
 from layer.deadline import Deadline
-from layer.errors import AppendOutcomeUnknown, Closed, StoreError
+from layer.errors import AppendOutcomeUnknown, Closed, NotAuthorized, StoreError
 from layer.statelog.api import StateLog
 from layer.statelog.versioned import (
     E,
@@ -30,6 +31,7 @@ from layer.statelog.versioned import (
     VersionedKeys,
     Won,
     judge,
+    whole,
 )
 from layer.statelog.view import LogView
 from mapping.state_topics import StateTopic
@@ -60,6 +62,8 @@ class CompareAndSet(Generic[E]):
     """The versioned entities of one partition of a state topic. Thread-safe.
 
     `keep_winners` leaves the winner of every version in the log (schemas); otherwise superseded ones are cleaned.
+    `kept` says what of a value is held in memory, and given to readers; with another one than `whole` there is no
+    `update`.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class CompareAndSet(Generic[E]):
         *,
         clock: Clock | None = None,
         keep_winners: bool = False,
+        kept: Callable[[bytes], bytes] = whole,
         new_attempt: Callable[[], str] = random_attempt,
     ) -> None:
         self._log = log
@@ -81,7 +86,7 @@ class CompareAndSet(Generic[E]):
         self._keep_winners = keep_winners
         self._new_attempt = new_attempt
         self._view: LogView[VersionedEntities[E]] = LogView(
-            log, topic, partition, lambda: VersionedEntities(keys), clock or SystemClock()
+            log, topic, partition, lambda: VersionedEntities(keys, kept), clock or SystemClock()
         )
 
     # Reading ------------------------------------------------------------------------------------------------------
@@ -144,7 +149,8 @@ class CompareAndSet(Generic[E]):
         try:
             return self.read(entity, deadline)
         except (StoreError, Closed) as failure:
-            raise AppendOutcomeUnknown(
+            kind = NotAuthorized if isinstance(failure, NotAuthorized) else AppendOutcomeUnknown
+            raise kind(
                 f"version {version} of {entity} in {self._name} was proposed, its outcome could not be read: {failure}"
             ) from failure
 
@@ -170,6 +176,19 @@ class CompareAndSet(Generic[E]):
         if state is None:
             raise ValueError(f"{entity} is not in {self._name}, and nothing is to be written")
         return state
+
+    # Removing -----------------------------------------------------------------------------------------------------
+
+    def remove(self, entity: E, deadline: Deadline, *, below: float = inf) -> None:
+        """Take the versions below `below` out of the log, whoever won them, for good: nobody may ask for them again,
+        nor propose one of them. Without it the entity was never written.
+
+        Raises what `StateLog` raises; a second call goes on where the first one stopped.
+        """
+        while keys := self._view.ask(lambda entities: entities.keys_below(entity, below), deadline):
+            deadline.check(f"the records of {entity} to be removed from {self._name}")
+            tombstones = [(key, None) for key in keys[:_CLEANED_AT_ONCE]]
+            self._log.append_many(self._topic, self._partition, tombstones, deadline)
 
     # Cleaning: what is left behind by a failure here, the next winner takes along --------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Final, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from layer.deadline import Deadline
 from layer.errors import (
@@ -22,11 +22,9 @@ from layer.errors import (
     StoreError,
 )
 from layer.kafka.admin import KafkaAdmin
-from layer.kafka.errors import translate
 from layer.kafka.fetcher import Fetcher
 from layer.kafka.producer import KafkaProducer
 from layer.kafka.records import KafkaRecord
-from layer.kafka.settings import KafkaSettings
 from layer.statelog.api import LogRecord, StateTopicMismatch, check_partition
 from mapping.state_topics import StateTopic
 
@@ -51,12 +49,13 @@ class KafkaStateLog:
     An append whose deadline passed may still reach the log until the producer's `message.timeout.ms` is over.
     """
 
-    def __init__(self, settings: KafkaSettings, producer: Callable[[], KafkaProducer], admin: KafkaAdmin) -> None:
+    def __init__(self, fetcher: Fetcher, producer: Callable[[], KafkaProducer], admin: KafkaAdmin) -> None:
         self._producer = producer
         self._admin = admin
-        self._fetcher = Fetcher(settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
+        self._fetcher = fetcher
         self._there: set[str] = set()
-        self._making = threading.Lock()
+        self._making: dict[str, threading.Lock] = {}
+        """For each topic: one that is being made holds up nobody who wants another one."""
         self._closed = threading.Event()
 
     # Appending ----------------------------------------------------------------------------------------------------
@@ -68,7 +67,7 @@ class KafkaStateLog:
         self, topic: StateTopic, partition: int, records: Sequence[_Record], deadline: Deadline
     ) -> list[int]:
         self._make_ready(topic, partition, deadline)
-        appends = _Appends(len(records), f"append to {topic.kafka_name}-{partition}")
+        appends = _Appends(len(records), topic.kafka_name, f"append to {topic.kafka_name}-{partition}")
         deadline.check(appends.what)
         for index, record in enumerate(records):
             self._hand_over(topic, partition, record, appends, index, deadline)
@@ -80,8 +79,10 @@ class KafkaStateLog:
     ) -> None:
         key, value = record
         while True:
+            producer = self._producer()
+            delivered = partial(appends.delivered, index, producer)
             try:
-                self._producer().enqueue(topic.kafka_name, partition, key, value, partial(appends.delivered, index))
+                producer.enqueue(topic.kafka_name, partition, key, value, delivered)
             except BufferError as full:
                 self._producer().wake()
                 if deadline.passed():
@@ -165,14 +166,15 @@ class KafkaStateLog:
         check_partition(topic, partition)
         if topic.kafka_name in self._there:
             return
-        if not self._making.acquire(timeout=min(deadline.remaining_s(), threading.TIMEOUT_MAX)):
+        making = self._making.setdefault(topic.kafka_name, threading.Lock())
+        if not making.acquire(timeout=min(deadline.remaining_s(), threading.TIMEOUT_MAX)):
             raise DeadlineExceeded(f"time ran out while waiting for state topic {topic.kafka_name} to be made ready")
         try:
             if topic.kafka_name not in self._there:
                 self._find_or_create(topic, deadline)
                 self._there.add(topic.kafka_name)
         finally:
-            self._making.release()
+            making.release()
 
     def _find_or_create(self, topic: StateTopic, deadline: Deadline) -> None:
         created = False
@@ -220,8 +222,9 @@ class KafkaStateLog:
 class _Appends:
     """What became of records that were handed over together. Callbacks come one at a time, from another thread."""
 
-    def __init__(self, count: int, what: str) -> None:
+    def __init__(self, count: int, kafka_topic: str, what: str) -> None:
         self.what = what
+        self._kafka_topic = kafka_topic
         self._offsets = [-1] * count
         self._failures: list[LayerError] = []
         self._open = count
@@ -229,11 +232,11 @@ class _Appends:
         if count == 0:
             self._settled.set()
 
-    def delivered(self, index: int, error: object, record: KafkaRecord) -> None:
+    def delivered(self, index: int, producer: KafkaProducer, error: Any, record: KafkaRecord) -> None:
         if error is None:
             self._offsets[index] = record.offset() or 0
         else:
-            self._failures.append(translate(error, self.what))  # type: ignore[arg-type]
+            self._failures.append(producer.why_refused(error, self._kafka_topic, self.what))
         self._open -= 1
         if self._open == 0:
             self._settled.set()

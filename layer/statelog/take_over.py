@@ -41,13 +41,15 @@ class TakeOverFence:
             self._owner = claim
         return valid
 
-    def record(self, key: bytes, version: int) -> bool:
+    def record(self, key: bytes, version: int, *, lawful: bool = True) -> bool:
         """Fold an owner's record in; True when it is valid where it stands (a tombstone may still follow).
+
+        With `lawful` False a rule of the log's own makes it void, which must be one that no later tombstone undoes.
 
         The session is not looked at: who claimed a version second never read itself back as the owner and so wrote
         nothing. Looking at it would make readers differ once compaction took the first of two equal claims.
         """
-        self._records[key] = self._owner is None or version >= self._owner.version
+        self._records[key] = lawful and (self._owner is None or version >= self._owner.version)
         return self._records[key]
 
     def tombstone(self, key: bytes) -> None:
@@ -71,6 +73,10 @@ class TakeOverFence:
         """False for what is void, and for what is not there (any more)."""
         return self._records.get(key, False)
 
+    def void_keys(self) -> list[bytes]:
+        """Keys of the void records in log order."""
+        return [key for key, valid in self._records.items() if not valid]
+
     def valid_keys(self) -> list[bytes]:
         """Keys of the valid records in log order."""
         return [key for key, valid in self._records.items() if valid]
@@ -83,5 +89,4 @@ class TakeOverFence:
         """
         if owner != self._owner:
             return []
-        void = [key for key, valid in self._records.items() if not valid]
-        return void or [key for key, claim in self._takeovers.items() if claim != owner]
+        return self.void_keys() or [key for key, claim in self._takeovers.items() if claim != owner]

@@ -1,18 +1,20 @@
-"""The saved form of a cursor: the metadata of its group commit, its segments and its marker.
+"""The saved form of a cursor: the metadata of its group commit, and its segments.
 
     commit metadata = "pok1:" base85( lineage kind body )        at most 4,095 characters
     lineage  = topic id (22 ASCII) | topic incarnation u64 | subscription incarnation u64
              | session (16) | cursor version u64 | save u64
-    kind u8  = 0: body is a holes block, offsets relative to the committed one
+    kind u8  = with 128 added: before the body, which requests took effect: count varint, (id (8), result varint)*
+               0: body is a holes block, offsets relative to the committed one, then deliveries
                1: body is the offset (u64) of the marker record in the `cursors` topic
+               2: both: a marker (u64), and a holes block and deliveries that came after it
     holes    = bitmap length u32 | roaring bitmap | batch ack sets
     batch ack sets = count varint | (offset delta varint, batch size varint, acked bits: length varint, bytes)*
 
     segment  = format u8 | lineage | ledger index u64 | holes        offsets are entry ids of that ledger
-    marker   = format u8 | lineage | sessions: count varint, (16)*
-             | live segments | obsolete segments | obsolete markers
-    segments = count varint | (ledger index, offset, session number, save, segment: varints)*
-    markers  = count varint | (session number, save: varints)*
+    deliveries = nothing, or what `mapping.state_records.deliveries` says
+
+A ledger whose holes do not fit one record has several segments, each with a part of them. The marker, which indexes
+all live segments, is in `mapping.state_records.cursor_marker`.
 
 Everything big endian. Bitmaps are roaring's portable serialization. Pure: no I/O.
 """
@@ -22,22 +24,26 @@ from __future__ import annotations
 import base64
 import binascii
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from pyroaring import BitMap
 
 from mapping.errors import CorruptRecord
+from mapping.state_records.cursor_requests import REQUEST_ID_BYTES
+from mapping.state_records.deliveries import Deliveries, read_deliveries, write_deliveries
 from mapping.varint import Reader, write_varint
 
 METADATA_PREFIX: Final = "pok1:"
 MAX_METADATA_CHARS: Final = 4095
 """Kafka refuses 4,096 (`offset.metadata.max.bytes`)."""
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 _KIND_HOLES: Final = 0
 _KIND_MARKER: Final = 1
+_KIND_MARKER_AND_HOLES: Final = 2
+_WITH_REQUESTS: Final = 128
 _LINEAGE: Final = struct.Struct(">22sQQ16sQQ")
 _U64: Final = struct.Struct(">Q")
 _U32: Final = struct.Struct(">I")
@@ -56,6 +62,11 @@ class Lineage:
     session: bytes
     version: int
     save: int
+
+    @property
+    def life(self) -> tuple[int, int]:
+        """Of topic and subscription; a later life is greater."""
+        return (self.topic_incarnation, self.subscription_incarnation)
 
     def same_life(self, other: Lineage) -> bool:
         """Both speak of the same topic and the same subscription, not of one deleted and made anew."""
@@ -76,30 +87,18 @@ class Holes:
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """What rides in the group commit: all holes (relative to the committed offset), or where the marker lies."""
+    """What rides in the group commit: holes (relative to the committed offset), where the marker lies, or both.
+
+    With both, the holes were acknowledged after the marker was written, when no segment could be (`CursorStore`).
+    """
 
     lineage: Lineage
     holes: Holes | None
     marker_offset: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentRef:
-    """One segment record: the ledger it speaks of, its offset in `cursors`, and the variable parts of its key."""
-
-    ledger_index: int
-    kafka_offset: int
-    session: bytes
-    save: int
-    segment: int
-
-
-@dataclass(frozen=True, slots=True)
-class MarkerRef:
-    """The variable parts of a marker's key."""
-
-    session: bytes
-    save: int
+    deliveries: Deliveries | None = None
+    """Where there is a marker and no holes, they stand in the marker."""
+    requests: Mapping[bytes, int] = field(default_factory=dict)
+    """By id: what others asked for and this state has taken in, oldest first, each with its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,25 +110,26 @@ class Segment:
     holes: Holes
 
 
-@dataclass(frozen=True, slots=True)
-class Marker:
-    """The index of a save: its live segments, and what it made obsolete (tombstoned once the commit was accepted)."""
-
-    lineage: Lineage
-    live: tuple[SegmentRef, ...]
-    obsolete: tuple[SegmentRef, ...] = ()
-    obsolete_markers: tuple[MarkerRef, ...] = ()
-
-
 def encode_commit_metadata(metadata: CommitMetadata) -> str:
     """Text for the group commit; may come out longer than `MAX_METADATA_CHARS` (then use a marker)."""
-    out = bytearray(_lineage_bytes(metadata.lineage))
+    out = bytearray(lineage_bytes(metadata.lineage))
+    kind = _KIND_HOLES
     if metadata.marker_offset is not None:
-        out.append(_KIND_MARKER)
-        out += _U64.pack(metadata.marker_offset)
+        kind = _KIND_MARKER if metadata.holes is None else _KIND_MARKER_AND_HOLES
+    if metadata.requests:
+        out.append(kind | _WITH_REQUESTS)
+        write_varint(out, len(metadata.requests))
+        for request, result in metadata.requests.items():
+            out += request
+            write_varint(out, result)
     else:
-        out.append(_KIND_HOLES)
+        out.append(kind)
+    if metadata.marker_offset is not None:
+        out += _U64.pack(metadata.marker_offset)
+    if kind != _KIND_MARKER:
         _write_holes(out, metadata.holes or Holes(BitMap()))
+        if metadata.deliveries is not None:
+            write_deliveries(out, metadata.deliveries)
     return METADATA_PREFIX + base64.b85encode(bytes(out)).decode("ascii")
 
 
@@ -146,21 +146,29 @@ def decode_commit_metadata(text: str) -> CommitMetadata | None:
     except (ValueError, binascii.Error) as error:
         raise CorruptRecord(f"commit metadata {text[:40]!r}... is no base85: {error}") from error
     reader = Reader(raw, "commit metadata")
-    lineage = _read_lineage(reader)
+    lineage = read_lineage(reader)
     kind = reader.take(1)[0]
+    requests: dict[bytes, int] = {}
+    if kind & _WITH_REQUESTS:
+        kind ^= _WITH_REQUESTS
+        for _ in range(reader.count(REQUEST_ID_BYTES + 1)):
+            request = reader.take(REQUEST_ID_BYTES)
+            requests[request] = reader.varint()
     if kind == _KIND_MARKER:
-        metadata = CommitMetadata(lineage, None, _U64.unpack(reader.take(8))[0])
-    elif kind == _KIND_HOLES:
-        metadata = CommitMetadata(lineage, _read_holes(reader))
+        metadata = CommitMetadata(lineage, None, _U64.unpack(reader.take(8))[0], requests=requests)
+    elif kind in (_KIND_HOLES, _KIND_MARKER_AND_HOLES):
+        marker_offset = _U64.unpack(reader.take(8))[0] if kind == _KIND_MARKER_AND_HOLES else None
+        holes = _read_holes(reader)
+        metadata = CommitMetadata(lineage, holes, marker_offset, read_deliveries_if_any(reader), requests)
     else:
-        raise CorruptRecord(f"commit metadata is of kind {kind}, expected {_KIND_HOLES} or {_KIND_MARKER}")
+        raise CorruptRecord(f"commit metadata is of kind {kind}, expected {_KIND_HOLES} to {_KIND_MARKER_AND_HOLES}")
     reader.expect_end()
     return metadata
 
 
 def encode_segment(segment: Segment) -> bytes:
     out = bytearray([FORMAT])
-    out += _lineage_bytes(segment.lineage)
+    out += lineage_bytes(segment.lineage)
     out += _U64.pack(segment.ledger_index)
     _write_holes(out, segment.holes)
     return bytes(out)
@@ -168,61 +176,20 @@ def encode_segment(segment: Segment) -> bytes:
 
 def decode_segment(value: bytes) -> Segment:
     """Raises CorruptRecord."""
-    reader = _open(value, "cursor segment")
-    lineage = _read_lineage(reader)
+    reader = opened(value, "cursor segment")
+    lineage = read_lineage(reader)
     segment = Segment(lineage, _U64.unpack(reader.take(8))[0], _read_holes(reader))
     reader.expect_end()
     return segment
 
 
-def encode_marker(marker: Marker) -> bytes:
-    out = bytearray([FORMAT])
-    out += _lineage_bytes(marker.lineage)
-    refs: list[SegmentRef | MarkerRef] = [*marker.live, *marker.obsolete, *marker.obsolete_markers]
-    sessions = sorted({ref.session for ref in refs})
-    numbers = {session: number for number, session in enumerate(sessions)}
-    write_varint(out, len(sessions))
-    for session in sessions:
-        out += session
-    for group in (marker.live, marker.obsolete):
-        write_varint(out, len(group))
-        for ref in group:
-            for value in (ref.ledger_index, ref.kafka_offset, numbers[ref.session], ref.save, ref.segment):
-                write_varint(out, value)
-    write_varint(out, len(marker.obsolete_markers))
-    for old in marker.obsolete_markers:
-        write_varint(out, numbers[old.session])
-        write_varint(out, old.save)
-    return bytes(out)
+def read_deliveries_if_any(reader: Reader) -> Deliveries | None:
+    """What is left of a record; None when nothing is."""
+    return None if reader.at_end else read_deliveries(reader)
 
 
-def decode_marker(value: bytes) -> Marker:
-    """Raises CorruptRecord."""
-    reader = _open(value, "cursor marker")
-    lineage = _read_lineage(reader)
-    sessions = [reader.take(16) for _ in range(reader.count(16))]
-
-    def session(number: int) -> bytes:
-        if number >= len(sessions):
-            raise CorruptRecord(f"cursor marker names session {number} of {len(sessions)}")
-        return sessions[number]
-
-    groups: list[tuple[SegmentRef, ...]] = []
-    for _ in range(2):
-        refs = []
-        for _ in range(reader.count(5)):
-            ledger_index, offset, number, save, segment = (reader.varint() for _ in range(5))
-            refs.append(SegmentRef(ledger_index, offset, session(number), save, segment))
-        groups.append(tuple(refs))
-    old = []
-    for _ in range(reader.count(2)):
-        number, save = reader.varint(), reader.varint()
-        old.append(MarkerRef(session(number), save))
-    reader.expect_end()
-    return Marker(lineage, groups[0], groups[1], tuple(old))
-
-
-def _open(value: bytes, what: str) -> Reader:
+def opened(value: bytes, what: str) -> Reader:
+    """A reader behind the format byte. Raises CorruptRecord for another format."""
     reader = Reader(value, what)
     found = reader.take(1)[0]
     if found != FORMAT:
@@ -230,7 +197,7 @@ def _open(value: bytes, what: str) -> Reader:
     return reader
 
 
-def _lineage_bytes(lineage: Lineage) -> bytes:
+def lineage_bytes(lineage: Lineage) -> bytes:
     return _LINEAGE.pack(
         lineage.topic_id.encode("ascii").ljust(22),
         lineage.topic_incarnation,
@@ -241,7 +208,7 @@ def _lineage_bytes(lineage: Lineage) -> bytes:
     )
 
 
-def _read_lineage(reader: Reader) -> Lineage:
+def read_lineage(reader: Reader) -> Lineage:
     topic_id, topic, subscription, session, version, save = _LINEAGE.unpack(reader.take(_LINEAGE.size))
     try:
         name = topic_id.decode("ascii").rstrip()
@@ -284,9 +251,3 @@ def _read_holes(reader: Reader) -> Holes:
             raise CorruptRecord(f"{reader.what}: ack set of position {position} is wider than its batch of {size}")
         batches[position] = (size, acked_bits)
     return Holes(acked, batches)
-
-
-def obsolete_after(live: Sequence[SegmentRef], kept: Sequence[SegmentRef]) -> tuple[SegmentRef, ...]:
-    """Segments of `live` that `kept` no longer names."""
-    names = {(ref.session, ref.save, ref.segment) for ref in kept}
-    return tuple(ref for ref in live if (ref.session, ref.save, ref.segment) not in names)

@@ -6,7 +6,7 @@ or mistyped one is corrupt.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any, Final
@@ -30,6 +30,7 @@ class LifeState(str, Enum):
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
     """One life of a topic. `partitions` is 0 for a non-partitioned topic; `bound` topics belong to somebody else.
+    `compacted_to` maps a partition ("0", "1" ...) to the end, exclusive, of what a compacted read folds.
 
     `incarnation` is 0 in the creation record itself: it follows from that record's own offset, and every later version
     names it.
@@ -45,6 +46,7 @@ class TopicRecord:
     bound: bool = False
     created_ms: int = 0
     policies: Mapping[str, Any] = field(default_factory=dict)
+    compacted_to: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +75,24 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionSeat:
+    """How a subscription is, or was, served on one partition by itself. `rebirths` counts how often it was removed
+    there: what a cursor saved before is of another life."""
+
+    type: str
+    claim: Claim | None = None
+    rebirths: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class SubscriptionRecord:
     """One life of a subscription. `start_offsets` maps a partition ("0", "1" ...) to the first offset it wants.
 
     `incarnation` is -1 in the creation record itself, and named by every later version, as a topic's.
+
+    It is served as a whole (`type` and `claim` count, one consumer group) or, `by_partition`, each partition by itself
+    (`seats` count, a group each). A partition that was ever served by itself keeps its seat. `partitions` are those
+    that have the subscription; None for all, also those to come.
     """
 
     topic: str
@@ -90,6 +106,9 @@ class SubscriptionRecord:
     properties: Mapping[str, str] = field(default_factory=dict)
     replicated: bool = False
     created_ms: int = 0
+    by_partition: bool = False
+    seats: Mapping[str, PartitionSeat] = field(default_factory=dict)
+    partitions: Sequence[int] | None = None
 
 
 def encode(record: TopicRecord | NamespaceRecord | SubscriptionRecord) -> bytes:
@@ -101,6 +120,7 @@ def decode_topic(value: bytes) -> TopicRecord:
     fields = _fields(value, TopicRecord)
     for name in ("partitions", "entries_per_ledger", "incarnation"):
         _expect(fields, name, int)
+    _expect(fields, "compacted_to", dict)
     return TopicRecord(**fields)
 
 
@@ -113,13 +133,27 @@ def decode_subscription(value: bytes) -> SubscriptionRecord:
     """Raises CorruptRecord."""
     fields = _fields(value, SubscriptionRecord)
     _expect(fields, "start_offsets", dict)
-    claim = fields.get("claim")
-    if claim is not None:
-        try:
-            fields["claim"] = Claim(**claim)
-        except TypeError as error:
-            raise CorruptRecord(f"subscription record has claim {claim!r}: {error}") from error
+    fields["claim"] = _claim(fields.get("claim"))
+    _expect(fields, "seats", dict)
+    fields["seats"] = {partition: _seat(seat) for partition, seat in fields.get("seats", {}).items()}
+    if fields.get("partitions") is not None:
+        _expect(fields, "partitions", list)
+        fields["partitions"] = tuple(fields["partitions"])
     return SubscriptionRecord(**fields)
+
+
+def _claim(claim: Any) -> Claim | None:
+    try:
+        return None if claim is None else Claim(**claim)
+    except TypeError as error:
+        raise CorruptRecord(f"subscription record has claim {claim!r}: {error}") from error
+
+
+def _seat(seat: Any) -> PartitionSeat:
+    try:
+        return PartitionSeat(**{**seat, "claim": _claim(seat.get("claim"))})
+    except (AttributeError, TypeError) as error:
+        raise CorruptRecord(f"subscription record has seat {seat!r}: {error}") from error
 
 
 def _fields(value: bytes, kind: type[Any]) -> dict[str, Any]:

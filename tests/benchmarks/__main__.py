@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import argparse
 import fnmatch
-import json
 import sys
-import time
+from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 from layer.embedded import EmbeddedBroker, EmbeddedBrokerError
 from layer.kafka.settings import KafkaSettings
 from tests.benchmarks import machine, report
-from tests.benchmarks.plan import GROUPS, REQUIREMENTS, Cell, Group, System
+from tests.benchmarks.kept import GroupResult, Sitting, keep, kept
+from tests.benchmarks.plan import GROUPS, REQUIREMENTS, SCHEMA_WORKERS, Cell, Group, System
 from tests.benchmarks.sdk_workers import plain
 from tests.benchmarks.session import Outcome, Session, WorkerFailed, run_worker
-from tests.benchmarks.verdict import judge
+from tests.benchmarks.verdict import Verdict, judge
 from tests.compat.pulsar_standalone import PulsarOptions, PulsarStandalone, PulsarStandaloneError
 
 _REPORT: Final = Path("docs/benchmarks.md")
-_RAW_RESULTS: Final = Path("build/benchmarks")  # ignored by git
 _KEEP_MESSAGES: Final = {"defaultRetentionTimeInMinutes": "-1", "defaultRetentionSizeInMB": "-1"}
 _ASSUMED_LINGER_MS: Final = 1
 
@@ -35,25 +33,31 @@ def main() -> int:
         return 2
     facts = machine.facts()
     try:
-        settings, outcomes = _measure(chosen, arguments)
+        results = _measure(chosen, arguments)
     except (PulsarStandaloneError, EmbeddedBrokerError, WorkerFailed) as error:
         print(error, file=sys.stderr)
         return 1
-    verdicts = [judge(requirement, outcomes) for requirement in REQUIREMENTS]
-    text = report.render(facts, settings, outcomes, verdicts, _notes(arguments))
-    _keep_raw(facts, settings, outcomes)
-    whole_run = not (arguments.only or arguments.quick or arguments.without_layer)
-    out = arguments.out or (_REPORT if whole_run else None)  # part of a run does not replace the report unasked
+    out = arguments.out
+    if out is None and not (arguments.quick or arguments.without_layer):
+        known = kept()
+        if len(known) == len(GROUPS):  # what was not measured now was measured before
+            results, out = known, _REPORT
+    verdicts = [judge(requirement, _outcomes(results)) for requirement in REQUIREMENTS]
+    text = report.render(facts, results, verdicts, _notes(arguments))
     if out is None:
         print(text)
     else:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text, encoding="utf-8")
         print(f"wrote {out}")
-    return 1 if _is_bad(verdicts, outcomes) else 0
+    return 1 if _is_bad(verdicts, _outcomes(results)) else 0
 
 
-def _is_bad(verdicts: list[Any], outcomes: dict[str, Outcome]) -> bool:
+def _outcomes(results: Mapping[str, GroupResult]) -> dict[str, Outcome]:
+    return {name: each for result in results.values() for name, each in result.outcomes.items()}
+
+
+def _is_bad(verdicts: list[Verdict], outcomes: dict[str, Outcome]) -> bool:
     return any(verdict.met is False for verdict in verdicts) or any(outcome.failure for outcome in outcomes.values())
 
 
@@ -65,7 +69,10 @@ def _arguments() -> argparse.Namespace:
         "--without-layer", action="store_true", help="only the peers, with the layer's librdkafka settings"
     )
     parser.add_argument(
-        "--out", type=Path, metavar="FILE", help=f"default: {_REPORT}, or standard output for part of a run"
+        "--out",
+        type=Path,
+        metavar="FILE",
+        help=f"default: {_REPORT} once every group was measured in full, now or before; else standard output",
     )
     return parser.parse_args()
 
@@ -85,24 +92,32 @@ def _choose(pattern: str | None, *, with_layer: bool) -> dict[Group, list[Cell]]
     return {group: kept for group, kept in cells.items() if kept}
 
 
-def _measure(
-    chosen: dict[Group, list[Cell]], arguments: argparse.Namespace
-) -> tuple[dict[str, dict[str, Any]], dict[str, Outcome]]:
-    outcomes: dict[str, Outcome] = {}
+def _measure(chosen: dict[Group, list[Cell]], arguments: argparse.Namespace) -> dict[str, GroupResult]:
+    """Keeps each whole group as soon as it is measured, so that a sitting may be cut short."""
+    results: dict[str, GroupResult] = {}
+    all_cells = [cell for cells in chosen.values() for cell in cells]
+    with_layer = not arguments.without_layer
     with ExitStack() as stack:
-        broker = stack.enter_context(EmbeddedBroker())
-        pulsar_url = None
-        if any(cell.system is System.PULSAR for cells in chosen.values() for cell in cells):
-            pulsar_url = stack.enter_context(PulsarStandalone(PulsarOptions(extra=_KEEP_MESSAGES))).service_url
-        settings = _settings(broker.bootstrap, with_layer=not arguments.without_layer)
-        scale = 10 if arguments.quick else 1
-        session = Session(broker.bootstrap, pulsar_url, settings, scale, with_layer=not arguments.without_layer)
+        bootstrap, settings = "", {}
+        if any(cell.worker not in SCHEMA_WORKERS for cell in all_cells):
+            bootstrap = stack.enter_context(EmbeddedBroker()).bootstrap
+            settings = _settings(bootstrap, with_layer=with_layer)
+        pulsar_url = admin_url = None
+        if any(cell.system is System.PULSAR for cell in all_cells):
+            pulsar = stack.enter_context(PulsarStandalone(PulsarOptions(extra=_KEEP_MESSAGES)))
+            pulsar_url, admin_url = pulsar.service_url, pulsar.admin_url
+        session = Session(bootstrap, pulsar_url, settings, 10 if arguments.quick else 1, with_layer, admin_url)
         for group, cells in chosen.items():
             print(f"{group.name}: {group.title} ...", file=sys.stderr, flush=True)
-            for cell, outcome in session.run(group, cells).items():
-                outcomes[f"{group.name}/{cell}"] = outcome
+            sitting = Sitting.now()
+            outcomes = session.run(group, cells)
+            for cell, outcome in outcomes.items():
                 print(f"  {cell}: {outcome.failure or outcome.rounds}", file=sys.stderr, flush=True)
-    return settings, outcomes
+            named = {f"{group.name}/{cell}": outcome for cell, outcome in outcomes.items()}
+            results[group.name] = GroupResult(sitting, settings, named)
+            if not arguments.quick and len(cells) == len(group.cells):
+                keep(group.name, results[group.name])
+    return results
 
 
 def _settings(bootstrap: str, *, with_layer: bool) -> dict[str, dict[str, Any]]:
@@ -111,7 +126,7 @@ def _settings(bootstrap: str, *, with_layer: bool) -> dict[str, dict[str, Any]]:
         return {kind: probed[kind] for kind in ("producer", "consumer")}
     kafka = KafkaSettings(bootstrap)
     producer = kafka.producer(compression="none", message_timeout_ms=30_000, linger_ms=_ASSUMED_LINGER_MS)
-    consumer = kafka.group_member(group_id="raw", client_id="raw", fetch_queue_kbytes=65_536)
+    consumer = kafka.group_member(group_id="raw", client_id="raw", fetch_queue_kbytes=65_536, partitioned=True)
     return {"producer": plain(producer), "consumer": plain(consumer)}
 
 
@@ -124,17 +139,6 @@ def _notes(arguments: argparse.Namespace) -> list[str]:
     if arguments.without_layer:
         notes.append("The peers alone; linger.ms and the fetch queue are assumed, not asked of the layer.")
     return notes
-
-
-def _keep_raw(facts: dict[str, str], settings: dict[str, Any], outcomes: dict[str, Outcome]) -> None:
-    _RAW_RESULTS.mkdir(parents=True, exist_ok=True)
-    file = _RAW_RESULTS / f"{time.strftime('%Y%m%d-%H%M%S')}.json"
-    content = {
-        "machine": facts,
-        "settings": settings,
-        "outcomes": {name: asdict(each) for name, each in outcomes.items()},
-    }
-    file.write_text(json.dumps(content, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":

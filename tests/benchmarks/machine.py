@@ -27,7 +27,6 @@ def facts() -> dict[str, str]:
         "confluent-kafka": f"{version('confluent-kafka')}, librdkafka {confluent_kafka.libversion()[0]}",
         "Apache Pulsar": f"{PULSAR_VERSION} (standalone)",
         "pulsar-client": _installed("pulsar-client"),
-        "load before the start": f"{os.getloadavg()[0]:.2f} (1 min)",
     }
 
 

@@ -18,6 +18,7 @@ class System(Enum):
     LAYER = "layer"
     RAW = "raw confluent-kafka"
     PULSAR = "pulsar-client on Pulsar"
+    CLIENT = "pulsar-client without a server"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,19 +69,39 @@ class Requirement:
     beside: str | None = None
 
 
-def _peer(name: str, worker: str, size: int, layer_messages: int, pulsar_messages: int) -> Group:
+def _peer(
+    name: str, worker: str, size: int, layer_messages: int, pulsar_messages: int, *, batching: bool = False
+) -> Group:
     what = "Produce" if worker == "produce" else "Receive and acknowledge each"
     reads = worker != "produce"
+    args = {"size": size, "batching": batching}
     return Group(
         name,
-        f"{what}, {size} B, no batching, beside the official client on real Pulsar",
+        f"{what}, {size} B, {'batches' if batching else 'no batching'}, beside the official client on real Pulsar",
         rounds=5,
         cells=(
-            Cell("layer", System.LAYER, worker, layer_messages, {"size": size}, reads),
-            Cell("pulsar", System.PULSAR, worker, pulsar_messages, {"size": size}, reads),
+            Cell("layer", System.LAYER, worker, layer_messages, args, reads),
+            Cell("pulsar", System.PULSAR, worker, pulsar_messages, args, reads),
         ),
     )
 
+
+def _codecs(name: str, kind: str, messages: int) -> tuple[Cell, Cell]:
+    return (
+        Cell(name, System.LAYER, "codec", messages, {"package": "layer.schema", "kind": kind}),
+        Cell(f"{name}-official", System.CLIENT, "codec", messages, {"package": "pulsar.schema", "kind": kind}),
+    )
+
+
+def _ack_rate(*, with_holes: bool) -> dict[str, Any]:
+    return {"size": 100, "measured": MILLION, "with_holes": with_holes}
+
+
+CURSOR_WORKERS: Final = frozenset({"holes", "ack_rate", "many_cursors"})
+"""They are in `cursor_workers`."""
+
+SCHEMA_WORKERS: Final = frozenset({"codec", "checks"})
+"""They are in `schema_workers`, and need no server."""
 
 GROUPS: Final = (
     Group(
@@ -121,19 +142,102 @@ GROUPS: Final = (
             Cell("raw", System.RAW, "opening", 100, {"times": 10}),
         ),
     ),
+    Group(
+        "key-shared",
+        "Key_Shared, 200 B, 1,000 keys, receive and acknowledge each, two consumers with a thread each in one process",
+        rounds=3,
+        cells=(
+            Cell("layer", System.LAYER, "key_shared", 500_000, {"size": 200, "keys": 1000, "consumers": 2}),
+            Cell("pulsar", System.PULSAR, "key_shared", 100_000, {"size": 200, "keys": 1000, "consumers": 2}),
+        ),
+    ),
+    Group(
+        "delayed",
+        "Delayed delivery, 200 B, all due at one moment, from then to the last acknowledgement",
+        rounds=3,
+        cells=(
+            Cell("layer", System.LAYER, "delayed", 100_000, {"size": 200}),
+            Cell("pulsar", System.PULSAR, "delayed", 100_000, {"size": 200}),
+        ),
+    ),
     _peer("peer-produce-200", "produce", 200, MILLION, 150_000),
     _peer("peer-produce-1000", "produce", 1000, MILLION, 100_000),
     _peer("peer-receive-200", "receive", 200, MILLION, 150_000),
     _peer("peer-receive-1000", "receive", 1000, MILLION, 150_000),
+    _peer("batch-produce-200", "produce", 200, MILLION, MILLION, batching=True),
+    _peer("batch-receive-200", "receive", 200, MILLION, MILLION, batching=True),
+    Group(
+        "holes-half",
+        "A random half acknowledged, saved, and read back by another process, 100 B",
+        rounds=2,
+        cells=(
+            Cell("layer", System.LAYER, "holes", 10 * MILLION, {"size": 100, "pattern": "half"}, reads=True),
+            Cell("layer-small", System.LAYER, "holes", 200_000, {"size": 100, "pattern": "half"}, reads=True),
+            Cell("pulsar", System.PULSAR, "holes", 200_000, {"size": 100, "pattern": "half"}, reads=True),
+        ),
+    ),
+    Group(
+        "holes-second",
+        "Every second message acknowledged: a million holes of one message each, 100 B",
+        rounds=3,
+        cells=(Cell("layer", System.LAYER, "holes", 2 * MILLION, {"size": 100, "pattern": "second"}, reads=True),),
+    ),
+    Group(
+        "ack-rate",
+        "Receive and acknowledge a million messages while there are ten million holes, and while there are none",
+        rounds=2,
+        cells=(
+            Cell("holes", System.LAYER, "ack_rate", 21 * MILLION, _ack_rate(with_holes=True), reads=True),
+            Cell("none", System.LAYER, "ack_rate", 21 * MILLION, _ack_rate(with_holes=False), reads=True),
+        ),
+    ),
+    Group(
+        "many-cursors",
+        "A cursor of many on one topic is read back by another process; 30,000 messages, a random half acknowledged",
+        rounds=1,
+        cells=(
+            Cell("1", System.LAYER, "many_cursors", 30_000, {"size": 100, "cursors": 1}, reads=True),
+            Cell("1000", System.LAYER, "many_cursors", 30_000, {"size": 100, "cursors": 1000}, reads=True),
+        ),
+    ),
+    Group(
+        "schemas",
+        "Encode and decode a record of ten fields, beside the official client's classes and the protobuf package alone",
+        rounds=5,
+        cells=(
+            *_codecs("avro", "Avro", 200_000),
+            *_codecs("json", "Json", 200_000),
+            *_codecs("protobuf", "ProtobufNative", MILLION),
+            Cell("protobuf-alone", System.RAW, "codec", MILLION, {"package": "protobuf", "kind": "ProtobufNative"}),
+        ),
+    ),
+    Group(
+        "schema-checks",
+        "May this Avro schema of 200 fields follow that one, asked for FULL",
+        rounds=3,
+        cells=(Cell("layer", System.LAYER, "checks", 2_000, {"fields": 200}),),
+    ),
 )
 
 REQUIREMENTS: Final = (
-    Requirement("produce 200 B", "produce/layer", "per_s", Rule.RATIO_AT_LEAST, 0.7, "produce/raw"),
+    Requirement(
+        "produce 200 B, raw writing no header", "produce/layer", "per_s", Rule.RATIO_AT_LEAST, 0.7, "produce/raw"
+    ),
+    Requirement(
+        "produce 200 B, raw writing the same record (with a producer header)",
+        "produce/layer",
+        "per_s",
+        Rule.RATIO_AT_LEAST,
+        0.7,
+        "produce/raw-header",
+    ),
     Requirement("receive + acknowledge 200 B", "receive/layer", "per_s", Rule.RATIO_AT_LEAST, 0.3, "receive/raw"),
     Requirement("peak resident memory of receive, MB", "receive/layer", "peak_mb", Rule.BELOW, 300),
     Requirement("added latency p99, ms", "latency/layer", "p99_ms", Rule.ADDS_AT_MOST, 5, "latency/raw"),
     Requirement("producer until first delivery, ms", "open/layer", "producer_ms", Rule.ADDS_AT_MOST, 100, "open/raw"),
     Requirement("consumer until first message, ms", "open/layer", "consumer_ms", Rule.ADDS_AT_MOST, 100, "open/raw"),
+    Requirement("Key_Shared beside Pulsar", "key-shared/layer", "per_s", Rule.RATIO_AT_LEAST, 2, "key-shared/pulsar"),
+    Requirement("delayed delivery beside Pulsar", "delayed/layer", "per_s", Rule.RATIO_AT_LEAST, 2, "delayed/pulsar"),
     *(
         Requirement(
             f"{what} {size} B beside Pulsar",
@@ -145,5 +249,51 @@ REQUIREMENTS: Final = (
         )
         for worker, what in (("produce", "produce"), ("receive", "receive + acknowledge"))
         for size in (200, 1000)
+    ),
+    *(
+        Requirement(
+            f"{what} 200 B in batches beside Pulsar",
+            f"batch-{worker}-200/layer",
+            "per_s",
+            Rule.RATIO_AT_LEAST,
+            2,
+            f"batch-{worker}-200/pulsar",
+        )
+        for worker, what in (("produce", "produce"), ("receive", "receive + acknowledge"))
+    ),
+    Requirement(
+        "acknowledging while there are 10 million holes",
+        "ack-rate/holes",
+        "per_s",
+        Rule.RATIO_AT_LEAST,
+        0.8,
+        "ack-rate/none",
+    ),
+    Requirement(
+        "one of 1,000 cursors read back, ms",
+        "many-cursors/1000",
+        "first_delivery_ms",
+        Rule.ADDS_AT_MOST,
+        100,
+        "many-cursors/1",
+    ),
+    *(
+        Requirement(
+            f"{what} of ten fields, encoded and decoded, beside the official class",
+            f"schemas/{cell}",
+            "per_s",
+            Rule.RATIO_AT_LEAST,
+            threshold,
+            f"schemas/{cell}-official",
+        )
+        for cell, what, threshold in (("avro", "Avro", 1.5), ("json", "JSON", 1.5), ("protobuf", "Protobuf", 1.5))
+    ),
+    Requirement(
+        "Protobuf of ten fields beside the package alone, the most that any class can reach",
+        "schemas/protobuf",
+        "per_s",
+        Rule.RATIO_AT_LEAST,
+        0.8,
+        "schemas/protobuf-alone",
     ),
 )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
+from tests.benchmarks.kept import GroupResult
 from tests.benchmarks.plan import GROUPS, Group
-from tests.benchmarks.session import Outcome
 from tests.benchmarks.verdict import Verdict, series
 
 _NOT_SHOWN = frozenset({"messages", "took_s"})
@@ -16,12 +17,14 @@ _NOT_SHOWN = frozenset({"messages", "took_s"})
 
 def render(
     facts: Mapping[str, str],
-    settings: Mapping[str, Mapping[str, Any]],
-    outcomes: Mapping[str, Outcome],
+    results: Mapping[str, GroupResult],
     verdicts: Sequence[Verdict],
     notes: Sequence[str],
 ) -> str:
-    return "\n".join([*_head(facts, notes), *_requirements(verdicts), *_figures(outcomes), *_method(settings)]) + "\n"
+    """`results` by the groups' names."""
+    newest = max(results.values(), key=lambda result: (bool(result.settings), result.sitting.began))
+    parts = (_head(facts, notes), _requirements(verdicts), _figures(results), _method(newest.settings))
+    return "\n".join(itertools.chain.from_iterable(parts)) + "\n"
 
 
 def _head(facts: Mapping[str, str], notes: Sequence[str]) -> Iterator[str]:
@@ -50,21 +53,20 @@ def _requirements(verdicts: Sequence[Verdict]) -> Iterator[str]:
     yield ""
 
 
-def _figures(outcomes: Mapping[str, Outcome]) -> Iterator[str]:
+def _figures(results: Mapping[str, GroupResult]) -> Iterator[str]:
     yield "## Measured"
     for group in GROUPS:
-        cells = {
-            cell.name: outcomes[f"{group.name}/{cell.name}"]
-            for cell in group.cells
-            if f"{group.name}/{cell.name}" in outcomes
-        }
-        if cells:
-            yield from _group(group, cells)
+        if group.name in results:
+            yield from _group(group, results[group.name])
 
 
-def _group(group: Group, cells: Mapping[str, Outcome]) -> Iterator[str]:
+def _group(group: Group, result: GroupResult) -> Iterator[str]:
+    outcomes = result.outcomes
+    cells = {cell.name: outcomes[name] for cell in group.cells if (name := f"{group.name}/{cell.name}") in outcomes}
     yield ""
     yield f"### {group.title}"
+    yield ""
+    yield f"{result.sitting}."
     yield ""
     yield "| cell | messages | figure | median | all rounds |"
     yield "|---|---:|---|---:|---|"

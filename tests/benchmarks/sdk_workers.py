@@ -40,12 +40,12 @@ class _Counted:
             raise RuntimeError(f"{self.delivered} of {self._expected} were delivered, {self.failed} failed")
 
 
-def produce(sdk: str, url: str, topic: str, messages: int, size: int) -> dict[str, Any]:
-    """send_async with a callback; the time ends with the last callback."""
+def produce(sdk: str, url: str, topic: str, messages: int, size: int, batching: bool = False) -> dict[str, Any]:
+    """send_async with a callback; the time ends with the last callback. Batches have the official default limits."""
     module = importlib.import_module(sdk)
     client = module.Client(url)
     producer = client.create_producer(
-        topic, block_if_queue_full=True, max_pending_messages=PENDING, batching_enabled=False
+        topic, block_if_queue_full=True, max_pending_messages=PENDING, batching_enabled=batching
     )
     payload = b"x" * size
     _warm_up(module, client, topic, payload)
@@ -73,8 +73,11 @@ def _warm_up(module: Any, client: Any, topic: str, payload: bytes) -> None:
     producer.close()
 
 
-def receive(sdk: str, url: str, topic: str, messages: int, size: int, subscription: str) -> dict[str, Any]:
-    """receive, data, acknowledge, one by one, on a Shared subscription; from the first message to the last ack."""
+def receive(
+    sdk: str, url: str, topic: str, messages: int, size: int, subscription: str, batching: bool = False
+) -> dict[str, Any]:
+    """receive, data, acknowledge, one by one, on a Shared subscription; from the first message to the last ack.
+    `batching` tells how the topic was filled."""
     module = importlib.import_module(sdk)
     client = module.Client(url)
     consumer = client.subscribe(
@@ -98,6 +101,90 @@ def receive(sdk: str, url: str, topic: str, messages: int, size: int, subscripti
         raise RuntimeError(f"{received_bytes} bytes were received instead of {messages * size}")
     closed_s = time.monotonic() - start_s - took_s
     return {"per_s": round((messages - 1) / took_s), "took_s": round(took_s, 2), "close_s": round(closed_s, 2)}
+
+
+def key_shared(sdk: str, url: str, topic: str, messages: int, size: int, keys: int, consumers: int) -> dict[str, Any]:
+    """receive and acknowledge on a Key_Shared subscription, one thread a consumer, first message to last ack."""
+    module = importlib.import_module(sdk)
+    client = module.Client(url)
+    counted = _Counted(module, messages)
+    producer = client.create_producer(
+        topic, block_if_queue_full=True, max_pending_messages=PENDING, batching_enabled=False
+    )
+    payload = b"x" * size
+    for number in range(messages):
+        producer.send_async(payload, counted, partition_key=f"key-{number % keys}")
+    producer.flush()
+    counted.require_all()
+    made = [
+        client.subscribe(
+            topic, "s", module.ConsumerType.KeyShared, initial_position=module.InitialPosition.Earliest,
+            consumer_name=f"c{number}",
+        )
+        for number in range(consumers)
+    ]  # fmt: skip
+    took_s = _receive_all(module, made, messages)
+    client.close()
+    return {"per_s": round(messages / took_s), "took_s": round(took_s, 2)}
+
+
+def delayed(sdk: str, url: str, topic: str, messages: int, size: int) -> dict[str, Any]:
+    """Messages that are all due at one moment: from then to the last ack, on a Shared subscription."""
+    module = importlib.import_module(sdk)
+    client = module.Client(url)
+    consumer = client.subscribe(topic, "s", module.ConsumerType.Shared)
+    counted = _Counted(module, messages)
+    producer = client.create_producer(
+        topic, block_if_queue_full=True, max_pending_messages=PENDING, batching_enabled=False
+    )
+    payload = b"x" * size
+    due_s = time.time() + 3 + messages / 10_000
+    for _ in range(messages):
+        producer.send_async(payload, counted, deliver_at=int(due_s * 1000))
+    producer.flush()
+    counted.require_all()
+    late_s = time.time() - due_s
+    if late_s > 0:
+        raise RuntimeError(f"sending took {late_s:.1f} s longer than until the messages are due")
+    _receive_all(module, [consumer], messages)
+    took_s = time.time() - due_s
+    client.close()
+    return {"per_s": round(messages / took_s), "took_s": round(took_s, 2)}
+
+
+def _receive_all(module: Any, consumers: list[Any], messages: int) -> float:
+    """Receive and acknowledge so many with one thread a consumer; from the first one received to the last ack."""
+    left = [messages]
+    began: list[float] = []
+    ended: list[float] = []
+    lock = threading.Lock()
+
+    def work(consumer: Any) -> None:
+        take, acknowledge = consumer.receive, consumer.acknowledge
+        while left[0] > 0:
+            try:
+                message = take(2000)
+            except module.Timeout:
+                continue
+            if not began:
+                began.append(time.monotonic())
+            acknowledge(message)
+            with lock:
+                left[0] -= 1
+        ended.append(time.monotonic())
+
+    threads = [threading.Thread(target=work, args=(consumer,)) for consumer in consumers]
+    for thread in threads:
+        thread.start()
+    done_by = time.monotonic() + 240
+    while left[0] > 0:
+        if time.monotonic() > done_by:
+            raise RuntimeError(f"{left[0]} of {messages} messages did not come")
+        threads[0].join(0.05)
+    finished_s = time.monotonic()
+    for thread in threads:
+        thread.join()
+    return min(ended, default=finished_s) - began[0]
 
 
 def make_topic(sdk: str, url: str, topic: str) -> dict[str, Any]:

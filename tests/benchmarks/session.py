@@ -12,12 +12,14 @@ from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.benchmarks.plan import Cell, Group, System
+from tests.benchmarks.plan import CURSOR_WORKERS, SCHEMA_WORKERS, Cell, Group, System
 from tests.benchmarks.worker import RESULT
 
-_WORKER_TIMEOUT_S: Final = 300.0
+_WORKER_TIMEOUT_S: Final = 900.0
 _SDK: Final = {System.LAYER: "layer", System.PULSAR: "pulsar"}
 _WARM_UP_DIVISOR: Final = 10
+_Filled = dict[tuple[str, int, int], str]
+_SUBSCRIBING: Final = {"receive", "holes", "ack_rate"}
 
 
 @dataclass(slots=True)
@@ -47,19 +49,23 @@ def run_worker(module: str, function: str, arguments: dict[str, Any]) -> dict[st
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The running systems. `settings` are the layer's librdkafka settings, `producer` and `consumer`."""
+    """The running systems, none for cells that need no server.
+
+    `settings` are the layer's librdkafka settings, `producer` and `consumer`.
+    """
 
     bootstrap: str
     pulsar_url: str | None
     settings: dict[str, dict[str, Any]]
     scale: int  # 10 for --quick
     with_layer: bool = True
+    pulsar_admin_url: str | None = None
 
     def run(self, group: Group, cells: Iterable[Cell]) -> dict[str, Outcome]:
         """A dropped round at a tenth, then the rounds; every other one goes through the cells backwards."""
         chosen = list(cells)
         outcomes = {cell.name: Outcome() for cell in chosen}
-        filled: dict[tuple[str, int], str] = {}
+        filled: _Filled = {}
         for number in range(group.rounds + 1):
             for cell in chosen if number % 2 else reversed(chosen):
                 outcome = outcomes[cell.name]
@@ -67,7 +73,7 @@ class Session:
                     self._once(cell, outcome, filled, warm_up=number == 0)
         return outcomes
 
-    def _once(self, cell: Cell, outcome: Outcome, filled: dict[tuple[str, int], str], *, warm_up: bool) -> None:
+    def _once(self, cell: Cell, outcome: Outcome, filled: _Filled, *, warm_up: bool) -> None:
         messages = max(100, cell.messages // self.scale // (_WARM_UP_DIVISOR if warm_up else 1))
         try:
             result = run_worker(self._module(cell), cell.worker, self._arguments(cell, messages, filled))
@@ -78,14 +84,22 @@ class Session:
             outcome.rounds.append({**result, "messages": messages})
 
     def _module(self, cell: Cell) -> str:
+        if cell.worker in CURSOR_WORKERS:
+            return "cursor_workers"
+        if cell.worker in SCHEMA_WORKERS:
+            return "schema_workers"
         return "raw_workers" if cell.system is System.RAW else "sdk_workers"
 
-    def _arguments(self, cell: Cell, messages: int, filled: dict[tuple[str, int], str]) -> dict[str, Any]:
+    def _arguments(self, cell: Cell, messages: int, filled: _Filled) -> dict[str, Any]:
+        if cell.worker in SCHEMA_WORKERS:
+            return {"messages": messages, **cell.args}
         topic = self._filled_topic(cell, messages, filled) if cell.reads else self._fresh_topic(cell.system)
         arguments: dict[str, Any] = {"topic": topic, "messages": messages, **cell.args}
         if cell.system is not System.RAW:
             arguments |= {"sdk": _SDK[cell.system], "url": self._url(cell.system)}
-            return arguments | ({"subscription": f"s-{uuid.uuid4().hex}"} if cell.worker == "receive" else {})
+            if cell.worker == "holes":
+                arguments["admin_url"] = self.pulsar_admin_url if cell.system is System.PULSAR else None
+            return arguments | ({"subscription": f"s-{uuid.uuid4().hex}"} if cell.worker in _SUBSCRIBING else {})
         if cell.worker == "receive":
             return {**arguments, "config": self.settings["consumer"]}
         both = {"consumer_config": self.settings["consumer"]} if cell.worker != "produce" else {}
@@ -100,11 +114,11 @@ class Session:
         name = f"bench-{uuid.uuid4().hex}"
         return self._kafka_topic(name, make=True) if system is System.RAW else name
 
-    def _filled_topic(self, cell: Cell, messages: int, filled: dict[tuple[str, int], str]) -> str:
+    def _filled_topic(self, cell: Cell, messages: int, filled: _Filled) -> str:
         """A topic with `messages` messages, filled once and shared by the cells that read from the same system."""
         size = int(cell.args.get("size", 200))
         filler = System.PULSAR if cell.system is System.PULSAR else System.LAYER
-        key = (filler.name, messages)
+        key = (filler.name, messages, size)
         if key not in filled:
             name = self._fresh_topic(System.RAW if filler is System.LAYER and not self.with_layer else filler)
             if filler is System.LAYER and not self.with_layer:
@@ -113,7 +127,10 @@ class Session:
                 run_worker("raw_workers", "produce", {"topic": name, "messages": messages, "size": size, **fill})
             else:
                 where = {"sdk": _SDK[filler], "url": self._url(filler), "topic": name}
-                run_worker("sdk_workers", "produce", {**where, "messages": messages, "size": size})
+                batching = bool(cell.args.get("batching", False))
+                run_worker(
+                    "sdk_workers", "produce", {**where, "messages": messages, "size": size, "batching": batching}
+                )
             filled[key] = name
         name = filled[key]
         return self._kafka_topic(name, make=False) if cell.system is System.RAW else name

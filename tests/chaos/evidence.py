@@ -5,10 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple
 
-Position: TypeAlias = tuple[int, int]
-"""(partition, offset)"""
+NEVER = float("inf")
+_OF_THE_MEMBER = "holv"
+"""What the member's thread says, not the application's."""
+
+
+class Position(NamedTuple):
+    """One message: `index` is its place in a batch entry, 0 in an entry of its own."""
+
+    partition: int
+    offset: int
+    index: int = 0  # type: ignore[assignment]  # a method of tuples that nobody asks a message for
+
+    @classmethod
+    def parse(cls, text: str) -> Position:
+        return cls(*map(int, text.split(":")))
+
+    def __str__(self) -> str:
+        return f"{self.partition}:{self.offset}:{self.index}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +37,43 @@ class Receipt:
     at: float
     position: Position
     redeliveries: int
+
+
+@dataclass(frozen=True, slots=True)
+class HandOut:
+    """One message put into a consumer's inbox."""
+
+    worker: str
+    line: int
+    at: float
+    position: Position
+
+
+@dataclass(slots=True)
+class Acknowledgement:
+    """About to be made at `made`, done at `done`, known to be durable at `durable`. A cumulative one covers all before
+    it, too."""
+
+    position: Position
+    cumulative: bool
+    made: float
+    done: float = NEVER
+    durable: float = NEVER
+
+
+@dataclass(slots=True)
+class Seek:
+    """In one partition: `after` and what is before it count as acknowledged, all behind as not.
+
+    `end` is infinite when nobody knows whether it was done.
+    """
+
+    after: Position
+    begin: float
+    end: float = NEVER
+
+    def resets(self, position: Position) -> bool:
+        return position > self.after
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +93,16 @@ class Testimony:
     worker: str
     path: Path
     receipts: list[Receipt] = field(default_factory=list)
+    hand_outs: list[HandOut] = field(default_factory=list)
     said: list[Said] = field(default_factory=list)
+    acknowledgements: list[Acknowledgement] = field(default_factory=list)
+    seeks: list[Seek] = field(default_factory=list)
     acknowledged: dict[Position, float] = field(default_factory=dict)
-    """When an acknowledgement was first about to be made."""
+    """When an acknowledgement of a message (not cumulative) was first about to be made."""
     durable: dict[Position, float] = field(default_factory=dict)
     """When it was first known to be durable."""
+    _newest: dict[str, Acknowledgement] = field(default_factory=dict)
+    _seeking: Seek | None = None
     _position: int = 0
     _lines: int = 0
 
@@ -62,25 +120,37 @@ class Testimony:
 
     def _take(self, line: str) -> None:
         self._lines += 1
-        kind, _, rest = line.partition(" ")
+        kind, time, *words = line.split(" ")
+        at = float(time)
+        if kind not in _OF_THE_MEMBER and self.acknowledgements:
+            self.acknowledgements[-1].done = min(at, self.acknowledgements[-1].done)
         if kind == "r":
-            began, at, partition, offset, redeliveries = rest.split()
-            position = (int(partition), int(offset))
+            received, place, redeliveries = words
             self.receipts.append(
-                Receipt(self.worker, self._lines, float(began), float(at), position, int(redeliveries))
+                Receipt(self.worker, self._lines, at, float(received), Position.parse(place), int(redeliveries))
             )
-            return
-        time, _, text = rest.partition(" ")
-        at_s = float(time)
-        if kind == "a":
-            partition, offset = text.split()
-            self.acknowledged.setdefault((int(partition), int(offset)), at_s)
+        elif kind == "h":
+            self.hand_outs += [HandOut(self.worker, self._lines, at, Position.parse(word)) for word in words]
+        elif kind in "aA":
+            position = Position.parse(words[0])
+            made = Acknowledgement(position, kind == "A", at)
+            self.acknowledgements.append(made)
+            self._newest[kind + words[0]] = made
+            if kind == "a":
+                self.acknowledged.setdefault(position, at)
         elif kind == "d":
-            for item in text.split():
-                partition, _, offset = item.partition(":")
-                self.durable.setdefault((int(partition), int(offset)), at_s)
+            for word in words:
+                made = self._newest[word]
+                made.durable = min(made.durable, at)
+                if not made.cumulative:
+                    self.durable.setdefault(made.position, at)
+        elif kind == "k":
+            self._seeking = Seek(Position.parse(words[0]), at)
+            self.seeks.append(self._seeking)
         else:
-            self.said.append(Said(kind, self._lines, at_s, text))
+            if kind == "K" and self._seeking is not None:
+                self._seeking.end = at
+            self.said.append(Said(kind, self._lines, at, " ".join(words)))
 
     def of_kind(self, kind: str) -> Iterator[Said]:
         return (said for said in self.said if said.kind == kind)

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
+from pyroaring import BitMap64
 
 from layer.deadline import Deadline
-from mapping.state_records.cursor_state import CommitMetadata, decode_commit_metadata, decode_marker, decode_segment
+from mapping.batch_entry import decode_batch
+from mapping.message_record import decode_headers
+from mapping.state_records.cursor_marker import decode_index, open_marker, page_contents
+from mapping.state_records.cursor_state import CommitMetadata, Holes, decode_commit_metadata, decode_segment
 from mapping.state_topics import CURSORS
 from tests.chaos.evidence import Position
+from tests.kafka_records import headers_of, place_of
 
 _SAMPLE_EVERY_S = 0.01
 
 
 def read_topic(bootstrap: str, kafka_topic: str, partitions: int) -> dict[Position, bytes]:
-    """Every message there is now."""
+    """Every message there is now, batch entries unpacked."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -38,10 +43,17 @@ def read_topic(bootstrap: str, kafka_topic: str, partitions: int) -> dict[Positi
             deadline.check(f"{kafka_topic} to be read")
             for message in consumer.consume(5000, 0.2):
                 if message.error() is None:
-                    found[message.partition(), message.offset()] = message.value() or b""
+                    for index, payload in enumerate(_payloads(message)):
+                        found[Position(*place_of(message), index)] = payload
     finally:
         consumer.close()
     return found
+
+
+def _payloads(record: Message) -> list[bytes]:
+    batch = decode_headers(headers_of(record)).batch
+    value = record.value() or b""
+    return [value] if batch is None else decode_batch(value, batch.messages).payloads
 
 
 def _positions(consumer: Consumer, kafka_topic: str, partitions: int) -> list[TopicPartition]:
@@ -68,18 +80,37 @@ def read_at(bootstrap: str, kafka_topic: str, partition: int, offsets: Iterable[
         reached = -1
         while wanted and reached < max(wanted) and not deadline.passed():
             for message in consumer.consume(1000, 0.2):
-                reached = max(reached, message.offset())
-                if message.error() is None and message.offset() in wanted and message.value() is not None:
-                    found[message.offset()] = message.value()
+                _, offset = place_of(message)
+                value = message.value()
+                reached = max(reached, offset)
+                if message.error() is None and offset in wanted and value is not None:
+                    found[offset] = value
     finally:
         consumer.close()
     return found
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
-    """A committed offset with its metadata, first seen by an answer that came at `at`."""
+class Entries:
+    """What a state says of a partition: everything below `below`, these entries, and these messages of batches."""
 
+    below: int
+    acked: BitMap64 = field(default_factory=BitMap64)
+    batches: Mapping[int, int] = field(default_factory=dict)
+    """By offset, a bit for each message."""
+
+    def has(self, position: Position) -> bool:
+        offset = position.offset
+        if offset < self.below or offset in self.acked:
+            return True
+        return bool(self.batches.get(offset, 0) >> position.index & 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A committed offset with its metadata, first seen by an answer that was asked for at `asked` and came at `at`."""
+
+    asked: float
     at: float
     partition: int
     offset: int
@@ -88,22 +119,39 @@ class Sample:
     def state(self) -> CommitMetadata | None:
         return decode_commit_metadata(self.metadata)
 
-    def acknowledged(self, bootstrap: str, topic: str, entries_per_ledger: int) -> set[Position]:
-        """What this state says is acknowledged, with what lies in its segments if they are still there."""
-        found = {(self.partition, offset) for offset in range(self.offset)}
+    def in_commit(self) -> Entries:
+        """What is acknowledged according to the commit alone."""
         state = self.state()
-        if state is None:
+        if state is None or state.holes is None:
+            return Entries(self.offset)
+        return _entries(self.offset, self.offset, state.holes)
+
+    def acknowledged(self, bootstrap: str, topic: str, entries_per_ledger: int) -> Entries:
+        """The same with what lies in its segments, if they are still there."""
+        found = self.in_commit()
+        state = self.state()
+        if state is None or state.marker_offset is None:
             return found
-        if state.holes is not None:
-            return found | {(self.partition, self.offset + relative) for relative in state.holes.acked}
+        acked, batches = BitMap64(found.acked), dict(found.batches)
         place = (bootstrap, CURSORS.kafka_name, CURSORS.partition_for(topic))
-        for marker in read_at(*place, [state.marker_offset or 0]).values():
-            references = decode_marker(marker).live
-            for record in read_at(*place, [reference.kafka_offset for reference in references]).values():
+        for marker in read_at(*place, [state.marker_offset]).values():
+            index = open_marker(marker)
+            if not isinstance(index, bytes):
+                pages = read_at(*place, index)
+                index = b"".join(page_contents(pages[offset]) for offset in index)
+            offsets = [part.kafka_offset for ledger in decode_index(index).live for part in ledger.parts]
+            for record in read_at(*place, offsets).values():
                 segment = decode_segment(record)
-                base = segment.ledger_index * entries_per_ledger
-                found.update((self.partition, base + entry) for entry in segment.holes.acked)
-        return found
+                more = _entries(self.offset, segment.ledger_index * entries_per_ledger, segment.holes)
+                acked |= more.acked
+                for offset, bits in more.batches.items():
+                    batches[offset] = batches.get(offset, 0) | bits
+        return Entries(self.offset, acked, batches)
+
+
+def _entries(below: int, base: int, holes: Holes) -> Entries:
+    acked = BitMap64(base + relative for relative in holes.acked)
+    return Entries(below, acked, {base + relative: bits for relative, (_, bits) in holes.batches.items()})
 
 
 class Sampler:
@@ -130,6 +178,7 @@ class Sampler:
             self._look()
 
     def _look(self) -> None:
+        asked = time.monotonic()
         try:
             answer = self._consumer.committed(self._wanted, timeout=2)
         except KafkaException:
@@ -142,7 +191,7 @@ class Sampler:
             seen = (where.offset, where.metadata or "")
             if self._last.get(where.partition) != seen:
                 self._last[where.partition] = seen
-                self.samples.append(Sample(at, where.partition, *seen))
+                self.samples.append(Sample(asked, at, where.partition, *seen))
 
     def close(self) -> None:
         """Look once more and end; a second call does nothing."""

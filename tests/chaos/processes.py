@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
+import psutil
 import pytest
 
 from layer.deadline import Deadline
@@ -86,6 +87,16 @@ class WorkerProcess:
         self._process.wait()
         self.killed_at = time.monotonic()
 
+    def until_cut(self, name: str) -> None:
+        """Wait until it got the signal of its orders, SIGKILL or SIGSTOP."""
+        eventually(f"worker {self.name} is cut short at {self.orders.cut}", lambda: self.count("z"), 400)
+        if name == "SIGKILL":
+            self._process.wait(60)
+            self.killed_at = time.monotonic()
+        else:
+            eventually("it is stopped", lambda: psutil.Process(self._process.pid).status() == psutil.STATUS_STOPPED)
+            self.stops.append((self.look().last("z").at, float("inf")))  # type: ignore[union-attr]
+
     def stop(self) -> None:
         os.kill(self._process.pid, signal.SIGSTOP)
         self.stops.append((time.monotonic(), float("inf")))
@@ -115,12 +126,12 @@ class WorkerProcess:
         return len(self.look().receipts)
 
     def owned(self) -> set[int]:
-        """The partitions it has recovered and not lost (it says nothing of those that it handed over)."""
+        """The partitions it has recovered, and not lost or given back."""
         owned: set[int] = set()
         for said in self.look().said:
             if said.kind == "o":
                 owned.add(int(said.text.split()[0]))
-            elif said.kind == "l":
+            elif said.kind in "lv":
                 owned -= set(map(int, said.text.split()))
             elif said.kind in "cf":
                 owned.clear()

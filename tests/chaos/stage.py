@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import threading
 from collections.abc import Callable, Iterable
@@ -18,12 +19,15 @@ from mapping.ledger import DEFAULT_ENTRIES_PER_LEDGER
 from mapping.subscription_group import group_id
 from mapping.topic_name import TopicName, kafka_topic
 from tests.chaos.evidence import Position
-from tests.chaos.outside import Sample, Sampler, read_topic
+from tests.chaos.outside import Entries, Sample, Sampler, read_topic
 from tests.chaos.processes import WorkerProcess, eventually
 from tests.chaos.verdict import Case, Verdict
-from tests.chaos.worker import Orders, residue
+from tests.chaos.worker import Orders, position_of, residue
+from tests.kafka_records import place_of
 
 SENTINEL = b"sentinel"
+_PATIENCE_MS = 300_000
+"""A broker that is restarted on a busy machine is away for longer than a call usually takes."""
 ORDERED = ("Exclusive", "Failover")
 
 
@@ -37,8 +41,8 @@ class Stage:
         self.topic = topic
         self.partitions = partitions
         self.kafka_topic = kafka_topic(TopicName.parse(topic))
-        self.client = pulsar.Client(service_url)
-        self.admin = AdminClient(service_url)
+        self.client = pulsar.Client(service_url, operation_timeout_seconds=_PATIENCE_MS // 1000)
+        self.admin = AdminClient(service_url, operation_timeout_seconds=_PATIENCE_MS // 1000)
         self._creation = creation
         self._subscriptions: list[Stand] = []
         self._publishers: list[Publisher] = []
@@ -60,9 +64,14 @@ class Stage:
         self.client.shutdown()
         self.admin.close()
 
-    def publish(self, count: int, *, pace_ms: float = 0.0, name: str = "p") -> Publisher:
-        """Start sending `count` messages from a thread of this process."""
-        publisher = Publisher(self.client, self.topic, count, pace_ms, name)
+    def publish(
+        self, count: int | None = None, *, pace_ms: float = 0.0, name: str = "p", batch: int = 1, keys: int = 0
+    ) -> Publisher:
+        """Start sending `count` messages from a thread of this process, in batches of `batch`, with so many keys.
+
+        Without a count messages come until `stop`: for tests that wait for a consumer to go on, on any machine.
+        """
+        publisher = Publisher(self.client, self.topic, count, pace_ms, name, batch, keys)
         self._publishers.append(publisher)
         return publisher
 
@@ -86,14 +95,14 @@ class Stage:
     def check_publishing(self, sent: dict[Position, bytes]) -> None:
         """Every confirmed message is there once, and each publisher's order is kept in each partition."""
         there: dict[str, list[int]] = {}
-        for (partition, _), value in sorted(sent.items()):
+        for (partition, _, _), value in sorted(sent.items()):
             name, _, number = value.decode().partition(":")
             there.setdefault(f"{name}/{partition}", []).append(int(number))
         for stream, numbers in there.items():
             assert numbers == sorted(set(numbers)), f"{stream}: out of order or double"
         for publisher in self._publishers:
-            numbers = {n for stream, found in there.items() if stream.startswith(f"{publisher.name}/") for n in found}
-            lost = sorted(publisher.confirmed - numbers)
+            own = [found for stream, found in there.items() if stream.startswith(f"{publisher.name}/")]
+            lost = sorted(publisher.confirmed.difference(*own))
             assert not lost, f"{publisher.name}: {len(lost)} of {publisher.sent} confirmed and not there: {lost[:5]}"
             assert not publisher.failures, publisher.failures[:3]
 
@@ -101,7 +110,9 @@ class Stage:
 class Publisher:
     """Sends `name:0`, `name:1` ... and remembers what was confirmed."""
 
-    def __init__(self, client: pulsar.Client, topic: str, count: int, pace_ms: float, name: str) -> None:
+    def __init__(
+        self, client: pulsar.Client, topic: str, count: int | None, pace_ms: float, name: str, batch: int, keys: int
+    ) -> None:
         self.name = name
         self.confirmed: set[int] = set()
         self.failures: list[str] = []
@@ -110,16 +121,25 @@ class Publisher:
         self._topic = topic
         self._count = count
         self._pace_s = pace_ms / 1000
+        self._batching: dict[str, Any] = {"batching_enabled": True, "batching_max_messages": batch} if batch > 1 else {}
+        self._keys = keys
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"publisher {name}", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        producer = self._client.create_producer(self._topic, producer_name=self.name, block_if_queue_full=True)
-        for number in range(self._count):
+        producer = self._client.create_producer(
+            self._topic,
+            producer_name=self.name,
+            block_if_queue_full=True,
+            send_timeout_millis=_PATIENCE_MS,
+            **self._batching,
+        )
+        for number in itertools.count() if self._count is None else range(self._count):
             if self._stopping.is_set():
                 break
-            producer.send_async(f"{self.name}:{number}".encode(), self._confirmed_by(number))
+            key = f"k{number % self._keys}" if self._keys else None
+            producer.send_async(f"{self.name}:{number}".encode(), self._confirmed_by(number), partition_key=key)
             self.sent = number + 1
             if self._pace_s:
                 self._stopping.wait(self._pace_s)
@@ -142,9 +162,10 @@ class Publisher:
         self._thread.join(within_s)
         assert self.done(), f"publisher {self.name} is at {self.sent} of {self._count}"
 
-    def stop(self) -> None:
+    def stop(self, within_s: float = 40.0) -> None:
+        """Send no more, and wait for what is under way."""
         self._stopping.set()
-        self._thread.join(40)
+        self._thread.join(within_s)
 
 
 class Stand:
@@ -155,7 +176,7 @@ class Stand:
         self.workers: list[WorkerProcess] = []
         self._stage = stage
         self._name = name
-        self._states: dict[int, tuple[Sample, set[Position]]] = {}
+        self._states: dict[int, tuple[Sample, Entries]] = {}
         self.sampler = Sampler(stage.bootstrap, group_id(stage.kafka_topic, name), stage.kafka_topic, stage.partitions)
 
     def worker(self, **orders: Any) -> WorkerProcess:
@@ -198,16 +219,20 @@ class Stand:
     def acknowledged(self) -> set[Position]:
         return {position for worker in self.workers for position in worker.look().acknowledged}
 
-    def saved(self) -> set[Position]:
-        """What the newest committed states call acknowledged.
+    def saved(self) -> dict[int, Entries]:
+        """What the newest committed states call acknowledged, by partition.
 
         A process that was killed may have had acknowledgements made durable and not lived to say so.
         """
         newest = {sample.partition: sample for sample in self.sampler.samples}
         for partition, sample in newest.items():
-            if self._states.get(partition, (None, set()))[0] is not sample:
+            if partition not in self._states or self._states[partition][0] is not sample:
                 self._states[partition] = (sample, sample.acknowledged(*self._stage.state_place()))
-        return set().union(*(positions for _, positions in self._states.values()))
+        return {partition: entries for partition, (_, entries) in self._states.items()}
+
+    def are_saved(self, positions: Iterable[Position]) -> bool:
+        saved = self.saved()
+        return all(where.partition in saved and saved[where.partition].has(where) for where in positions)
 
     def until_durable(self, positions: Iterable[Position], within_s: float = 40.0) -> None:
         """Until workers have said so of all these, or Kafka does."""
@@ -217,7 +242,7 @@ class Stand:
                 f"{len(wanted)} messages durably acknowledged; missing {len(wanted - self.durable())}, never received "
                 f"{len(wanted - self.received())}; {[(w.name, w.look().last('sbxfcol')) for w in self.workers]}"
             ),
-            lambda: not (missing := wanted - self.durable()) or missing <= self.saved(),
+            lambda: not (missing := wanted - self.durable()) or self.are_saved(missing),
             within_s,
         )
 
@@ -261,9 +286,9 @@ class Stand:
                     message = consumer.receive(timeout_millis=20)
                 except pulsar.Timeout:
                     return sentinels <= found
-                found.add((message.feed.slot.number, message.offset))
+                found.add(Position.parse(position_of(message)))
 
-        eventually(lambda: f"the next consumer reaches the end; missing {sorted(sentinels - found)}", all_seen, 40)
+        eventually(lambda: f"the next consumer reaches the end; missing {sorted(sentinels - found)}", all_seen, 200)
         consumer.close()
         return found
 
@@ -275,7 +300,7 @@ class Stand:
                 self._stage.kafka_topic,
                 SENTINEL,
                 partition=partition,
-                on_delivery=lambda error, message: placed.add((message.partition(), message.offset())),
+                on_delivery=lambda error, message: placed.add(Position(*place_of(message))),
             )
         assert producer.flush(20) == 0
         return placed

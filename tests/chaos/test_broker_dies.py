@@ -26,7 +26,7 @@ def kill(broker: EmbeddedBroker) -> None:
 
 def test_everybody_continues_when_the_broker_comes_back(shaky_stage: MakeStage, own_broker: EmbeddedBroker) -> None:
     on = shaky_stage(4)
-    publishers = [on.publish(7_000, pace_ms=1, name=name) for name in ("p", "q")]
+    publishers = [on.publish(pace_ms=1, name=name) for name in ("p", "q")]
     shared = on.subscription("Shared", "shared")
     failover = on.subscription("Failover", "failover")
     workers = [*shared.join_many(2, flush_every=37), *failover.join_many(2, flush_every=37)]
@@ -40,7 +40,7 @@ def test_everybody_continues_when_the_broker_comes_back(shaky_stage: MakeStage, 
             30,
         )
     for publisher in publishers:
-        publisher.wait()
+        publisher.stop()
     assert all(worker.alive for worker in workers)
     shared.until_worked_off()
     failover.until_worked_off()
@@ -52,7 +52,7 @@ def test_everybody_continues_when_the_broker_comes_back(shaky_stage: MakeStage, 
 def test_a_consumer_dies_while_the_broker_is_away(shaky_stage: MakeStage, own_broker: EmbeddedBroker) -> None:
     """Its group is rebalanced by a coordinator that has only just read the group from its log."""
     on = shaky_stage(2)
-    publisher = on.publish(7_000, pace_ms=1)
+    publisher = on.publish(pace_ms=1)
     shared = on.subscription("Shared")
     doomed, other = shared.join_many(2, flush_every=23, persist_ms=5, shuffle=100)
     eventually("both are at work", lambda: min(doomed.received(), other.received()) > 500)
@@ -60,7 +60,7 @@ def test_a_consumer_dies_while_the_broker_is_away(shaky_stage: MakeStage, own_br
     doomed.kill()
     own_broker.start()
     third = shared.join(flush_every=23, persist_ms=5, shuffle=100)
-    publisher.wait()
+    publisher.stop()
     shared.until_worked_off()
     on.check_publishing(on.sent())
     assert third.received() + other.received() > 0

@@ -26,7 +26,9 @@ def test_only_the_last_commit_is_answered(stage: Callable[..., Stage]) -> None:
         return dict.fromkeys(partitions, 0)
 
     callbacks = GroupCallbacks(take, lambda _: None, lambda _: None, answers.append)
-    config = KafkaSettings(on.bootstrap).group_member(group_id=on.topic, client_id="test", fetch_queue_kbytes=1024)
+    config = KafkaSettings(on.bootstrap).group_member(
+        group_id=on.topic, client_id="test", fetch_queue_kbytes=1024, partitioned=False
+    )
     consumer = GroupConsumer(config, on.kafka_topic, callbacks)
     eventually("it has the partition", lambda: [consumer.poll_batch(1, 0.05), assigned][1])
     consumer.commit_async({0: CommittedOffset(1, "first")})

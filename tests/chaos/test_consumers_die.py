@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer
 
+from tests.chaos.evidence import Position
 from tests.chaos.processes import WorkerProcess, eventually
 from tests.chaos.stage import Stage
 from tests.chaos.worker import residue
@@ -20,12 +21,13 @@ MakeStage = Callable[..., Stage]
 
 def test_the_messages_of_a_killed_shared_consumer_come_to_the_other(stage: MakeStage) -> None:
     on = stage(4)
-    publisher = on.publish(12_000, pace_ms=0.3)
+    publisher = on.publish(pace_ms=0.3)
     shared = on.subscription("Shared")
     doomed, other = shared.join_many(2, flush_every=37)
     eventually("both are at work", lambda: min(doomed.received(), other.received()) > 500)
     doomed.kill()
-    publisher.wait()
+    eventually("the other one has it all", lambda: other.owned() == {0, 1, 2, 3}, SESSION_TIMEOUT_S + 9)
+    publisher.stop()
     shared.until_worked_off()
     assert other.owned() == {0, 1, 2, 3}
     found = shared.verdict()
@@ -37,7 +39,7 @@ def test_the_messages_of_a_killed_shared_consumer_come_to_the_other(stage: MakeS
 
 def test_a_killed_exclusive_consumer_is_followed_at_once(stage: MakeStage) -> None:
     on = stage(1)
-    publisher = on.publish(8_000, pace_ms=0.3)
+    publisher = on.publish(pace_ms=0.3)
     exclusive = on.subscription("Exclusive")
     doomed = exclusive.join(flush_every=37)
     follower = exclusive.worker(flush_every=37)
@@ -53,7 +55,7 @@ def test_a_killed_exclusive_consumer_is_followed_at_once(stage: MakeStage) -> No
     assert said.at - doomed.killed_at < 1.0
     follower.until("receives", follower.received, SESSION_TIMEOUT_S + 3)
     assert follower.look().receipts[0].at - doomed.killed_at < SESSION_TIMEOUT_S + 1.5
-    publisher.wait()
+    publisher.stop()
     exclusive.until_worked_off()
     assert not exclusive.verdict().broken
 
@@ -121,7 +123,7 @@ def test_a_sleeper_wakes_to_an_empty_group(stage: MakeStage) -> None:
 
 def test_a_rebalance_while_acknowledgements_are_in_flight(stage: MakeStage) -> None:
     on = stage(4)
-    publisher = on.publish(14_000, pace_ms=0.3)
+    publisher = on.publish(pace_ms=0.3)
     shared = on.subscription("Shared")
     shared.join_many(2, flush_every=23, persist_ms=5, shuffle=200)
     for _ in range(2):
@@ -130,7 +132,7 @@ def test_a_rebalance_while_acknowledgements_are_in_flight(stage: MakeStage) -> N
         third.subscribe()
         third.until("receives", lambda third=third: third.received() > 200)  # type: ignore[misc]
         third.close()
-    publisher.wait()
+    publisher.stop()
     shared.until_worked_off()
     found = shared.verdict()
     assert not found.broken
@@ -139,7 +141,7 @@ def test_a_rebalance_while_acknowledgements_are_in_flight(stage: MakeStage) -> N
 
 def test_failover_goes_on_in_order_when_the_active_process_dies(stage: MakeStage) -> None:
     on = stage(1)
-    publisher = on.publish(6_500, pace_ms=1)
+    publisher = on.publish(pace_ms=1)
     failover = on.subscription("Failover")
     workers = failover.join_many(3, flush_every=37)
     eventually("one is active", lambda: any(worker.received() > 500 for worker in workers))
@@ -147,7 +149,7 @@ def test_failover_goes_on_in_order_when_the_active_process_dies(stage: MakeStage
     active.kill()
     standby = [worker for worker in workers if worker is not active]
     eventually("another one continues", lambda: any(worker.received() > 500 for worker in standby), 15)
-    publisher.wait()
+    publisher.stop()
     failover.until_worked_off()
     assert len([worker for worker in standby if worker.received()]) == 1
     assert not failover.verdict().broken
@@ -173,6 +175,7 @@ def test_a_topic_of_a_plain_kafka_producer_while_consumers_crash(stage: MakeStag
             )
             number += 1
         if turn % 8 == 7:
+            plain.flush(30)  # so that there is something in the log to be aborted
             plain.abort_transaction(30)
         else:
             plain.commit_transaction(30)
@@ -196,7 +199,7 @@ def asked_again(worker: WorkerProcess) -> bool:
     return bool(worker.count("s"))
 
 
-def unacknowledged(on: Stage) -> set[tuple[int, int]]:
+def unacknowledged(on: Stage) -> set[Position]:
     """What workers with the usual orders leave."""
     return {position for position in on.sent() if residue(*position) == 9}
 

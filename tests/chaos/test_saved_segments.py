@@ -71,6 +71,7 @@ def test_a_former_owner_wakes_up_during_anothers_segment_save(stage: MakeStage) 
     eventually("it saves", lambda: other.received() > 3_000)
     owner.go_on()
     owner.until("learns that it lost its partition", lambda: owner.count("l"))
+    on.publish(10_000, name="more")  # the other one may be through with the first ones by now
     before = other.received()
     eventually("the other one goes on", lambda: other.received() > before + 3_000)
     other.kill()

@@ -1,26 +1,32 @@
 """The invariants of design.md 12, judged from what the workers wrote down and what Kafka itself says.
 
 1  an unacknowledged message is delivered again, whatever dies
-2  a durably acknowledged message is never delivered again
-3  mark-delete never passes an unacknowledged position and never goes back
+2  a durably acknowledged message is never handed out again, but for a seek
+3  mark-delete never passes an unacknowledged position and, but for a seek, never goes back
 4  partition order in Exclusive and Failover
 9  two processes that believe they own the same thing cannot both change it
+
+A message is handed out when the member puts it into a consumer's inbox. What waits there when an older copy of it is
+acknowledged is received all the same, as on Pulsar, and counted as a duplicate of its own kind. So is what a former
+owner hands out that has not learnt yet, by an answer of Kafka's, that its partition is somebody else's.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
-from tests.chaos.evidence import Position, Receipt
-from tests.chaos.outside import Sample
+from pyroaring import BitMap64
+
+from tests.chaos.evidence import NEVER, HandOut, Position, Receipt, Said
+from tests.chaos.history import History
+from tests.chaos.outside import Entries, Sample
 from tests.chaos.processes import WorkerProcess
 
 _SHOWN = 5
-_DISCARDING_S = 0.2
-"""How long after a member learnt of a loss its inboxes may still be read: it empties them right after it said so."""
 
 
 @dataclass
@@ -29,13 +35,17 @@ class Verdict:
 
     sent: int = 0
     received: int = 0
+    handed_out: int = 0
     acknowledged: int = 0
     durable: int = 0
     remaining: int = 0
     kills: int = 0
     stops: int = 0
+    refusals: int = 0
+    seeks: int = 0
     samples: int = 0
     commits_seen: int = 0
+    in_segments: int = 0
     flushes_refused: int = 0
     duplicates: Counter[str] = field(default_factory=Counter)
     broken: list[str] = field(default_factory=list)
@@ -43,9 +53,10 @@ class Verdict:
     def __str__(self) -> str:
         causes = ", ".join(f"{cause} {count}" for cause, count in sorted(self.duplicates.items())) or "none"
         return (
-            f"sent={self.sent} received={self.received} acknowledged={self.acknowledged} durable={self.durable}"
-            f" remaining={self.remaining} kills={self.kills} stops={self.stops} commits seen={self.commits_seen}"
-            f" (of {self.samples} looks) flushes refused={self.flushes_refused} duplicates: {causes};"
+            f"sent={self.sent} handed out={self.handed_out} received={self.received} acknowledged={self.acknowledged}"
+            f" durable={self.durable} remaining={self.remaining} kills={self.kills} stops={self.stops}"
+            f" refusals={self.refusals} seeks={self.seeks} commits seen={self.commits_seen} (of {self.samples} looks,"
+            f" {self.in_segments} with segments) flushes refused={self.flushes_refused} duplicates: {causes};"
             f" broken: {len(self.broken)}"
         )
 
@@ -67,34 +78,51 @@ class Case:
         sent = {position for position, value in there.items() if value != sentinel}
         sentinels = there.keys() - sent
         self._sent = sent
+        self._by_partition: dict[int, list[Position]] = defaultdict(list)
+        for position in sorted(sent):
+            self._by_partition[position.partition].append(position)
         self._samples = samples
         self._remaining = set(remaining) - sentinels
         self._ordered = ordered
         self._receipts: list[Receipt] = []
-        self._acknowledged: dict[Position, float] = {}
-        self._durable: dict[Position, float] = {}
+        self._hand_outs: list[HandOut] = []
+        self._ownership: dict[tuple[str, int], list[Said]] = {}
+        self._takeovers: dict[int, list[tuple[int, float, str]]] = defaultdict(list)
         for worker in workers:
             testimony = worker.look()
             self._receipts += [receipt for receipt in testimony.receipts if receipt.position not in sentinels]
-            _earliest(self._acknowledged, testimony.acknowledged, sentinels)
-            _earliest(self._durable, testimony.durable, sentinels)
+            self._hand_outs += [handed for handed in testimony.hand_outs if handed.position not in sentinels]
+            for said in testimony.of_kind("o"):
+                partition, version, _ = map(int, said.text.split())
+                self._takeovers[partition].append((version, said.at, worker.name))
         self._receipts.sort(key=lambda receipt: receipt.at)
+        self._history = History(
+            sent,
+            ([a for a in worker.testimony.acknowledgements if a.position not in sentinels] for worker in workers),
+            (seek for worker in workers for seek in worker.testimony.seeks),
+        )
         self._verdict = Verdict(
             sent=len(sent),
             received=len({receipt.position for receipt in self._receipts}),
-            acknowledged=len(self._acknowledged),
-            durable=len(self._durable),
+            handed_out=len(self._hand_outs),
+            acknowledged=len(self._history.acknowledged()),
+            durable=len(self._history.durable()),
             remaining=len(self._remaining),
             kills=sum(worker.killed_at is not None for worker in workers),
             stops=sum(len(worker.stops) for worker in workers),
+            refusals=sum(worker.testimony.count("n") for worker in workers),
+            seeks=sum(worker.testimony.count("K") for worker in workers),
             commits_seen=len(samples),
-            flushes_refused=sum(worker.look().count("x") for worker in workers),
+            in_segments=sum(
+                (state := sample.state()) is not None and state.marker_offset is not None for sample in samples
+            ),
+            flushes_refused=sum(worker.testimony.count("x") for worker in workers),
         )
 
     def judge(self) -> Verdict:
+        self._mark_delete()
         self._nothing_lost()
         self._nothing_durable_again()
-        self._mark_delete()
         self._one_owner_at_a_time()
         if self._ordered:
             self._order()
@@ -108,73 +136,95 @@ class Case:
 
     def _nothing_lost(self) -> None:
         """What nobody acknowledged is still there for the next consumer; what was never sent is not."""
-        unacknowledged = self._sent - self._acknowledged.keys()
+        unacknowledged = {where for where in self._sent if not self._history.is_acknowledged(where, NEVER, NEVER)}
         self._break(1, "unacknowledged and not delivered again", sorted(unacknowledged - self._remaining))
-        known = {receipt.position for receipt in self._receipts} | self._remaining
-        self._break(1, "never delivered", sorted(self._sent - known))
+        known = (
+            {receipt.position for receipt in self._receipts} | self._remaining | {h.position for h in self._hand_outs}
+        )
+        passed = {where for where in self._sent - known if self._history.seek_between(where.partition, 0, NEVER)}
+        self._break(1, "never delivered", sorted(self._sent - known - passed))
         self._break(1, "delivered, but not in the topic", sorted(known - self._sent))
 
     def _nothing_durable_again(self) -> None:
-        self._break(
-            2, "durably acknowledged and delivered to the next consumer", sorted(self._remaining & self._durable.keys())
-        )
-        again = [
-            (receipt.worker, receipt.position, f"{receipt.began - self._durable[receipt.position]:.3f} s later")
-            for receipt in self._receipts
-            if receipt.position in self._durable
-            and receipt.began > self._durable[receipt.position]
-            and not self._is_stale(receipt)
+        durable_since = self._history.durable_since
+        again = [where for where in sorted(self._remaining) if durable_since(where, NEVER) is not None]
+        self._break(2, "durably acknowledged and delivered to the next consumer", again)
+        late = [
+            (handed.worker, str(handed.position), f"{handed.at - since:.3f} s later")
+            for handed in self._hand_outs
+            if (since := durable_since(handed.position, handed.at)) is not None and not self._has_not_learnt(handed)
         ]
-        self._break(2, "delivered after the acknowledgement was durable", again)
+        self._break(2, "handed out after the acknowledgement was durable", late)
+        self._break(2, "received and not handed out", [r for r in self._receipts if self._handed_out(r) is None])
 
-    def _is_stale(self, receipt: Receipt) -> bool:
-        """Out of the inbox of a process that was stopped and has not had time to learn what happened meanwhile."""
-        worker = self._workers[receipt.worker]
-        stop = next((stop for stop in reversed(worker.stops) if stop[1] <= receipt.at), None)
-        if stop is None:
-            return False
-        partition = receipt.position[0]
-        for said in worker.testimony.said:
-            if said.at < stop[0]:
-                continue
-            if said.kind == "l" and str(partition) in said.text.split():
-                return receipt.at <= said.at + _DISCARDING_S
-            if said.kind == "o" and said.text.split()[0] == str(partition):
-                return receipt.line < said.line
-        return True
+    def _handed_out(self, receipt: Receipt) -> HandOut | None:
+        """The last time that its process put the message into an inbox before it was received."""
+        handed = self._hand_outs_of.get((receipt.worker, receipt.position), [])
+        index = bisect_right(handed, receipt.at, key=lambda one: one.at)
+        return handed[index - 1] if index else None
+
+    @cached_property
+    def _hand_outs_of(self) -> dict[tuple[str, Position], list[HandOut]]:
+        found: dict[tuple[str, Position], list[HandOut]] = defaultdict(list)
+        for handed in self._hand_outs:
+            found[handed.worker, handed.position].append(handed)
+        return found
+
+    def _has_not_learnt(self, handed: HandOut) -> bool:
+        """Somebody else has taken the partition over, and the process has not been told."""
+        partition = handed.position.partition
+        own = 0
+        for said in self._about(handed.worker, partition):
+            if said.line > handed.line:
+                break
+            own = int(said.text.split()[1]) if said.kind == "o" else 0
+        return own > 0 and any(version > own and at <= handed.at for version, at, _ in self._takeovers[partition])
+
+    def _about(self, worker: str, partition: int) -> list[Said]:
+        """What it said of having the partition and of having it no more."""
+        if (worker, partition) not in self._ownership:
+            self._ownership[worker, partition] = [
+                said
+                for said in self._workers[worker].testimony.said
+                if said.kind in "olv" and str(partition) in said.text.split()[: 1 if said.kind == "o" else None]
+            ]
+        return self._ownership[worker, partition]
 
     def _mark_delete(self) -> None:
         """Everything below a committed offset, or called acknowledged in its metadata, was acknowledged."""
-        by_partition: dict[int, list[int]] = defaultdict(list)
-        for partition, offset in sorted(self._sent):
-            by_partition[partition].append(offset)
         passed: list[object] = []
-        holes: list[object] = []
         back: list[object] = []
-        reached: dict[int, int] = {}
-        known: dict[int, set[int]] = defaultdict(set)
+        last: dict[int, tuple[Sample, Entries]] = {}
         for sample in self._samples:
-            before = reached.get(sample.partition, 0)
-            if sample.offset < before:
-                back.append((sample.partition, before, sample.offset))
-            offsets = by_partition[sample.partition]
-            for offset in offsets[bisect_left(offsets, before) : bisect_left(offsets, sample.offset)]:
-                if not self._acknowledged.get((sample.partition, offset), sample.at) < sample.at:
-                    passed.append((sample.partition, offset, sample.offset))
-            reached[sample.partition] = max(before, sample.offset)
-            state = sample.state()
-            if state is None:
+            if sample.state() is None:
                 self._verdict.broken.append(f"invariant 9: a commit without our metadata: {sample}")
-            elif state.holes is not None:
-                acked = {sample.offset + relative for relative in state.holes.acked}
-                for offset in acked - known[sample.partition]:
-                    position = (sample.partition, offset)
-                    if position in self._sent and not self._acknowledged.get(position, sample.at) < sample.at:
-                        holes.append(position)
-                known[sample.partition] |= acked
-        self._break(3, "mark-delete passed (partition, offset unacknowledged, committed)", passed)
-        self._break(3, "saved as acknowledged, but nobody did", holes)
+            state = sample.in_commit()
+            before, known = last.get(sample.partition, (sample, Entries(0)))
+            if sample.offset < before.offset and not self._history.seek_between(
+                sample.partition, before.asked, sample.at
+            ):
+                back.append((sample.partition, before.offset, sample.offset))
+            for position in self._news(sample.partition, state, known):
+                if self._history.is_acknowledged(position, sample.asked, sample.at):
+                    self._history.saw(position, sample.asked, sample.at)
+                else:
+                    passed.append((str(position), f"committed {sample.offset}"))
+            last[sample.partition] = (sample, state)
+        self._break(3, "saved as acknowledged, but nobody did", passed)
         self._break(3, "mark-delete went back (partition, from, to)", back)
+
+    def _news(self, partition: int, state: Entries, known: Entries) -> Iterator[Position]:
+        """The messages of which `state` says more than `known` did."""
+        there = self._by_partition[partition]
+        start, end = bisect_left(there, (partition, known.below)), bisect_left(there, (partition, state.below))
+        yield from (position for position in there[start:end] if not known.has(position))
+        entries = (state.acked - known.acked) | BitMap64(state.batches)
+        for offset in entries:
+            index = bisect_left(there, (partition, offset))
+            while index < len(there) and there[index].offset == offset:
+                if state.has(there[index]) and not known.has(there[index]):
+                    yield there[index]
+                index += 1
 
     def _one_owner_at_a_time(self) -> None:
         """Versions of a cursor only grow, each is one session's, and within it saves only grow."""
@@ -203,45 +253,61 @@ class Case:
         self._break(9, "taken over twice (partition, version)", [turn for turn, count in taken.items() if count > 1])
 
     def _order(self) -> None:
-        """Within one ownership a partition's offsets only grow (no worker asks for a redelivery)."""
+        """Within one ownership a partition's messages only move forward, but once for each refusal and seek at most."""
         disorder: list[object] = []
         for worker in self._workers.values():
-            last: dict[int, int] = {}
+            last: dict[int, Position] = {}
+            steps_back: Counter[int] = Counter()
             takes = [(said.line, int(said.text.split()[0])) for said in worker.testimony.of_kind("o")]
+            refused = [said.line for said in worker.testimony.of_kind("n")]
             for receipt in worker.testimony.receipts:
                 while takes and takes[0][0] < receipt.line:
                     last.pop(takes.pop(0)[1], None)
-                partition, offset = receipt.position
-                if offset <= last.get(partition, -1):
-                    disorder.append((worker.name, partition, last[partition], offset))
-                last[partition] = offset
-        self._break(4, "out of order (worker, partition, before, after)", disorder)
+                position = receipt.position
+                before = last.get(position.partition)
+                if before is not None and position <= before:
+                    steps_back[position.partition] += 1
+                    seeks = self._history.seeks_begun(position.partition, receipt.at)
+                    if steps_back[position.partition] > bisect_left(refused, receipt.line) + seeks:
+                        disorder.append((worker.name, str(before), str(position)))
+                last[position.partition] = position
+        self._break(4, "out of order (worker, before, after)", disorder)
 
     def _count_duplicates(self) -> None:
         """Why a message was received more than once, by what had become of who received it before."""
+        refused: dict[str, list[tuple[float, Position]]] = {
+            worker.name: [(said.at, Position.parse(said.text)) for said in worker.testimony.of_kind("n")]
+            for worker in self._workers.values()
+        }
         holder: dict[Position, Receipt] = {}
         for receipt in self._receipts:
             before = holder.get(receipt.position)
             holder[receipt.position] = receipt
-            if before is None:
-                continue
-            worker = self._workers[before.worker]
-            if self._is_stale(receipt) and receipt.position in self._durable:
-                cause = "out of a stopped process's inbox"
-            elif worker.killed_at is not None and worker.killed_at <= receipt.at:
-                cause = "holder killed"
-            elif any(stopped <= receipt.at for stopped, _ in worker.stops):
-                cause = "holder stopped"
-            elif any(before.at <= said.at <= receipt.at for said in worker.testimony.of_kind("q")):
-                cause = "holder closed"
-            elif before.worker != receipt.worker:
-                cause = "partition moved"
-            else:
-                cause = "same process"
-            self._verdict.duplicates[cause] += 1
+            if before is not None:
+                self._verdict.duplicates[self._cause(before, receipt, refused[before.worker])] += 1
 
-
-def _earliest(into: dict[Position, float], more: Mapping[Position, float], without: set[Position]) -> None:
-    for position, at in more.items():
-        if position not in without and at < into.get(position, float("inf")):
-            into[position] = at
+    def _cause(self, before: Receipt, receipt: Receipt, refused: Sequence[tuple[float, Position]]) -> str:
+        worker = self._workers[before.worker]
+        handed = self._handed_out(receipt)
+        if self._history.reset_between(receipt.position, before.began, receipt.at):
+            return "sought back"
+        if handed is not None and self._has_not_learnt(handed):
+            return "of a former owner that had not learnt yet"
+        if self._history.durable_since(receipt.position, receipt.began) is not None:
+            return "waited in the inbox when acknowledged"
+        if worker.killed_at is not None and worker.killed_at <= receipt.at:
+            return "holder killed"
+        if any(stopped <= receipt.at for stopped, _ in worker.stops):
+            return "holder stopped"
+        if any(before.at <= said.at <= receipt.at for said in worker.testimony.of_kind("q")):
+            return "holder closed"
+        if before.worker != receipt.worker:
+            return "partition moved"
+        waits_s = worker.orders.nack_delay_ms / 1000
+        for at, position in refused:
+            whole_entry = self._ordered or position[:2] == receipt.position[:2]
+            if before.began - waits_s <= at <= receipt.at and whole_entry:
+                return "refused"
+        if any(before.at <= said.at <= receipt.at for said in self._about(receipt.worker, receipt.position.partition)):
+            return "partition came back"
+        return "same process"

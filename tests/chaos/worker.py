@@ -2,20 +2,29 @@
 
     python -m tests.chaos.worker '{"url": ..., "topic": ..., ...}'      (the fields of `Orders`, as JSON)
 
-Commands come on standard input, one word a line: `subscribe`, `close`. When standard input ends, so does the process.
-What it does is written down in its evidence file, one write a line, so that a SIGKILL takes back nothing that was said
-(times are CLOCK_MONOTONIC, the same for all processes of the machine):
+Commands come on standard input, one word a line: `subscribe`, `close`, `seek` (to a message received lately). When
+standard input ends, so does the process. What it does is written down in its evidence file, one write a line, so that a
+SIGKILL takes back nothing that was said (times are CLOCK_MONOTONIC, the same for all processes of the machine; a
+position is partition:offset:index, index counting the messages of a batch entry):
 
     w t                     warm: connected, waiting for commands
     s t                     subscribed
-    b t text                subscribing was refused: somebody else holds the subscription
+    b t text                subscribing failed: somebody else holds the subscription, or the broker is away
     o t partition version next      owns a partition: recovered its cursor (from the member's own log line)
     l t partition ...       lost partitions (likewise)
-    r t0 t partition offset redeliveries    received, by a call that began at t0
-    a t partition offset    will be acknowledged now
-    d t partition:offset ...        durably acknowledged: flush, or acknowledge(wait=True), has returned
+    v t partition ...       gave partitions back, saved
+    h t position ...        put into the consumer's inbox by the member
+    r t0 t position redeliveries    received, by a call that began at t0
+    a t position            will be acknowledged now
+    A t position            will be acknowledged now with everything before it
+    n t position            will be acknowledged negatively now
+    d t aposition|Aposition ...     durably acknowledged: flush, or acknowledge(wait=True), has returned
     x t text                a flush failed: of what was acknowledged since the last one nothing is known
+    k t position            will seek now, to behind this message
+    K t                     the seek has returned
+    E t text                the seek has failed
     f t text                the consumer failed for good
+    z t point               gets its signal now, in the middle of a save
     q t                     closes now
     c t                     closed
 """
@@ -30,12 +39,21 @@ import random
 import sys
 import threading
 import time
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 from zlib import crc32
 
 import layer as pulsar
+from layer.dispatch.delivery import Delivery
+from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.ownership import Ownership
+from tests.chaos.cuts import Cut
 
 _RECEIVE_MS = 10
+_SEEK_AMONG = 2_000
+"""A seek goes behind one of so many messages received last."""
 
 
 @dataclass(frozen=True)
@@ -54,16 +72,27 @@ class Orders:
     """Acknowledge in random order: so many messages are held back."""
     flush_every: int = 50
     """Flush after so many acknowledgements, and when nothing comes; 0: acknowledge with wait=True."""
+    cumulative: int = 0
+    """Acknowledge every so many messages cumulatively, whatever `residues` and `shuffle` say; 0: never."""
+    nack_every: int = 0
+    """Refuse about one message in so many, each at most once; 0: none."""
+    nack_delay_ms: int = 200
     pace_ms: float = 0.0
     """Pause after each message."""
     persist_ms: int = 100
     queue: int = 1000
+    cut: tuple[str, str] | None = None
+    """A point of a save (`cuts.POINTS`), and the signal that comes there."""
     seed: int = 1
 
 
-def residue(partition: int, offset: int) -> int:
+def residue(partition: int, offset: int, index: int = 0) -> int:
     """A number from 0 to 9 that everybody agrees on and that has no pattern."""
-    return crc32(f"{partition}:{offset}".encode()) % 10
+    return crc32(f"{partition}:{offset}:{index}".encode()) % 10
+
+
+def position_of(message: Delivery) -> str:
+    return f"{message.feed.slot.number}:{message.offset}:{getattr(message, 'batch_index', 0)}"
 
 
 class Evidence:
@@ -76,8 +105,28 @@ class Evidence:
         text = f"{kind} {time.monotonic():.6f} {' '.join(map(str, values))}"
         os.write(self._file, text.replace("\n", " ").encode() + b"\n")
 
-    def received(self, began: float, partition: int, offset: int, redeliveries: int) -> None:
-        os.write(self._file, f"r {began:.6f} {time.monotonic():.6f} {partition} {offset} {redeliveries}\n".encode())
+    def received(self, began: float, position: str, redeliveries: int) -> None:
+        os.write(self._file, f"r {began:.6f} {time.monotonic():.6f} {position} {redeliveries}\n".encode())
+
+    def watch_inboxes(self) -> None:
+        """Say what the member puts into inboxes, right before it does."""
+        deliver = Endpoint.deliver
+
+        def said(endpoint: Endpoint, deliveries: Sequence[Delivery]) -> None:
+            if deliveries:
+                self.say("h", *map(position_of, deliveries))
+            deliver(endpoint, deliveries)
+
+        Endpoint.deliver = said  # type: ignore[method-assign, assignment]
+
+    def watch_revocations(self) -> None:
+        revoked = Ownership.revoked
+
+        def said(ownership: Ownership, partitions: list[int]) -> None:
+            revoked(ownership, partitions)
+            self.say("v", *partitions)
+
+        Ownership.revoked = said  # type: ignore[method-assign, assignment]
 
 
 class OwnershipLog(logging.Handler):
@@ -88,12 +137,12 @@ class OwnershipLog(logging.Handler):
         self._evidence = evidence
 
     def emit(self, record: logging.LogRecord) -> None:
-        arguments = record.args if isinstance(record.args, tuple) else ()
+        arguments: Any = record.args if isinstance(record.args, tuple) else ()
         if "recovered from" in record.msg:
             identity, version, _, next_offset, _ = arguments
-            self._evidence.say("o", identity.partition, version, next_offset)  # type: ignore[union-attr]
+            self._evidence.say("o", identity.partition, version, next_offset)
         elif "lost partitions" in record.msg:
-            self._evidence.say("l", *arguments[1])  # type: ignore[misc]
+            self._evidence.say("l", *arguments[1])
 
 
 class Worker:
@@ -106,13 +155,23 @@ class Worker:
         self._client = pulsar.Client(orders.url, ack_persist_interval_ms=orders.persist_ms)
         self._consumer: pulsar.Consumer | None = None
         self._held: list[pulsar.Message] = []
+        self._newest: dict[int, pulsar.Message] = {}
+        """By partition, what to acknowledge cumulatively."""
+        self._since = 0
         self._acknowledged: list[str] = []
-        log = logging.getLogger("layer.dispatch.member")
+        self._refused: set[str] = set()
+        self._lately: deque[pulsar.Message] = deque(maxlen=_SEEK_AMONG)
+        self._evidence.watch_inboxes()
+        self._evidence.watch_revocations()
+        if orders.cut is not None:
+            Cut(*orders.cut, lambda point: self._evidence.say("z", point))
+        log = logging.getLogger("layer.dispatch.ownership")
         log.setLevel(logging.INFO)
         log.addHandler(OwnershipLog(self._evidence))
 
     def run(self) -> None:
-        self._client.get_topic_partitions(self._orders.topic)
+        while not self._connected():
+            self._pause.wait(0.1)
         self._evidence.say("w")
         threading.Thread(target=self._listen, daemon=True).start()
         while True:
@@ -123,8 +182,17 @@ class Worker:
                 self._subscribe()
             elif command == "close":
                 self._close()
+            elif command == "seek":
+                self._seek()
             if self._consumer is not None:
                 self._work(self._consumer)
+
+    def _connected(self) -> bool:
+        try:
+            self._client.get_topic_partitions(self._orders.topic)
+        except pulsar.PulsarException:  # the broker is away
+            return False
+        return True
 
     def _listen(self) -> None:
         for line in sys.stdin:
@@ -146,9 +214,10 @@ class Worker:
                 initial_position=pulsar.InitialPosition.Earliest,
                 consumer_name=self._orders.name,
                 receiver_queue_size=self._orders.queue,
+                negative_ack_redelivery_delay_ms=self._orders.nack_delay_ms,
             )
-        except pulsar.ConsumerBusy as busy:
-            self._evidence.say("b", busy)
+        except pulsar.PulsarException as refused:
+            self._evidence.say("b", refused)
         else:
             self._evidence.say("s")
 
@@ -156,9 +225,9 @@ class Worker:
         self._evidence.say("q")
         if self._consumer is not None:
             self._flush(self._consumer)
-            self._consumer.close()
-            self._consumer = None
-            self._held = []
+            consumer, self._consumer = self._consumer, None
+            self._forget()
+            self._leave(consumer)
         self._evidence.say("c")
 
     def _work(self, consumer: pulsar.Consumer) -> None:
@@ -166,6 +235,7 @@ class Worker:
         try:
             message = consumer.receive(timeout_millis=_RECEIVE_MS)
         except pulsar.Timeout:
+            self._acknowledge_newest(consumer)
             while self._held:
                 self._acknowledge(consumer, self._held.pop())
             if self._acknowledged:
@@ -174,9 +244,18 @@ class Worker:
         except pulsar.PulsarException as failure:
             self._fail(failure)
             return
-        partition, offset = message.feed.slot.number, message.offset
-        self._evidence.received(began, partition, offset, message.redelivery_count())
-        if residue(partition, offset) in self._orders.residues:
+        position = position_of(message)
+        self._evidence.received(began, position, message.redelivery_count())
+        self._lately.append(message)
+        if self._refuses(position):
+            self._evidence.say("n", position)
+            consumer.negative_acknowledge(message)
+        elif self._orders.cumulative:
+            self._newest[message.feed.slot.number] = message
+            self._since += 1
+            if self._since >= self._orders.cumulative:
+                self._acknowledge_newest(consumer)
+        elif residue(*map(int, position.split(":"))) in self._orders.residues:
             self._held.append(message)
             if len(self._held) > self._orders.shuffle:
                 index = self._random.randrange(len(self._held))
@@ -185,12 +264,38 @@ class Worker:
         if self._orders.pace_ms:
             self._pause.wait(self._orders.pace_ms / 1000)
 
-    def _acknowledge(self, consumer: pulsar.Consumer, message: pulsar.Message) -> None:
-        partition, offset = message.feed.slot.number, message.offset
-        self._evidence.say("a", partition, offset)
-        self._acknowledged.append(f"{partition}:{offset}")
+    def _acknowledge_newest(self, consumer: pulsar.Consumer) -> None:
+        self._since = 0
+        newest, self._newest = self._newest, {}
+        for message in newest.values():
+            self._acknowledge(consumer, message, cumulative=True)
+
+    def _refuses(self, position: str) -> bool:
+        every = self._orders.nack_every
+        if not every or position in self._refused or crc32(f"{self._orders.name}/{position}".encode()) % every:
+            return False
+        self._refused.add(position)
+        return True
+
+    def _seek(self) -> None:
+        if self._consumer is None or not self._lately:
+            return
+        message = self._random.choice(self._lately)
+        self._evidence.say("k", position_of(message))
         try:
-            consumer.acknowledge(message, wait=self._orders.flush_every == 0)
+            self._consumer.seek(message.message_id())
+        except pulsar.PulsarException as failure:
+            self._evidence.say("E", f"{type(failure).__name__}: {failure}")
+        else:
+            self._evidence.say("K")
+
+    def _acknowledge(self, consumer: pulsar.Consumer, message: pulsar.Message, *, cumulative: bool = False) -> None:
+        kind, position = "A" if cumulative else "a", position_of(message)
+        self._evidence.say(kind, position)
+        self._acknowledged.append(kind + position)
+        acknowledge = consumer.acknowledge_cumulative if cumulative else consumer.acknowledge
+        try:
+            acknowledge(message, wait=self._orders.flush_every == 0)
         except pulsar.PulsarException as failure:
             self._unknown(failure)
             return
@@ -216,16 +321,23 @@ class Worker:
         self._evidence.say("x", f"{type(failure).__name__}: {failure}")
         self._acknowledged = []
 
+    def _forget(self) -> None:
+        self._held = []
+        self._newest = {}
+
     def _fail(self, failure: Exception) -> None:
         self._evidence.say("f", f"{type(failure).__name__}: {failure}")
         consumer, self._consumer = self._consumer, None
-        self._held = []
+        self._forget()
         self._acknowledged = []
         if consumer is not None:
-            try:
-                consumer.close()
-            except pulsar.PulsarException as also:
-                self._evidence.say("x", f"close: {also}")
+            self._leave(consumer)
+
+    def _leave(self, consumer: pulsar.Consumer) -> None:
+        try:
+            consumer.close()
+        except pulsar.PulsarException as failure:
+            self._evidence.say("x", f"close: {failure}")
 
 
 def main() -> None:

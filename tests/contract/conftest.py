@@ -10,10 +10,11 @@ import pytest
 from layer.deadline import Deadline
 from layer.embedded import Broker
 from layer.kafka.admin import KafkaAdmin
+from layer.kafka.fetcher import Fetcher
 from layer.kafka.producer import KafkaProducer
 from layer.kafka.settings import KafkaSettings
 from layer.statelog.api import StateLog
-from layer.statelog.kafka_log import KafkaStateLog
+from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES, KafkaStateLog
 from layer.statelog.memory_log import MemoryStateLog
 from mapping.state_topics import Cleanup, PartitionedBy, StateTopic
 
@@ -35,7 +36,8 @@ def connect(bootstrap: str, message_timeout_ms: int = 30_000) -> Connected:
     settings = KafkaSettings(bootstrap)
     producer = KafkaProducer(settings.producer(compression="none", message_timeout_ms=message_timeout_ms, linger_ms=0))
     admin = KafkaAdmin(settings.common())
-    return Connected(KafkaStateLog(settings, lambda: producer, admin), producer, admin)
+    fetcher = Fetcher(settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
+    return Connected(KafkaStateLog(fetcher, lambda: producer, admin), producer, admin)
 
 
 @pytest.fixture(scope="session")

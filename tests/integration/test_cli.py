@@ -14,11 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
+import layer as pulsar
 from layer.admin import AdminClient
 from layer.cli.main import app
 
@@ -284,8 +286,8 @@ def test_ctrl_c_keeps_what_was_printed(done: Pok, refused: Pok, service_url: str
         assert process.stdout is not None
         for _ in range(5):
             process.stdout.readline()
-        # Whoever consumes keeps others from moving the subscription, and is named as its owner.
-        assert "live consumers" in refused("subscriptions", "reset", topic, "-s", "s", "--time", "1h", "--yes").err
+        # Whoever consumes keeps others from deleting the subscription, and is named as its owner.
+        assert "live consumers" in refused("subscriptions", "unsubscribe", topic, "-s", "s", "--yes").err
         stats = done("subscriptions", "stats", topic, "-s", "s", "--output", "json").json
         assert stats["partitions"][0]["owner"] == stats["consumers"][0] != ""
         assert refused("consume", topic, "-s", "s").out == ""
@@ -293,6 +295,25 @@ def test_ctrl_c_keeps_what_was_printed(done: Pok, refused: Pok, service_url: str
         out, err = process.communicate(timeout=30)
         assert (process.returncode, out, err) == (0, "", "5 messages acknowledged\n")
     assert done("subscriptions", "stats", topic, "-s", "s", "--output", "json").json["backlog"] == 0
+
+
+def test_a_live_consumer_is_moved_and_ended(done: Pok, service_url: str, unique: Callable[..., str]) -> None:
+    topic = unique()
+    done("produce", topic, "-m", "a", "-m", "b", "-q")
+    with running(service_url, "consume", topic, "-s", "s", "-n", "0", "--initial", "earliest") as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(2)]
+        with AdminClient(service_url, operation_timeout_seconds=120) as patient:  # than a starting process needs
+            patient.subscription_cursors(topic, "s", fresh=True)
+        done("subscriptions", "reset", topic, "-s", "s", "--time", "1h", "--yes")
+        assert [process.stdout.readline() for _ in range(2)] == lines
+        assert done("subscriptions", "skip", topic, "-s", "s", "-n", "9", "--yes").err != ""
+        plan = done("subscriptions", "unsubscribe", topic, "-s", "s", "--force", "--yes").err
+        assert "1 live processes" in plan
+        out, err = process.communicate(timeout=30)
+        assert (process.returncode, out) == (1, "")
+        assert "deleted by force" in err
+    assert done("subscriptions", "list", topic).out == ""
 
 
 def test_a_reader_that_goes_away_is_no_traceback(service_url: str, done: Pok, unique: Callable[..., str]) -> None:
@@ -505,3 +526,101 @@ def _free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
+
+
+def test_policies(done: Pok, refused: Pok, unique: Callable[..., str]) -> None:
+    namespace = f"public/{unique()}"
+    topic = f"{namespace}/t"
+    done("namespaces", "create", namespace)
+    done("topics", "create", topic)
+    names = [
+        "deduplication",
+        "schema_compatibility_strategy",
+        "schema_validation_enforced",
+        "is_allow_auto_update_schema",
+    ]
+    assert [line.split() for line in done("namespaces", "policy", "get", namespace).lines] == [[n, "-"] for n in names]
+    set_now = done("namespaces", "policy", "set", namespace, "deduplication", "true")
+    assert set_now.lines == [f"policy deduplication of {namespace} is true"]
+    assert done("topics", "policy", "get", topic, "deduplication").lines == ["-"]
+    assert done("topics", "policy", "get", topic, "deduplication", "--applied").lines == ["true"]
+    found = done("topics", "policy", "set", topic, "deduplication", "false", "--output", "json").json
+    assert found == {"where": topic, "policy": "deduplication", "value": False}
+    assert done(
+        "namespaces", "policy", "set", namespace, "schema_compatibility_strategy", "backward-transitive"
+    ).lines == [f"policy schema_compatibility_strategy of {namespace} is BACKWARD_TRANSITIVE"]
+    assert done("topics", "policy", "get", topic, "--applied", "--output", "json").json == {
+        "deduplication": False,
+        "schema_compatibility_strategy": "BACKWARD_TRANSITIVE",
+        "schema_validation_enforced": False,
+        "is_allow_auto_update_schema": True,
+    }
+    sideways = refused("topics", "policy", "set", topic, "schema_compatibility_strategy", "sideways").err
+    assert "takes one of UNDEFINED, ALWAYS_INCOMPATIBLE" in sideways
+    assert done("topics", "policy", "remove", topic, "deduplication").lines == [
+        f"removed policy deduplication of {topic}"
+    ]
+    assert done("topics", "policy", "get", topic, "deduplication", "--output", "json").json is None
+    assert "did you mean deduplication" in refused("topics", "policy", "set", topic, "deduplicate", "true").err
+    assert "takes true or false, got 'on'" in refused("topics", "policy", "set", topic, "deduplication", "on").err
+    assert "does not exist" in refused("namespaces", "policy", "get", f"{namespace}x").err
+
+
+def test_show_draws_the_holes_and_tells_their_costs(
+    done: Pok, refused: Pok, service_url: str, unique: Callable[..., str], tmp_path: Path
+) -> None:
+    topic = unique()
+    done("topics", "create", topic, "--partitions", "2", "--entries-per-ledger", "10")
+    client = pulsar.Client(service_url)
+    consumer = client.subscribe(
+        topic, "s", pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest
+    )
+    for partition in range(2):
+        producer = client.create_producer(f"{topic}-partition-{partition}")
+        for number in range(40):
+            producer.send(str(number).encode())
+    for _ in range(80):
+        message = consumer.receive(15_000)
+        if int(message.data()) % 2 and int(message.data()) > 12:
+            consumer.acknowledge(message)
+    file = tmp_path / "holes.png"
+    shown = done("subscriptions", "show", topic, "-s", "s", "--fresh", "--png", str(file))
+    lines = shown.out.splitlines()
+    assert lines[0] == "partition 0: backlog 26, mark-delete -1, 14 acknowledged above it, 14 holes"
+    assert lines[1] == "·············" + "█·" * 13 + "█"
+    assert lines[2].split() == ["┬"] * 4
+    assert file.read_bytes().startswith(b"\x89PNG")
+    found = done("subscriptions", "show", topic, "-s", "s", "--output", "json").json
+    assert found["acknowledged"] == 28
+    ledgers = found["partitions"][1]["ledgers"]
+    assert [(ledger["start"], ledger["acknowledged"], ledger["holes"]) for ledger in ledgers] == [
+        (10, 4, 4), (20, 5, 5), (30, 5, 5)
+    ]  # fmt: skip
+    assert {ledger["record"] for ledger in ledgers} == {"commit"}
+    assert found["total_bytes"] == sum(part["commit_bytes"] for part in found["partitions"]) > 0
+    nowhere = str(tmp_path / "none" / "x.png")
+    assert nowhere in refused("subscriptions", "show", topic, "-s", "s", "--png", nowhere).err
+    client.close()
+
+
+def test_show_tells_the_segments_of_a_big_state(done: Pok, service_url: str, unique: Callable[..., str]) -> None:
+    topic, messages = unique(), 12_000
+    done("topics", "create", topic, "--entries-per-ledger", "3000")
+    client = pulsar.Client(service_url)
+    consumer = client.subscribe(topic, "s", pulsar.ConsumerType.Shared)
+    producer = client.create_producer(topic, block_if_queue_full=True)
+    for _ in range(messages):
+        producer.send_async(b"", lambda result, _: None)
+    producer.flush()
+    for number in range(messages):
+        message = consumer.receive(15_000)
+        if crc32(b"%d" % number) % 2:  # no pattern: each entry costs two bytes, more than a commit's metadata takes
+            consumer.acknowledge(message)
+    consumer.flush()
+    (partition,) = done("subscriptions", "show", topic, "-s", "s", "--fresh", "--output", "json").json["partitions"]
+    segments = [ledger for ledger in partition["ledgers"] if ledger["record"] == "segment"]
+    assert [ledger["start"] for ledger in segments] == [0, 3000, 6000, 9000]
+    assert all(ledger["size_bytes"] > 300 and ledger["segment_offsets"] for ledger in segments)
+    assert sum(partition["marker_bytes"]) > 0
+    assert partition["acknowledged"] + partition["backlog"] + partition["mark_delete"] + 1 == messages
+    client.close()

@@ -21,7 +21,7 @@ from layer.embedded.errors import BrokerDidNotStart, DataDirBusy, EmbeddedBroker
 from layer.embedded.jars import kafka_jars
 from layer.embedded.ports import free_port, is_free
 from layer.embedded.progress import silent
-from layer.embedded.waiting import wait_until
+from layer.waiting import wait_until
 
 pytestmark = pytest.mark.kafka
 
@@ -54,7 +54,7 @@ def read_all(bootstrap: str, topic: str) -> list[bytes]:
     try:
         _, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=20)
         consumer.assign([TopicPartition(topic, 0, 0)])
-        return [message.value() for message in consumer.consume(end, timeout=20)]
+        return [message.value() or b"" for message in consumer.consume(end, timeout=20)]
     finally:
         consumer.close()
 

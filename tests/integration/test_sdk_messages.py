@@ -103,8 +103,7 @@ def test_a_send_option_of_a_wrong_type_is_a_value_error(
 
 @pytest.mark.parametrize(
     ("option", "named"),
-    [({"replication_clusters": ["a"]}, "replication_clusters"), ({"disable_replication": True}, "disable_replication"),
-     ({"deliver_at": 1}, "delayed delivery")],
+    [({"replication_clusters": ["a"]}, "replication_clusters"), ({"disable_replication": True}, "disable_replication")],
 )  # fmt: skip
 def test_send_options_of_a_later_version_say_so(
     client: pulsar.Client, unique: Unique, option: dict[str, Any], named: str
@@ -341,11 +340,13 @@ def test_a_closed_consumer(client: pulsar.Client, unique: Unique) -> None:
     calls: list[Callable[[], Any]] = [
         lambda: consumer.receive(10), lambda: consumer.receive(), lambda: consumer.acknowledge(message),
         lambda: consumer.acknowledge_cumulative(message), lambda: consumer.seek(message_id), consumer.unsubscribe,
-        consumer.get_last_message_id, consumer.flush, lambda: consumer.receive_async(lambda _result, _message: None),
+        consumer.flush, lambda: consumer.receive_async(lambda _result, _message: None),
     ]  # fmt: skip
     for call in calls:
         with pytest.raises(pulsar.AlreadyClosed):
             call()
+    with pytest.raises(pulsar.NotConnected):  # as officially
+        consumer.get_last_message_id()
     consumer.negative_acknowledge(message)  # as officially: nothing
     consumer.redeliver_unacknowledged_messages()
     assert not consumer.is_connected()
@@ -424,15 +425,17 @@ def test_what_acknowledge_takes(client: pulsar.Client, unique: Unique) -> None:
     consumer.acknowledge(messages[0])
     consumer.acknowledge(messages[1].message_id())
     consumer.acknowledge(pulsar.MessageId.wrap(messages[2].message_id()))
-    for wrong in ("x", None, 5, b"x"):
+    wrongs: list[Any] = ["x", None, 5, b"x"]
+    for wrong in wrongs:
         with pytest.raises(TypeError):
             consumer.acknowledge(wrong)
         with pytest.raises(TypeError):
             consumer.acknowledge_cumulative(wrong)
         with pytest.raises(TypeError):
             consumer.negative_acknowledge(wrong)
+    wrapped: Any = pulsar.MessageId.wrap(messages[3].message_id())
     with pytest.raises(TypeError):
-        consumer.negative_acknowledge(pulsar.MessageId.wrap(messages[3].message_id()))
+        consumer.negative_acknowledge(wrapped)
     with pytest.raises(pulsar.InvalidMessage):
         consumer.acknowledge(pulsar.MessageId(-1, 12345678, 3, -1))
     consumer.close()
@@ -550,3 +553,13 @@ def test_last_message_id(client: pulsar.Client, unique: Unique) -> None:
     assert consumer.get_last_message_id() == pulsar.MessageId.earliest
     ids = send(client, topic, 3)
     assert consumer.get_last_message_id() == ids[2]
+
+
+def test_a_new_producer_finds_partitions_that_were_added(
+    client: pulsar.Client, admin: AdminClient, unique: Unique
+) -> None:
+    topic = unique()
+    admin.create_partitioned_topic(topic, 1)
+    send(client, topic, 1)
+    admin.update_partitions(topic, 3)
+    assert sorted(message_id.partition() for message_id in send(client, topic, 3)) == [0, 1, 2]

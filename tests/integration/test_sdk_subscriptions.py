@@ -204,6 +204,30 @@ def test_a_failover_consumer_whose_name_comes_first_takes_over(client: pulsar.Cl
     assert receive_rest(standby) == []
 
 
+def test_a_lower_priority_level_gets_what_the_higher_one_does_not_take(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    low = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST, receiver_queue_size=10, priority_level=1)
+    high = client.subscribe(topic, "s", SHARED, receiver_queue_size=10, priority_level=0)
+    send(client, topic, 10)
+    assert payloads(receive(high, 10)) == [str(number) for number in range(10)]
+    assert receive_rest(low) == []
+    send(client, topic, 20)
+    queues: list[Any] = [high._inbox.queue, low._inbox.queue]
+    until(lambda: [len(queue) for queue in queues] == [10, 10], "both inboxes to be full")
+    with pytest.raises(pulsar.InvalidConfiguration, match="priority_level"):
+        client.subscribe(topic, "s", SHARED, priority_level=-1)
+
+
+def test_failover_prefers_the_higher_priority_level_to_the_name(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    standby = client.subscribe(topic, "s", FAILOVER, initial_position=EARLIEST, consumer_name="a", priority_level=1)
+    active = client.subscribe(topic, "s", FAILOVER, consumer_name="z", priority_level=0)
+    send(client, topic, 3)
+    assert payloads(receive(active, 3)) == ["0", "1", "2"]
+    active.close()
+    assert payloads(receive(standby, 3)) == ["0", "1", "2"]
+
+
 def test_a_slow_consumer_does_not_hold_up_the_others(client: pulsar.Client, unique: Unique) -> None:
     topic = unique()
     slow = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST, receiver_queue_size=1)

@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 
 from mapping.errors import InvalidTopicName
 from mapping.escaping import Escaper
-from mapping.subscription_group import MAX_SUBSCRIPTION_CHARS, group_id, parse_group_id
+from mapping.subscription_group import (
+    MAX_SUBSCRIPTION_CHARS,
+    group_id,
+    parse_group_id,
+    parse_partition_group_id,
+    partition_group_id,
+)
 from mapping.topic_name import TopicName, kafka_topic, topic_from_kafka
 
 # Letters that the escapes themselves are made of collide soonest.
@@ -128,6 +134,25 @@ def test_groups_are_reversible_and_different(name: TopicName, one: str, other: s
 def test_only_canonical_group_ids_are_read(text: str) -> None:
     parsed = parse_group_id(text)
     assert parsed is None or group_id(*parsed) == text
+
+
+@given(topic_names(), SUBSCRIPTIONS, SUBSCRIPTIONS, st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1))
+def test_groups_of_partitions_are_reversible_and_nobody_elses(
+    name: TopicName, one: str, other: str, partition: int, another: int
+) -> None:
+    topic = kafka_topic(name)
+    group = partition_group_id(topic, one, partition)
+    assert parse_partition_group_id(group) == (topic, one, partition)
+    assert parse_group_id(group) is None
+    assert parse_partition_group_id(group_id(topic, one)) is None
+    assert group != group_id(topic, other)
+    assert (group == partition_group_id(topic, other, another)) == ((one, partition) == (other, another))
+
+
+@given(st.text() | st.text("-x2ed/._a0123456789").map(lambda text: f"a.b.c/{text}"))
+def test_only_canonical_groups_of_partitions_are_read(text: str) -> None:
+    parsed = parse_partition_group_id(text)
+    assert parsed is None or partition_group_id(*parsed) == text
 
 
 @given(st.characters(exclude_categories=["Cc", "Cs"]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import cast
+from typing import Any, cast
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from mapping import headers as names
 from mapping.batch_entry import BatchMessage, decode_batch, encode_batch
 from mapping.errors import CorruptRecord
-from mapping.headers import PREFIX, PRODUCER, MarkerType, producer_suffix
-from mapping.message_id import MessageIdParts
+from mapping.headers import PREFIX, PRODUCER, SCHEMA_VERSION, MarkerType, producer_suffix
+from mapping.message_id import FirstChunk, MessageIdParts
 from mapping.message_record import (
     BatchInfo,
     ChunkInfo,
@@ -34,6 +34,7 @@ MILLIS = st.integers(0, 2**64 - 1)
 U64 = st.integers(0, 2**64 - 1)
 SMALL = st.integers(-1, 2**31 - 1)
 LONGS = st.integers(-(2**63), 2**63 - 1)
+FIRST_CHUNKS = st.none() | st.builds(FirstChunk, LONGS, LONGS)
 CLUSTERS = st.text(st.sampled_from("ab,%2C") | st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 CHUNKS = st.integers(1, 1000).flatmap(
     lambda chunks: st.builds(ChunkInfo, st.integers(0, chunks - 1), st.just(chunks), st.integers(0, 2**40), TEXT)
@@ -54,7 +55,7 @@ def metadata(draw: st.DrawFn) -> MessageMetadata:
         txn=draw(st.none() | st.builds(TxnId, U64, U64)),
         chunk=draw(st.none() | CHUNKS),
         replicated_from=draw(TEXT),
-        original_id=draw(st.none() | st.builds(MessageIdParts, LONGS, LONGS, SMALL, SMALL, SMALL)),
+        original_id=draw(st.none() | st.builds(MessageIdParts, LONGS, LONGS, SMALL, SMALL, SMALL, FIRST_CHUNKS)),
         replicate_to=draw(st.none() | st.lists(CLUSTERS, max_size=3).map(tuple)),
         marker=draw(st.none() | st.sampled_from(MarkerType)),
         batch=draw(st.none() | st.builds(BatchInfo, st.integers(1, 9), st.integers(1, 10**6))),
@@ -63,7 +64,7 @@ def metadata(draw: st.DrawFn) -> MessageMetadata:
 
 @given(metadata(), LONGS, st.integers(0, 2**31), TEXT)
 def test_headers_are_reversible(sent: MessageMetadata, sequence_id: int, epoch: int, producer: str) -> None:
-    headers = [(PRODUCER, b"%d" % sequence_id + producer_suffix(epoch, producer)), *encode_headers(sent)]
+    headers = [(PRODUCER, f"{sequence_id}{producer_suffix(epoch, producer)}".encode()), *encode_headers(sent)]
     read = decode_headers(headers)
     assert (read.sequence_id, read.producer_epoch, read.producer_name) == (sequence_id, epoch, producer)
     for field in MessageMetadata.__dataclass_fields__:
@@ -84,7 +85,7 @@ def test_garbage_in_headers_is_a_corrupt_record(headers: list[tuple[str, bytes |
 @given(st.lists(st.tuples(SYSTEM_HEADERS | NAMES, VALUES), max_size=4))
 def test_plain_is_a_record_with_no_system_header_but_the_producers(headers: list[tuple[str, bytes | None]]) -> None:
     system = {name for name, _ in headers if name.startswith(PREFIX)}
-    assert is_plain(headers) == (system <= {PRODUCER})
+    assert is_plain(headers) == (system <= {PRODUCER, SCHEMA_VERSION})
 
 
 @given(st.none() | st.binary(max_size=20))
@@ -149,7 +150,7 @@ def _read_whole(value: bytes, expected_count: int) -> None:
 
 @st.composite
 def keys(draw: st.DrawFn) -> Key:
-    kind = draw(st.sampled_from(list(TAGS.values())))
+    kind: Any = draw(st.sampled_from(list(TAGS.values())))
     values = [draw(TEXT if field.type == "str" else LONGS) for field in kind.__dataclass_fields__.values()]
     return cast("Key", kind(*values))
 

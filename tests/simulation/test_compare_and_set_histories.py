@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -27,6 +28,18 @@ class Keys:
     def decode(self, key: bytes) -> VersionedKey[str]:
         entity, version, attempt = key.decode().split("/")
         return VersionedKey(entity, int(version), attempt)
+
+
+def _marked(found: Versioned | None, *, mark: bytes) -> bytes | None:
+    return None if found and found.value == mark else mark
+
+
+def _unneeded(found: VersionedEntities[str], *, entity: str, keep_winners: bool) -> list[bytes]:
+    return found.to_clean(entity, keep_winners=keep_winners)
+
+
+def _winners(found: VersionedEntities[str], *, entity: str) -> list[Versioned]:
+    return found.winners(entity)
 
 
 class History:
@@ -110,9 +123,7 @@ class History:
             entity = self.rng.choice(ENTITIES)
             mark = f"updated to {self.rng.random()}".encode()
             try:
-                state = store.update(
-                    entity, lambda found, mark=mark: None if found and found.value == mark else mark, NEVER
-                )
+                state = store.update(entity, partial(_marked, mark=mark), NEVER)
             except (AppendFailed, AppendOutcomeUnknown):
                 continue
             assert state.value == mark, f"seed {self.seed}: update gave {state}"
@@ -126,7 +137,7 @@ class History:
     def _anyone_cleans(self) -> None:
         reader = self.rng.choice(self.readers)
         for entity in set(ENTITIES):
-            keys = reader.glance(lambda found, entity=entity: found.to_clean(entity, keep_winners=self.keep_winners))
+            keys = reader.glance(partial(_unneeded, entity=entity, keep_winners=self.keep_winners))
             for key in (keys or [])[: self.rng.randrange(4)]:
                 self.log.append(self.topic, 0, key, None, NEVER)
 
@@ -150,7 +161,7 @@ class History:
 
     def _every_winner_is_there(self, fresh: LogView[VersionedEntities[str]]) -> None:
         for (entity, version), offsets in self.winners.items():
-            found = {state.version: state.offset for state in fresh.ask(lambda f, e=entity: f.winners(e), NEVER)}
+            found = {state.version: state.offset for state in fresh.ask(partial(_winners, entity=entity), NEVER)}
             assert {str(found.get(version))} == offsets, f"seed {self.seed}: {entity} lost winner {version}: {found}"
 
 

@@ -93,6 +93,9 @@ class Schedule:
         self._clock = clock
         self._wakes_at: dict[Actor, int] = {}
 
+    def sleeps(self, actor: Actor) -> bool:
+        return self._wakes_at.get(actor, 0) > self._clock.seconds
+
     def step_one_of(self, actors: Sequence[Actor]) -> None:
         awake = [actor for actor in actors if self._wakes_at.get(actor, 0) <= self._clock.seconds]
         if not awake:
@@ -116,15 +119,18 @@ class ActorsLog:
         rng: random.Random,
         late: list[Callable[[], object]],
         unknown_share: float,
+        between: float | None = None,
     ) -> None:
+        """`between`: how often the others have their turns before an operation."""
         self._log = log
         self._actor = actor
         self._rng = rng
         self._late = late
         self._unknown_share = unknown_share
+        self._between = _OTHERS_COME_BETWEEN if between is None else between
 
     def _turn(self) -> None:
-        if self._rng.random() < _OTHERS_COME_BETWEEN:
+        if self._rng.random() < self._between:
             self._actor.pause()
 
     def append(self, topic: StateTopic, partition: int, key: bytes, value: bytes | None, deadline: Deadline) -> int:
@@ -170,7 +176,8 @@ class ActorsLog:
             yield batch
 
     def read_at(self, *arguments: Any) -> dict[int, LogRecord]:
-        raise NotImplementedError
+        self._turn()
+        return self._log.read_at(*arguments)
 
     def close(self) -> None:
         self._log.close()

@@ -9,7 +9,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("mapping", "schema_compat", "layer", "spark_connector")
-PURE_LAYER_MODULES = ("machine.py", "model.py", "positions.py", "strategy.py", "partition.py", "versioned.py")
+PURE_LAYER_MODULES = (
+    "machine.py", "model.py", "positions.py", "strategy.py", "versioned.py", "partition.py", "intake.py",
+    "read_ahead.py", "entries.py", "handing_out.py", "acknowledging.py", "partition_saves.py", "key_order.py",
+    "delivery_guard.py", "coordinator_rules.py", "coordinator_state.py", "coordinator_machine.py",
+    "coordinator_timeouts.py", "record_groups.py", "inspection.py",
+)  # fmt: skip
 NO_IO = ("socket", "threading", "subprocess", "asyncio", "logging", "time", "confluent_kafka", "pyspark")
 
 
@@ -59,12 +64,19 @@ def test_only_layer_kafka_knows_librdkafka(path: Path) -> None:
 
 @pytest.mark.parametrize("path", [path for path in _modules() if path.name in PURE_LAYER_MODULES], ids=_name)
 def test_state_machines_do_no_io(path: Path) -> None:
-    adapters = ("layer.kafka.producer", "layer.kafka.fetcher", "layer.kafka.group", "layer.kafka.admin", "layer.node")
+    adapters = (
+        "layer.kafka.producer",
+        "layer.kafka.fetcher",
+        "layer.kafka.group",
+        "layer.kafka.admin",
+        "layer.services",
+        "layer.node",
+    )
     assert _offending(path, (*adapters, *NO_IO)) == []
 
 
 def test_services_do_not_import_the_sdk() -> None:
-    services = ("kafka", "statelog", "cursor", "dispatch", "metadata", "embedded")
+    services = ("kafka", "statelog", "cursor", "dispatch", "metadata", "registry", "embedded", "transactions")
     offending = {
         _name(path): _offending(path, ("layer.client", "layer.admin", "layer.cli"))
         for service in services

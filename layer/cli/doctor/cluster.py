@@ -175,16 +175,35 @@ def _check_state_topic(admin: KafkaAdmin, topic: StateTopic, partitions: int) ->
             "ids are made from the number: restore the topic as it was",
         )
     try:
-        cleanup = admin.topic_configs(topic.kafka_name, Deadline.after(ANSWER_S)).get("cleanup.policy", "")
+        configs = admin.topic_configs(topic.kafka_name, Deadline.after(ANSWER_S))
     except errors.LayerError as failure:
         return warn(check, one_line(failure), f"grant DescribeConfigs on topic {topic.kafka_name}")
+    return judge_state_topic(topic, configs)
+
+
+def judge_state_topic(topic: StateTopic, configs: Mapping[str, str]) -> Finding:
+    """What is to be said of the configuration that Kafka shows; an option that it does not show is not judged, but for
+    `cleanup.policy`."""
+    check = f"state topic {topic.name}"
+    cleanup = configs.get("cleanup.policy", "")
     if cleanup != topic.cleanup.value:
         return fail(
             check,
             f"cleanup.policy of {topic.kafka_name} is {cleanup}, not {topic.cleanup.value}",
-            f"kafka-configs --alter --topic {topic.kafka_name} --add-config cleanup.policy={topic.cleanup.value}",
+            _alter(topic, "cleanup.policy", topic.cleanup.value),
         )
-    return ok(check, f"{partitions} partitions, {cleanup}")
+    largest, wanted = configs.get("max.message.bytes", ""), topic.configs["max.message.bytes"]
+    if largest.isdigit() and int(largest) < int(wanted):
+        return warn(
+            check,
+            f"max.message.bytes of {topic.kafka_name} is {largest}, as an earlier version made it, not {wanted}",
+            _alter(topic, "max.message.bytes", wanted),
+        )
+    return ok(check, f"{topic.partitions} partitions, {cleanup}")
+
+
+def _alter(topic: StateTopic, option: str, value: str) -> str:
+    return f"kafka-configs --alter --topic {topic.kafka_name} --add-config {option}={value}"
 
 
 def _timed_ms(admin: KafkaAdmin) -> float:

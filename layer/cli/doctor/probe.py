@@ -131,7 +131,7 @@ def _join_and_commit(settings: KafkaSettings, name: str) -> int:
         return dict.fromkeys(partitions, 0)
 
     nothing: Callable[[object], None] = lambda _: None  # noqa: E731 - three callbacks that need do nothing
-    config = settings.group_member(group_id=name, client_id="pok-doctor", fetch_queue_kbytes=1024)
+    config = settings.group_member(group_id=name, client_id="pok-doctor", fetch_queue_kbytes=1024, partitioned=False)
     deadline = Deadline.after(STEP_S)
     start = time.monotonic()
     member = GroupConsumer(config, name, GroupCallbacks(take, nothing, nothing, nothing))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from tests.compat.pulsar_standalone.docker import PulsarContainer
 from tests.compat.pulsar_standalone.errors import PulsarStandaloneError
 from tests.compat.pulsar_standalone.jars import PULSAR_VERSION
 from tests.compat.pulsar_standalone.standalone import PulsarOptions, PulsarStandalone
 
-__all__ = ["PULSAR_VERSION", "PulsarOptions", "PulsarStandalone", "PulsarStandaloneError"]
+__all__ = ["PULSAR_VERSION", "PulsarContainer", "PulsarOptions", "PulsarStandalone", "PulsarStandaloneError"]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,7 @@ from layer.embedded.download import last_lines
 from layer.embedded.java import find_java
 from layer.embedded.ports import free_port
 from layer.embedded.progress import Progress, to_stderr
-from layer.embedded.waiting import wait_until
+from layer.waiting import wait_until
 from tests.compat.pulsar_standalone.errors import PulsarDidNotStart, PulsarNotRunning
 from tests.compat.pulsar_standalone.jars import pulsar_jars
 
@@ -53,7 +54,11 @@ _OPENED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PulsarOptions:
-    """How Pulsar runs. `extra` are broker settings that win over ours; the data always go with the process."""
+    """How Pulsar runs. `extra` are broker settings that win over ours; the data always go with the process.
+
+    With `tls_authority`, who signed the certificate that `extra` names (PEM), it listens with TLS only; `token` is for
+    its health check then.
+    """
 
     heap_mb: int = 1500
     direct_mb: int = 1024
@@ -61,6 +66,8 @@ class PulsarOptions:
     cache_dir: Path | None = None
     start_timeout_s: float = 120.0
     stop_timeout_s: float = 30.0
+    tls_authority: Path | None = None
+    token: str = field(default="", repr=False)
 
 
 class PulsarStandalone:
@@ -89,15 +96,15 @@ class PulsarStandalone:
 
     @property
     def service_url(self) -> str:
-        """`pulsar://host:port`. Raises `PulsarNotRunning`."""
+        """`pulsar://host:port`, or `pulsar+ssl://`. Raises `PulsarNotRunning`."""
         self._require_running()
-        return f"pulsar://{_HOST}:{self._broker_port}"
+        return f"pulsar{'+ssl' if self._options.tls_authority else ''}://{_HOST}:{self._broker_port}"
 
     @property
     def admin_url(self) -> str:
-        """`http://host:port`. Raises `PulsarNotRunning`."""
+        """`http://host:port`, or `https://`. Raises `PulsarNotRunning`."""
         self._require_running()
-        return f"http://{_HOST}:{self._web_port}"
+        return f"http{'s' if self._options.tls_authority else ''}://{_HOST}:{self._web_port}"
 
     @property
     def pid(self) -> int:
@@ -187,11 +194,14 @@ class PulsarStandalone:
 
     def _write_configuration(self, directory: Path) -> None:
         ours = resources.files(__package__).joinpath("standalone.conf").read_text(encoding="utf-8")
+        tls = "Tls" if self._options.tls_authority else ""
+        plain = {"brokerServicePort": "", "webServicePort": ""} if tls else {}
         settings = {
             "bindAddress": _HOST,
             "advertisedAddress": _HOST,
-            "brokerServicePort": str(self._broker_port),
-            "webServicePort": str(self._web_port),
+            **plain,
+            f"brokerServicePort{tls}": str(self._broker_port),
+            f"webServicePort{tls}": str(self._web_port),
             **self._options.extra,
         }
         text = ours + "".join(f"{key}={value}\n" for key, value in settings.items())
@@ -230,10 +240,14 @@ class PulsarStandalone:
 
     def _is_healthy(self) -> bool:
         """The broker's own check: it writes a message to a topic and reads it back."""
+        authority = self._options.tls_authority
+        context = ssl.create_default_context(cafile=str(authority)) if authority else None
+        headers = {"Authorization": f"Bearer {self._options.token}"} if self._options.token else {}
+        request = urllib.request.Request(  # noqa: S310 - our own address
+            f"{self.admin_url}/admin/v2/brokers/health", headers=headers
+        )
         try:
-            with urllib.request.urlopen(  # noqa: S310 - our own address
-                f"{self.admin_url}/admin/v2/brokers/health", timeout=_ASK_TIMEOUT_S
-            ) as answer:
+            with urllib.request.urlopen(request, timeout=_ASK_TIMEOUT_S, context=context) as answer:  # noqa: S310
                 return bool(answer.status == 200 and answer.read().strip() == b"ok")
         except OSError:
             return False

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from layer.cli.doctor.cluster import SETTING_RULES, check_version, judge_settings
+from layer.cli.doctor.cluster import SETTING_RULES, check_version, judge_settings, judge_state_topic
 from layer.cli.doctor.machine import check_librdkafka, check_open_files
 from layer.cli.doctor.probe import Sent, judge_clock
 from layer.cli.doctor.report import Status
 from layer.embedded.settings import common_properties
+from mapping.state_topics import SCHEMAS
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,27 @@ def test_our_own_broker_is_well() -> None:
     assert findings
     assert {finding.status for finding in findings} == {Status.OK}
     assert len({rule.name for rule in SETTING_RULES}) == len(SETTING_RULES)
+
+
+@pytest.mark.parametrize(
+    ("configs", "status", "said"),
+    [
+        ({"cleanup.policy": "compact"}, Status.OK, "8 partitions, compact"),
+        ({"cleanup.policy": "compact", "max.message.bytes": "5767168"}, Status.OK, "8 partitions, compact"),
+        (
+            {"cleanup.policy": "compact", "max.message.bytes": "1048588"},
+            Status.WARN,
+            "is 1048588, as an earlier version",
+        ),
+        ({"cleanup.policy": "delete", "max.message.bytes": "1048588"}, Status.FAIL, "is delete, not compact"),
+    ],
+)
+def test_the_state_topic_of_schemas_is_judged(configs: dict[str, str], status: Status, said: str) -> None:
+    finding = judge_state_topic(SCHEMAS, configs)
+    assert (finding.check, finding.status) == ("state topic schemas", status)
+    assert said in finding.found
+    if status is Status.WARN:
+        assert finding.advice.endswith("--topic pulsar.system.schemas --add-config max.message.bytes=5767168")
 
 
 def test_kafka_3_is_not_what_is_tested() -> None:

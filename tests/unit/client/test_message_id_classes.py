@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -50,7 +51,7 @@ def test_both_classes_compare_with_each_other(wrap_left: bool, wrap_right: bool)
     left = wrap(low) if wrap_left else low
     equal = wrap(same) if wrap_right else same
     greater = wrap(high) if wrap_right else high
-    holds: list[tuple[Callable[[object, object], bool], object, bool]] = [
+    holds: list[tuple[Callable[[Any, Any], bool], object, bool]] = [
         (operator.eq, equal, True), (operator.ne, equal, False), (operator.le, equal, True), (operator.ge, equal, True),
         (operator.lt, equal, False), (operator.gt, equal, False), (operator.lt, greater, True),
         (operator.gt, greater, False), (operator.ne, greater, True), (operator.eq, greater, False),
@@ -79,7 +80,7 @@ def test_ids_are_unhashable(made: object) -> None:
 
 
 @pytest.mark.parametrize("made", [stored(1), pulsar.MessageId()])
-def test_ordering_against_anything_else_is_a_type_error(made: object) -> None:
+def test_ordering_against_anything_else_is_a_type_error(made: Any) -> None:
     assert made != 5
     assert made != None  # noqa: E711 - what a program may write
     with pytest.raises(TypeError):

@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from layer.cursor.machine import BatchAckSet, CursorState
+from layer.cursor.batch_acks import BatchAckSet
+from layer.cursor.machine import CursorState
 from layer.cursor.positions import PositionSet
 from layer.errors import InvalidCursorPosition, InvalidOption
 
@@ -82,7 +83,7 @@ def test_a_position_outside_of_the_log_is_refused() -> None:
 def test_a_batch_is_acknowledged_when_its_last_index_is() -> None:
     cursor = CursorState(0, 10)
     assert cursor.acknowledge_batch(0, 3, [0, 2])
-    assert cursor.batches == {0: BatchAckSet(3, 0b101)}
+    assert dict(cursor.batches.items()) == {0: BatchAckSet(3, 0b101)}
     assert not cursor.acknowledge_batch(0, 3, [2])
     assert cursor.acknowledge_batch(0, 3, [1])
     assert cursor.next_unacked == 1
@@ -169,3 +170,23 @@ def _assert_equal(cursor: CursorState, acked: set[int]) -> None:
     assert cursor.deleted.max() == largest
     gaps = {offset for start, end in cursor.deleted.gaps(floor, 1000) for offset in range(start, end)}
     assert gaps == (set(range(floor, largest)) - above if largest is not None else set())
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_after_counts_what_is_not_acknowledged(seed: int) -> None:
+    rng = random.Random(seed)
+    cursor = CursorState(rng.randrange(10), rng.choice((1, 3, 10, 50)))
+    cursor.acknowledge([rng.randrange(60) for _ in range(rng.randrange(40))])
+    end, count = rng.randrange(70), rng.randrange(1, 30)
+    left = [offset for offset in range(cursor.next_unacked, end) if not cursor.is_acknowledged(offset)]
+    skipped = left[:count]
+    assert cursor.after(count, end) == (skipped[-1] + 1 if skipped else cursor.next_unacked, len(skipped))
+
+
+def test_the_last_eight_requests_are_remembered() -> None:
+    cursor = CursorState(0, 10)
+    for number in range(20):
+        revision = cursor.revision
+        cursor.took_effect(bytes([number]) * 8, number)
+        assert cursor.revision > revision  # so that it is saved
+    assert list(cursor.requests.values()) == list(range(12, 20))

@@ -3,78 +3,26 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from layer import errors
-from layer.cursor import store as store_module
+from layer.cursor.identity import CursorIdentity
 from layer.cursor.machine import CursorState
-from layer.cursor.store import CursorIdentity, CursorStore, Save, Saved, new_session
+from layer.cursor.store import CursorStore, Saved, new_session
 from layer.deadline import Deadline
-from layer.dispatch.delivery import PartitionSlot
 from layer.dispatch.partition import OwnedPartition
 from layer.kafka.records import CommittedOffset
 from layer.statelog.api import LogRecord
 from layer.statelog.memory_log import MemoryStateLog
-from mapping.ledger import LedgerLayout
 from mapping.state_keys import CursorSegmentKey, decode_key
-from mapping.state_topics import CURSORS, StateTopic
+from mapping.state_topics import CURSORS
+from tests.simulation.cursors import TOPIC, LogThatBreaks, an_identity, owned_by, prepared, state_of
 
-TOPIC = "persistent://public/default/orders"
-TOPIC_ID = "abcdefghijklmnopqrstuv"
 DEADLINE = Deadline.never()
 EVERYTHING = 10**9
-HISTORIES = 4000
-SEEDS = 40
-LONGEST = 90
-
-
-class LogThatBreaks(MemoryStateLog):
-    """Fails the append call number `at` (from 1), before or after it was written; `None` never."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.at: int | None = None
-        self.written_all_the_same = False
-
-    def append_many(
-        self, topic: StateTopic, partition: int, records: Sequence[tuple[bytes, bytes | None]], deadline: Deadline
-    ) -> list[int]:
-        if self.at is not None:
-            self.at -= 1
-            if self.at == 0:
-                self.at = None
-                if self.written_all_the_same:
-                    super().append_many(topic, partition, records, deadline)
-                raise errors.AppendOutcomeUnknown("the broker went away")
-        return super().append_many(topic, partition, records, deadline)
-
-
-def an_identity(entries_per_ledger: int = 10, topic_id: str = TOPIC_ID) -> CursorIdentity:
-    return CursorIdentity(TOPIC, 3, "audit", "public.default.orders", topic_id, 7, 9, entries_per_ledger)
-
-
-def owned_by(identity: CursorIdentity, state: CursorState, saved: Saved | None, session: bytes) -> OwnedPartition:
-    version = saved.lineage.version + 1 if saved is not None else 1
-    slot = PartitionSlot(TOPIC, 3, 3, LedgerLayout(7, identity.entries_per_ledger))
-    owned = OwnedPartition(slot, identity, state, saved or Saved(identity.lineage(session, version, 0)))
-    owned.next_save = 1
-    return owned
-
-
-def prepared(store: CursorStore, owned: OwnedPartition, session: bytes, version: int) -> Save:
-    lineage = owned.identity.lineage(session, version, owned.next_save)
-    owned.next_save += 1
-    return store.prepare(owned.identity, owned.cursor, owned.saved, lineage, DEADLINE)
-
-
-def state_of(cursor: CursorState) -> tuple[int, list[int], dict[int, tuple[int, int]]]:
-    return (
-        cursor.next_unacked,
-        list(cursor.deleted),
-        {offset: (acks.batch_size, acks.acked) for offset, acks in cursor.batches.items()},
-    )
 
 
 def a_random_state(rng: random.Random, size: int) -> CursorState:
@@ -99,10 +47,13 @@ def test_what_was_prepared_is_what_comes_back(seed: int) -> None:
     store = CursorStore(log)
     state = a_random_state(rng, identity.entries_per_ledger)
     lineage = identity.lineage(new_session(), 1, 0)
+    for number in range(rng.randrange(3)):
+        state.took_effect(rng.randbytes(8), number)
     save = store.prepare(identity, state, Saved(lineage), lineage, DEADLINE)
     log.compact(rng)
     found = store.recover(identity, save.commit, None, 0, DEADLINE)
     assert state_of(found.state) == state_of(state), f"seed {seed}"
+    assert found.state.requests == state.requests
     assert found.source == "commit"
     assert found.saved is not None
     assert found.saved.lineage == lineage
@@ -126,11 +77,11 @@ def test_only_changed_ledgers_are_written_again() -> None:
     _log, store, identity, owned, session = _with_segments()
     first = prepared(store, owned, session, 1)
     owned.save_accepted(first)
-    assert len(first.new_segments) == 600
+    assert len(first.new.segments) == 600
     owned.cursor.acknowledge([32])
     second = prepared(store, owned, session, 1)
-    assert [ref.ledger_index for ref in second.new_segments] == [3]
-    assert [ref.ledger_index for ref in second.obsolete] == [3]
+    assert [ref.ledger_index for ref in second.new.segments] == [3]
+    assert [ref.ledger_index for ref in second.obsolete.segments] == [3]
     found = store.recover(identity, second.commit, None, 0, DEADLINE)
     assert state_of(found.state) == state_of(owned.cursor)
 
@@ -141,7 +92,7 @@ def test_shrinking_back_to_the_commit_tombstones_all_segments_and_the_marker() -
     owned.cursor.acknowledge_cumulative(5999)
     save = prepared(store, owned, session, 1)
     assert save.saved.marker is None
-    store.clean(identity, *owned.save_accepted(save), DEADLINE)
+    store.clean(identity, owned.save_accepted(save), DEADLINE)
     assert _live_keys(log) == []
 
 
@@ -154,11 +105,11 @@ def test_no_segments_are_left_behind_by_a_thousand_saves() -> None:
         if rng.random() < 0.2:
             owned.save_refused(save)
         else:
-            store.clean(identity, *owned.save_accepted(save), DEADLINE)
+            store.clean(identity, owned.save_accepted(save), DEADLINE)
     save = prepared(store, owned, session, 1)
-    store.clean(identity, *owned.save_accepted(save), DEADLINE)
+    store.clean(identity, owned.save_accepted(save), DEADLINE)
     live = _live_keys(log)
-    assert len([key for key in live if key.segment >= 0]) == len(owned.saved.segments)
+    assert len([key for key in live if key.segment >= 0]) == len(owned.saves.saved.segments)
 
 
 @pytest.mark.parametrize("written", [False, True])
@@ -205,11 +156,15 @@ def test_a_successor_finishes_the_cleaning_that_a_crash_interrupted() -> None:
     second = prepared(store, owned, session, 1)  # accepted by Kafka, then the process dies
     found = store.recover(identity, second.commit, None, 0, DEADLINE)
     assert found.saved is not None
+    assert len(_live_keys(log)) == 604  # who only reads cleans nothing
+    successor = owned_by(identity, found.state, found.saved, b"t" * 16)
+    store.clean(identity, successor.save_accepted(prepared(store, successor, b"t" * 16, 2)), DEADLINE)
+    store.clean(identity, successor.saves.checkpoint_written(), DEADLINE)
     live = _live_keys(log)
     assert sorted(key.segment for key in live if key.save == 1 and key.segment >= 0) == sorted(
-        ref.segment for ref in found.saved.segments.values() if ref.save == 1
+        ref.segment for ref in found.saved.all_segments() if ref.save == 1
     )
-    assert [key.save for key in live if key.segment == -1] == [2]
+    assert [(key.save, key.session) for key in live if key.segment == -1] == [(1, (b"t" * 16).hex())]
 
 
 def test_a_refused_inline_save_forgets_no_ledger() -> None:
@@ -238,7 +193,7 @@ def test_a_missing_record_is_corrupt_and_says_where(lost: str) -> None:
     log.append(CURSORS, partition, key, None, DEADLINE)
     log.compact(_Always())
     with pytest.raises(errors.Corrupt, match=rf"{CURSORS.kafka_name}-{partition} offset {offset} is gone") as raised:
-        store.recover(identity, save.commit, None, 0, DEADLINE)
+        store.load_all(identity, store.recover(identity, save.commit, None, 0, DEADLINE), DEADLINE)
     assert str(identity) in str(raised.value)
     assert lost in str(raised.value)
 
@@ -263,6 +218,26 @@ def test_state_of_another_life_of_the_topic_is_ignored() -> None:
     assert (found.source, found.state.next_unacked, found.saved) == ("start", 4, None)
 
 
+def test_what_a_former_life_wrote_is_cleaned_by_the_next_owner() -> None:
+    log, store, identity, owned, session = _with_segments()
+    save = prepared(store, owned, session, 1)
+    store.write_checkpoint(identity, save.commit, save.saved.lineage, 0, DEADLINE)
+    later = replace(identity, kafka_topic_id="zyxwvutsrqponmlkjihgfe", topic_incarnation=8)
+    found = store.recover(later, None, save.commit, 4, DEADLINE)
+    assert len(found.former) == 1
+    for metadata in found.former:
+        store.forget_former(later, metadata, DEADLINE)
+        store.forget_former(later, metadata, DEADLINE)  # nothing is left to do
+    assert _live_keys(log) == []
+
+
+def test_what_a_later_life_wrote_is_left_alone() -> None:
+    _log, store, identity, owned, session = _with_segments()
+    save = prepared(store, owned, session, 1)
+    earlier = replace(identity, kafka_topic_id="zyxwvutsrqponmlkjihgfe", topic_incarnation=6)
+    assert store.recover(earlier, save.commit, save.commit, 4, DEADLINE).former == ()
+
+
 def test_without_a_commit_the_checkpoint_counts() -> None:
     _log, store, identity, owned, session = _with_segments()
     save = prepared(store, owned, session, 1)
@@ -275,158 +250,25 @@ def test_a_checkpoint_stays_readable_until_the_next_one() -> None:
     """Kafka may forget the group's offsets at any time after a crash, and compaction takes what was tombstoned."""
     log, store, identity, owned, session = _with_segments()
     checkpoint = prepared(store, owned, session, 1)
-    store.clean(identity, *owned.save_accepted(checkpoint), DEADLINE)
-    store.clean(identity, *owned.checkpoint_written(), DEADLINE)
+    store.clean(identity, owned.save_accepted(checkpoint), DEADLINE)
+    store.clean(identity, owned.saves.checkpoint_written(), DEADLINE)
     at_checkpoint = state_of(owned.cursor)
     for offset in (30, 40, 31, 5000, 32):
         owned.cursor.acknowledge([offset])
         save = prepared(store, owned, session, 1)
-        store.clean(identity, *owned.save_accepted(save), DEADLINE)
+        store.clean(identity, owned.save_accepted(save), DEADLINE)
     log.compact(_Always())
     log.drop_tombstones(_Always(), EVERYTHING)
     assert state_of(store.recover(identity, None, checkpoint.commit, 0, DEADLINE).state) == at_checkpoint
-    store.clean(identity, *owned.checkpoint_written(), DEADLINE)
+    store.clean(identity, owned.saves.checkpoint_written(), DEADLINE)
     live = _live_keys(log)
-    assert len([key for key in live if key.segment >= 0]) == len(owned.saved.segments)
+    assert len([key for key in live if key.segment >= 0]) == len(owned.saves.saved.segments)
     assert len([key for key in live if key.segment == -1]) == 1
 
 
 def test_an_empty_cursor_starts_where_its_creation_says() -> None:
     found = CursorStore(MemoryStateLog()).recover(an_identity(), None, None, 12, DEADLINE)
     assert (found.source, found.state.next_unacked) == ("start", 12)
-
-
-@pytest.mark.parametrize("seed", range(SEEDS))
-def test_random_histories_agree_with_a_set(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """4,000 histories in all; a failure names its seed and number."""
-    for number in range(HISTORIES // SEEDS):
-        rng = random.Random(f"{seed}/{number}")
-        limit = rng.choice((100, 125, 130, 135, 140, 150, 170, 200, 4095))
-        monkeypatch.setattr(store_module, "MAX_METADATA_CHARS", limit)
-        history = _History(rng)
-        try:
-            for _ in range(rng.randrange(10, 70)):
-                history.step()
-            history.crash_and_recover()
-        except Exception:
-            print(f"seed {seed}/{number}, metadata limit {limit}: {history.told}")
-            raise
-
-
-class _History:
-    """A cursor, what Kafka has of it, and beside both a plain set of acknowledged offsets."""
-
-    def __init__(self, rng: random.Random) -> None:
-        self.rng = rng
-        self.log = LogThatBreaks()
-        self.store = CursorStore(self.log)
-        self.identity = an_identity(rng.choice((1, 2, 5, 16, 64)))
-        self.committed: CommittedOffset | None = None
-        self.durable: set[int] = set()
-        self.checkpoint: CommittedOffset | None = None
-        self.at_checkpoint: set[int] = set()
-        self.acked: set[int] = set()
-        self.told: list[str] = []
-        self.version = 0
-        self.session = b""
-        self._take_over()
-
-    def step(self) -> None:
-        changes = (self.acknowledge, self.acknowledge, self.cumulative, self.range_, self.seek)
-        saves = (self.save_accepted, self.save_accepted, self.save_refused, self.save_breaks)
-        chosen = self.rng.choice((*changes, *saves, self.crash_and_recover, self.compact, self.forget_group))
-        self.told.append(chosen.__name__)
-        chosen()
-        self._agree(self.owned.cursor, self.acked)
-
-    def acknowledge(self) -> None:
-        base = self.rng.randrange(LONGEST)
-        offsets = [min(LONGEST, base + self.rng.randrange(20)) for _ in range(self.rng.randrange(1, 15))]
-        self.owned.cursor.acknowledge(offsets)
-        self.acked.update(offsets)
-
-    def cumulative(self) -> None:
-        upto = self.rng.randrange(LONGEST)
-        self.owned.cursor.acknowledge_cumulative(upto)
-        self.acked.update(range(upto + 1))
-
-    def range_(self) -> None:
-        start = self.rng.randrange(LONGEST)
-        end = min(LONGEST, start + self.rng.randrange(1, 30))
-        self.owned.cursor.acknowledge_range(start, end)
-        self.acked.update(range(start, end))
-
-    def seek(self) -> None:
-        position = self.rng.randrange(LONGEST)
-        self.owned.cursor.reset(position)
-        self.acked = set(range(position))
-
-    def save_accepted(self) -> None:
-        save = prepared(self.store, self.owned, self.session, self.version)
-        meanwhile = set(self.acked)
-        if self.rng.random() < 0.5:
-            self.acknowledge()  # while the commit is under way
-        self.committed, self.durable = save.commit, meanwhile
-        obsolete = self.owned.save_accepted(save)
-        if self.rng.random() < 0.8:
-            self.store.clean(self.identity, *obsolete, DEADLINE)
-            if self.rng.random() < 0.3:
-                self.write_checkpoint()
-        else:
-            self.told.append("(died before cleaning)")
-            self.crash_and_recover()
-
-    def save_refused(self) -> None:
-        save = prepared(self.store, self.owned, self.session, self.version)
-        if self.rng.random() < 0.5:
-            self.acknowledge()
-        self.owned.save_refused(save)
-
-    def save_breaks(self) -> None:
-        self.log.at = self.rng.choice((1, 2))
-        self.log.written_all_the_same = self.rng.random() < 0.5
-        try:
-            self.owned.save_refused(prepared(self.store, self.owned, self.session, self.version))
-        except errors.AppendOutcomeUnknown:
-            self.told.append("(broke)")
-        self.log.at = None
-
-    def crash_and_recover(self) -> None:
-        self._take_over()
-        self.acked = set(self.durable)
-        self._agree(self.owned.cursor, self.acked)
-
-    def forget_group(self) -> None:
-        """A crash, then nobody for so long that Kafka forgets the group's offsets."""
-        self.committed, self.durable = None, set(self.at_checkpoint)
-        self.crash_and_recover()
-
-    def write_checkpoint(self) -> None:
-        self.checkpoint, self.at_checkpoint = self.owned.last_commit, set(self.durable)
-        self.store.clean(self.identity, *self.owned.checkpoint_written(), DEADLINE)
-
-    def compact(self) -> None:
-        self.log.compact(self.rng)
-        self.log.drop_tombstones(self.rng, EVERYTHING)
-
-    def _take_over(self) -> None:
-        found = self.store.recover(self.identity, self.committed, self.checkpoint, 0, DEADLINE)
-        self.session = self.rng.randbytes(16)
-        self.owned = owned_by(self.identity, found.state, found.saved, self.session)
-        self.version = found.saved.lineage.version + 1 if found.saved is not None else 1
-        self.save_accepted_quietly()
-        self.write_checkpoint()
-
-    def save_accepted_quietly(self) -> None:
-        save = prepared(self.store, self.owned, self.session, self.version)
-        self.committed = save.commit
-        self.store.clean(self.identity, *self.owned.save_accepted(save), DEADLINE)
-
-    @staticmethod
-    def _agree(cursor: CursorState, acked: set[int]) -> None:
-        floor = next(offset for offset in range(2 * LONGEST) if offset not in acked)
-        assert cursor.next_unacked == floor
-        assert set(cursor.deleted) == {offset for offset in acked if offset > floor}
 
 
 class _Always(random.Random):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -21,7 +21,7 @@ def a_slot(number: int = 0) -> PartitionSlot:
     return PartitionSlot(f"persistent://public/default/t-partition-{number}", number, number, LedgerLayout(1))
 
 
-def an_endpoint(capacity: int = 4, **options: int) -> Endpoint:
+def an_endpoint(capacity: int = 4, **options: Any) -> Endpoint:
     return Endpoint("joe", capacity, delivery_type=Delivery, **options)
 
 

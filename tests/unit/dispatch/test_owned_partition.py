@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from layer.cursor.identity import CursorIdentity
 from layer.cursor.machine import CursorState
-from layer.cursor.store import CursorIdentity, Saved
+from layer.cursor.store import Saved
 from layer.dispatch.delivery import Delivery, PartitionSlot
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.partition import OwnedPartition
@@ -162,43 +163,60 @@ def test_acks_beyond_the_logs_end_are_dropped() -> None:
 def test_nothing_to_drain_is_no_change() -> None:
     owned = a_partition()
     assert not owned.drain_acknowledgements(never_asked)
-    assert not owned.dirty or owned.saved_revision == -1
+    assert not owned.dirty or owned.saves.saved_revision == -1
 
 
 def test_an_ack_settles_what_is_in_flight() -> None:
     owned, joe = a_partition(), a_consumer()
     feed = joe.feed(owned.slot)
     fill(owned, 0, 1, 2)
-    owned.handed_out(taken(owned), feed)
+    owned.in_flight.hold(taken(owned), feed)
     assert joe.unacked == 3
     owned.slot.acks.extend([0, 2, 2])
     owned.drain_acknowledgements(never_asked)
     assert joe.unacked == 1
-    assert owned.held_by(feed) == [1]
+    assert owned.in_flight.held_by(feed) == [1]
 
 
 def test_redelivery_counts_up_and_comes_lowest_first() -> None:
     owned, joe = a_partition(), a_consumer()
     feed = joe.feed(owned.slot)
     fill(owned, 0, 1, 2)
-    owned.handed_out(taken(owned), feed)
-    assert owned.redeliver(2)
-    assert owned.redeliver(0)
-    assert not owned.redeliver(0)
+    owned.in_flight.hold(taken(owned), feed)
+    owned.redeliver([2, 0], joe)
+    owned.redeliver([0], joe)
     assert owned.next_replays(10) == [0, 2]
     assert owned.redeliveries == {0: 1, 2: 1}
     assert joe.unacked == 1
     owned.replayed([0, 2])
-    owned.handed_out([0, 2], feed)
-    owned.redeliver(0)
+    owned.in_flight.hold([0, 2], feed)
+    owned.redeliver([0], joe)
     assert owned.redeliveries[0] == 2
+
+
+def test_only_the_consumer_that_holds_a_message_may_have_it_delivered_again() -> None:
+    owned, joe, ann = a_partition(), a_consumer("joe"), a_consumer("ann")
+    fill(owned, 0, 1)
+    owned.in_flight.hold(taken(owned), joe.feed(owned.slot))
+    owned.redeliver([0, 1], ann)
+    owned.redeliver([0, 1], None)
+    assert (owned.next_replays(10), owned.redeliveries, joe.unacked) == ([], {}, 2)
+
+
+def test_what_was_put_off_and_nobody_holds_comes_again() -> None:
+    owned = a_partition()
+    fill(owned, 0, 1, 2)
+    taken(owned)
+    owned.cursor.acknowledge([1])
+    owned.redeliver([0, 1], None)
+    assert (owned.next_replays(10), owned.redeliveries) == ([0], {0: 1})
 
 
 def test_an_ack_takes_a_message_out_of_those_that_come_again() -> None:
     owned, joe = a_partition(), a_consumer()
     fill(owned, 0, 1)
-    owned.handed_out(taken(owned), joe.feed(owned.slot))
-    owned.redeliver(0)
+    owned.in_flight.hold(taken(owned), joe.feed(owned.slot))
+    owned.redeliver([0], joe)
     owned.slot.acks.append(0)
     owned.drain_acknowledgements(never_asked)
     assert owned.next_replays(10) == []
@@ -209,8 +227,8 @@ def test_an_ack_takes_a_message_out_of_those_that_come_again() -> None:
 def test_a_consumer_that_leaves_gives_back_without_counting() -> None:
     owned, joe, ann = a_partition(), a_consumer("joe"), a_consumer("ann")
     fill(owned, 0, 1, 2, 3)
-    owned.handed_out(owned.take(2)[0], joe.feed(owned.slot))
-    owned.handed_out(owned.take(2)[0], ann.feed(owned.slot))
+    owned.in_flight.hold(owned.take(2)[0], joe.feed(owned.slot))
+    owned.in_flight.hold(owned.take(2)[0], ann.feed(owned.slot))
     owned.give_back(joe.feed(owned.slot))
     assert owned.next_replays(10) == [0, 1]
     assert owned.redeliveries == {}
@@ -220,10 +238,10 @@ def test_a_consumer_that_leaves_gives_back_without_counting() -> None:
 def test_rewind_forgets_who_held_what_and_goes_to_mark_delete() -> None:
     owned, joe = a_partition(), a_consumer()
     fill(owned, 0, 1, 2, 3)
-    owned.handed_out(owned.take(3)[0], joe.feed(owned.slot))
+    owned.in_flight.hold(owned.take(3)[0], joe.feed(owned.slot))
     owned.slot.acks.append(0)
     owned.drain_acknowledgements(never_asked)
-    owned.redeliver(2)
+    owned.redeliver([2], joe)
     assert owned.rewind() == 1
     assert (joe.unacked, owned.buffered, owned.next_replays(5)) == (0, 0, [])
 
@@ -252,7 +270,7 @@ def _history(rng: random.Random) -> None:
         offsets = owned.take(rng.randrange(1, 10))[0] if rng.random() < 0.6 else owned.next_replays(4)
         owned.replayed(offsets)
         assert not acked.intersection(offsets)
-        owned.handed_out(offsets, feed)
+        owned.in_flight.hold(offsets, feed)
         held.extend((offset, feed) for offset in offsets)
 
     def acknowledge() -> None:
@@ -266,7 +284,8 @@ def _history(rng: random.Random) -> None:
 
     def nack() -> None:
         if held:
-            owned.redeliver(rng.choice(held)[0])
+            offset, feed = rng.choice(held)
+            owned.redeliver([offset], feed.endpoint)
 
     for _ in range(60):
         rng.choice((read, hand_out, hand_out, acknowledge, acknowledge, give_back, nack))()

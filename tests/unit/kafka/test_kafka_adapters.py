@@ -28,6 +28,8 @@ from layer.kafka.settings import KafkaSettings
         (KafkaError.UNKNOWN_TOPIC_OR_PART, errors.NoSuchTopic),
         (KafkaError.NOT_LEADER_FOR_PARTITION, errors.NoLeaderNow),
         (KafkaError.LEADER_NOT_AVAILABLE, errors.NoLeaderNow),
+        (KafkaError.UNKNOWN_LEADER_EPOCH, errors.NoLeaderNow),
+        (KafkaError.FENCED_LEADER_EPOCH, errors.NoLeaderNow),
         (KafkaError.UNKNOWN, errors.StoreError),
     ],
 )
@@ -84,7 +86,7 @@ def test_clients_with_the_same_settings_share_a_node() -> None:
 def test_nothing_is_ever_reset_or_committed_behind_the_cursors_back() -> None:
     settings = KafkaSettings("h:1")
     for config in (
-        settings.group_member(group_id="g", client_id="c", fetch_queue_kbytes=10),
+        settings.group_member(group_id="g", client_id="c", fetch_queue_kbytes=10, partitioned=False),
         settings.reader(fetch_queue_kbytes=10),
     ):
         assert config["auto.offset.reset"] == "error"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from layer.client.message_id import NativeMessageId
 from mapping.errors import InvalidMessageId
-from mapping.message_id import EARLIEST, LATEST, MessageIdParts, decode_message_id, encode_message_id
+from mapping.message_id import EARLIEST, LATEST, FirstChunk, MessageIdParts, decode_message_id, encode_message_id
 
 NUMBERS = [
     EARLIEST,
@@ -18,6 +21,10 @@ NUMBERS = [
     MessageIdParts(2**62, 2**40, 5, -1),
     MessageIdParts(-5, -7, -2, -2),
     MessageIdParts(1, 1, 2**31 - 1, 2**31 - 1),
+]
+CHUNKED = [
+    MessageIdParts(28, 3, -1, first_chunk=FirstChunk(28, 1)),
+    MessageIdParts(2**40, 0, 3, -1, 0, FirstChunk(7, 9)),
 ]
 
 
@@ -35,6 +42,21 @@ def test_the_official_client_reads_ours(parts: MessageIdParts) -> None:
     assert (official.ledger_id(), official.entry_id(), official.partition(), official.batch_index()) == parts[:4]
 
 
+@pytest.mark.parametrize("parts", CHUNKED)
+def test_a_chunked_messages_id_survives_the_official_client(parts: MessageIdParts) -> None:
+    pulsar = pytest.importorskip("pulsar", reason="pulsar-client is not installed")
+    official = pulsar.MessageId.deserialize(encode_message_id(*parts))
+    assert official.serialize() == encode_message_id(*parts)
+    assert parts.first_chunk is not None
+    first = f"({parts.first_chunk.ledger_id},{parts.first_chunk.entry_id},{parts.partition},-1)"
+    assert str(official) == f"{first};({parts.ledger_id},{parts.entry_id},{parts.partition},-1)"
+    assert str(NativeMessageId.deserialize(official.serialize())) == str(official)
+
+
+def test_the_bytes_of_a_chunked_messages_id() -> None:
+    assert encode_message_id(*CHUNKED[0]).hex() == "081c10033a04081c1001"  # seen on Pulsar 4.0.7
+
+
 def test_a_batch_size_survives_the_official_client() -> None:
     pulsar = pytest.importorskip("pulsar", reason="pulsar-client is not installed")
     ours = encode_message_id(1, 2, -1, 3, 5)
@@ -47,7 +69,7 @@ def test_earliest_and_latest_equal_the_official_clients() -> None:
     assert encode_message_id(*LATEST) == pulsar.MessageId.latest.serialize()
 
 
-@pytest.mark.parametrize("parts", NUMBERS)
+@pytest.mark.parametrize("parts", [*NUMBERS, *CHUNKED])
 def test_decode_is_the_inverse(parts: MessageIdParts) -> None:
     assert decode_message_id(encode_message_id(*parts)) == parts
 
@@ -58,7 +80,7 @@ def test_decode_is_the_inverse(parts: MessageIdParts) -> None:
         ("10020801", MessageIdParts(1, 2)),
         ("0801080510021003", MessageIdParts(5, 3)),
         ("080110022800", MessageIdParts(1, 2)),
-        ("080110023a0408011001", MessageIdParts(1, 2)),
+        ("080110023a0408011001", MessageIdParts(1, 2, first_chunk=FirstChunk(1, 1))),
         ("08011002f8ff01099d0000000000000000", None),
         ("08011002850100000000", MessageIdParts(1, 2)),
     ],
@@ -82,6 +104,6 @@ def test_garbage_is_refused_as_by_the_official_client(data: str) -> None:
 
 
 @pytest.mark.parametrize("parts", [(2**63, 0), (0, -(2**63) - 1), (0, 0, 2**31), (0, 0, 0, 2**31), (0, 0, 0, 0, 2**31)])
-def test_numbers_that_do_not_fit_are_refused(parts: tuple[int, ...]) -> None:
+def test_numbers_that_do_not_fit_are_refused(parts: Any) -> None:
     with pytest.raises(InvalidMessageId):
         encode_message_id(*parts)

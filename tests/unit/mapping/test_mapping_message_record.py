@@ -32,7 +32,7 @@ def test_a_foreign_record_says_nothing(nothing: Any) -> None:
 
 
 def test_a_producers_header_has_sequence_id_epoch_and_name() -> None:
-    read = decode_headers([(PRODUCER, b"%d" % 17 + producer_suffix(2, "a:b"))])
+    read = decode_headers([(PRODUCER, f"17{producer_suffix(2, 'a:b')}".encode())])
     assert (read.sequence_id, read.producer_epoch, read.producer_name) == (17, 2, "a:b")
 
 
@@ -143,6 +143,7 @@ def test_what_fits_no_header_is_refused(metadata: MessageMetadata) -> None:
         ([], True),
         ([(PRODUCER, b"1:0:p")], True),
         ([("a", b"b"), (PRODUCER, b"1:0:p")], True),
+        ([("a", b"b"), (PRODUCER, b"1:0:p"), (headers.SCHEMA_VERSION, bytes(8))], True),
         ([(PRODUCER, b"1:0:p"), (headers.MARKER, b"txn_commit")], False),
         ([("a", b"b"), (headers.TXN, b"1:2")], False),
     ],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from layer.statelog.api import LogRecord
 from layer.statelog.versioned import Lost, OutcomeUnknown, Versioned, VersionedEntities, VersionedKey, Won, judge
 
@@ -64,3 +66,16 @@ def test_a_proposal_is_judged_by_what_stands_at_the_end() -> None:
     assert judge(1, "mine", state) == OutcomeUnknown(state)
     assert judge(3, "mine", state) == OutcomeUnknown(state)
     assert judge(1, "mine", None) == OutcomeUnknown(None)
+
+
+def test_what_is_removed_below_a_version_leaves_the_rest_and_losers_go_before_their_winners() -> None:
+    entities = folded("a/1/x", "a/2/y", "a/1/late", "a/3/z", "a/3/lost", "b/1/q")
+    assert entities.keys_below("a", 3) == [b"a/1/late", b"a/1/x", b"a/2/y"]
+    assert entities.keys_below("a", inf) == [b"a/1/late", b"a/3/lost", b"a/1/x", b"a/2/y", b"a/3/z"]
+    assert entities.keys_below("nobody", inf) == []
+
+
+def test_what_is_kept_of_a_value_is_all_that_readers_get() -> None:
+    entities: VersionedEntities[str] = VersionedEntities(Keys(), lambda value: value[:2])
+    entities.apply(LogRecord(0, b"a/1/x", b"long value", 0))
+    assert entities.state("a") == Versioned(1, 0, "x", b"lo")

@@ -1,4 +1,4 @@
-"""Wait for something that cannot tell us when it happens: a process's lock, a socket, a child's end."""
+"""Wait for something that cannot tell us when it happens: another process, a socket, a broker's metadata."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ from collections.abc import Callable
 from layer.deadline import Deadline
 
 _LOOK_EVERY_S = 0.02
+
+
+def pause(seconds: float) -> None:
+    """Let time pass where there is nothing to be woken by."""
+    threading.Event().wait(seconds)
 
 
 def wait_until(happened: Callable[[], bool], deadline: Deadline) -> bool:

@@ -1,0 +1,86 @@
+"""Policies of namespaces and topics: the part of `AdminClient` that sets them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from layer.client.errors import pulsar_errors
+from layer.deadline import Deadline
+from layer.metadata.policies import applied, policy_named, with_policy, without_policy
+from layer.node import Node
+from mapping.topic_name import TopicName
+
+
+class PolicyAdmin:
+    """`where` is a namespace (`tenant/namespace`) or a topic (`orders`, `persistent://tenant/namespace/topic`).
+
+    Which policies there are, and what they take: `layer.metadata.policies`. A topic's own value counts before that of
+    its namespace. Running producers follow `deduplication` within two seconds (`layer.client.policy_watch`);
+    what says how schemas are judged counts for every producer and consumer that is opened afterwards.
+    """
+
+    @property
+    def node(self) -> Node:
+        raise NotImplementedError
+
+    def _deadline(self) -> Deadline:
+        raise NotImplementedError
+
+    def set_policy(self, where: str, name: str, value: object) -> None:
+        """Set one policy; a second call with the same value changes nothing. Words are taken in any case.
+
+        Raises:
+            InvalidConfiguration: there is no such policy, or it does not take this value.
+            TopicNotFound: namespace or topic do not exist.
+        """
+        self._change(where, lambda policies: with_policy(policies, name, value))
+
+    def get_policy(self, where: str, name: str, *, applied_value: bool = False) -> Any:
+        """What is set here; None where nothing is. With `applied_value` what counts here, wherever it is set.
+
+        Raises: as `set_policy`.
+        """
+        with pulsar_errors():
+            policy = policy_named(name)
+            deadline = self._deadline()
+            own = self._policies(where, deadline)
+            if not applied_value:
+                return own.get(name)
+            if _is_namespace(where):
+                return applied(policy, {}, own)
+            namespace = TopicName.parse(where).namespace_name
+            return applied(policy, own, self.node.namespaces.policies(namespace, deadline))
+
+    def policies(self, where: str) -> dict[str, Any]:
+        """All that is set here, by name. Raises TopicNotFound."""
+        with pulsar_errors():
+            return dict(self._policies(where, self._deadline()))
+
+    def remove_policy(self, where: str, name: str) -> None:
+        """What is set elsewhere, or the default, counts again; nothing happens when it was not set. Raises: as
+        `set_policy`."""
+        self._change(where, lambda policies: without_policy(policies, name))
+
+    def _policies(self, where: str, deadline: Deadline) -> Mapping[str, Any]:
+        if _is_namespace(where):
+            return self.node.namespaces.policies(where, deadline)
+        name = TopicName.parse(where)
+        self.node.namespaces.require(name.namespace_name, deadline)
+        return self.node.topics.policies(name, deadline)
+
+    def _change(self, where: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]]) -> None:
+        with pulsar_errors():
+            change({})  # a wish that makes no sense is refused before anything is asked
+            deadline = self._deadline()
+            if _is_namespace(where):
+                self.node.namespaces.change_policies(where, change, deadline)
+            else:
+                name = TopicName.parse(where)
+                self.node.namespaces.require(name.namespace_name, deadline)
+                self.node.topics.change_policies(name, change, deadline)
+
+
+def _is_namespace(where: str) -> bool:
+    # A topic's name has no slash, two, or a scheme.
+    return "://" not in where and where.count("/") == 1

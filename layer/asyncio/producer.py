@@ -1,0 +1,100 @@
+"""The asyncio `Producer`."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from layer import exceptions
+from layer.asyncio.bridge import Bridge, Room, settle
+from layer.asyncio.errors import as_asyncio
+from layer.client.message_id import MessageId
+from layer.client.producer import Producer as BlockingProducer
+from layer.exceptions import Result
+
+
+class Producer:
+    """Publishes to one topic, from one event loop. Source: `pulsar.asyncio.Producer`.
+
+    `room` bounds the messages under way when sends shall wait for room (`block_if_queue_full`): the task waits, the
+    loop goes on. Differs from Pulsar: there such a send blocks the whole loop.
+    """
+
+    def __init__(self, producer: BlockingProducer, bridge: Bridge, room: Room | None) -> None:
+        self._producer = producer
+        self._bridge = bridge
+        self._room = room
+
+    async def send(
+        self,
+        content: Any,
+        properties: dict[str, str] | None = None,
+        partition_key: str | None = None,
+        ordering_key: str | None = None,
+        sequence_id: int | None = None,
+        replication_clusters: list[str] | None = None,
+        disable_replication: bool | None = None,
+        event_timestamp: int | None = None,
+        deliver_at: int | None = None,
+        deliver_after: timedelta | None = None,
+    ) -> MessageId:
+        """Send one message and wait until it is stored. Tasks that send without waiting for each other share
+        batches. A send that is cancelled while it waits has perhaps been, or will perhaps be, stored.
+
+        Raises:
+            PulsarException: `error()` says why.
+        """
+        completions = self._bridge.completions()
+        stored: asyncio.Future[Any] = completions.loop.create_future()
+        complete = partial(settle, stored)
+        if self._room is not None:
+            await self._room.take()
+            complete = partial(self._settle_and_make_room, stored)
+        try:
+            self._producer.send_async(
+                content, partial(completions.put, complete), properties, partition_key, ordering_key, sequence_id,
+                replication_clusters, bool(disable_replication), event_timestamp, deliver_at, deliver_after,
+            )  # fmt: skip
+        except BaseException as refused:
+            if self._room is not None:
+                self._room.give_back()
+            if isinstance(refused, exceptions.PulsarException):
+                raise as_asyncio(refused) from refused
+            raise
+        return MessageId.wrap(await stored)
+
+    def _settle_and_make_room(self, stored: asyncio.Future[Any], result: Result, value: Any) -> None:
+        assert self._room is not None  # noqa: S101 - only then it is used
+        self._room.give_back()
+        settle(stored, result, value)
+
+    async def flush(self) -> None:
+        """Return when everything sent before this call was answered.
+
+        Raises:
+            PulsarException: AlreadyClosed.
+        """
+        await self._bridge.call(self._producer.flush)
+
+    async def close(self) -> None:
+        """Wait for what is under way, then refuse further calls.
+
+        Raises:
+            PulsarException: AlreadyClosed.
+        """
+        await self._bridge.call(self._producer.close)
+
+    def topic(self) -> str:
+        return self._producer.topic()
+
+    def producer_name(self) -> str:
+        return self._producer.producer_name()
+
+    def last_sequence_id(self) -> int:
+        """Sequence id of the message that was stored last; -1 (or the initial one) before the first."""
+        return self._producer.last_sequence_id()
+
+    def is_connected(self) -> bool:
+        return self._producer.is_connected()

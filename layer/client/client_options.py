@@ -1,0 +1,107 @@
+"""The options of a `Client`: their checks, and what they say about the way to Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from layer.client.authentication import Authentication
+from layer.client.connection import connection_security
+from layer.client.errors import pulsar_errors
+from layer.client.options import check_range, check_type, check_type_or_none, not_yet
+from layer.client.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
+from layer.client.service_url import parse_service_url
+from layer.cursor.budget import LEAST_BYTES
+from layer.kafka.settings import KafkaSettings
+
+DEFAULT_MAX_TOPICS: Final = 200
+"""Of a pattern: each is a membership in a Kafka group, which takes 5 threads and 8 open files."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """The official options of `Client` and ours, but for the logger."""
+
+    service_url: str
+    authentication: Authentication | None = field(repr=False)
+    operation_timeout_seconds: int
+    io_threads: int
+    message_listener_threads: int
+    concurrent_lookup_requests: int
+    log_conf_file_path: str | None
+    stats_interval_in_seconds: int
+    use_tls: bool
+    tls_trust_certs_file_path: str | None
+    tls_allow_insecure_connection: bool
+    tls_validate_hostname: bool
+    connection_timeout_ms: int
+    listener_name: str | None
+    tls_private_key_file_path: str | None
+    tls_certificate_file_path: str | None
+    kafka_config: Mapping[str, str] | None = field(repr=False)
+    ack_persist_interval_ms: int
+    max_pattern_topics: int
+    cursor_memory_limit_bytes: int
+    metrics_port: int | None
+
+    def check(self) -> None:
+        """Raises what `Client.__init__` says, but for the security options (`kafka_settings`)."""
+        info = self.service_url
+        not_yet(
+            f"{type(info).__name__} as the service URL",
+            when=isinstance(info, AutoClusterFailover | ServiceInfoProvider),
+        )
+        check_type(str, "service_url", info)
+        for name in (
+            "operation_timeout_seconds",
+            "io_threads",
+            "message_listener_threads",
+            "concurrent_lookup_requests",
+            "connection_timeout_ms",
+            "max_pattern_topics",
+        ):
+            check_type(int, name, getattr(self, name))
+            check_range(name, getattr(self, name), 1)
+        check_type(int, "stats_interval_in_seconds", self.stats_interval_in_seconds)
+        check_range("stats_interval_in_seconds", self.stats_interval_in_seconds, 0)
+        check_type(int, "ack_persist_interval_ms", self.ack_persist_interval_ms)
+        check_range("ack_persist_interval_ms", self.ack_persist_interval_ms, 1, 60_000)
+        check_type(int, "cursor_memory_limit_bytes", self.cursor_memory_limit_bytes)
+        check_range("cursor_memory_limit_bytes", self.cursor_memory_limit_bytes, LEAST_BYTES)
+        check_type_or_none(int, "metrics_port", self.metrics_port)
+        check_range("metrics_port", self.metrics_port or 0, 0, 65_535)
+        check_type_or_none(str, "log_conf_file_path", self.log_conf_file_path)
+        check_type(bool, "use_tls", self.use_tls)
+        check_type_or_none(str, "listener_name", self.listener_name)
+        not_yet("listener_name (Kafka's listeners have ports of their own)", when=self.listener_name is not None)
+        not_yet("log_conf_file_path (use logger)", when=self.log_conf_file_path is not None)
+
+    def service_info(self) -> ServiceInfo:
+        return ServiceInfo(self.service_url, self.authentication, self.tls_trust_certs_file_path)
+
+    def kafka_settings(self) -> KafkaSettings:
+        """How every librdkafka handle of the client is made.
+
+        Raises:
+            ValueError: the URL or a security option is wrong.
+            InvalidConfiguration: `kafka_config` sets what is not the user's to set, or certificates come without TLS.
+        """
+        address = parse_service_url(self.service_url)
+        given = dict(self.kafka_config or {})
+        security = connection_security(
+            tls=self.use_tls or address.tls,
+            authentication=self.authentication,
+            trust_certs_file_path=self.tls_trust_certs_file_path,
+            allow_insecure_connection=self.tls_allow_insecure_connection,
+            validate_hostname=self.tls_validate_hostname,
+            private_key_file_path=self.tls_private_key_file_path,
+            certificate_file_path=self.tls_certificate_file_path,
+            kafka_protocol=given.get("security.protocol"),
+        )
+        settings = KafkaSettings(
+            address.bootstrap, given, connect_timeout_ms=self.connection_timeout_ms, security=security
+        )
+        with pulsar_errors():
+            settings.check()
+        return settings

@@ -1,0 +1,104 @@
+"""When a message counts as dead, and where it goes then. Names as in `pulsar-client`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeVar
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterPolicy:
+    """What `DeadLetterPolicyBuilder.build` gives. Source: `_pulsar.DeadLetterPolicy`."""
+
+    _max_redeliver_count: int
+    _dead_letter_topic: str = ""
+    _initial_subscription_name: str = ""
+
+    def getMaxRedeliverCount(self) -> int:  # noqa: N802 - the official name
+        return self._max_redeliver_count
+
+    def getDeadLetterTopic(self) -> str:  # noqa: N802
+        return self._dead_letter_topic
+
+    def getInitialSubscriptionName(self) -> str:  # noqa: N802
+        return self._initial_subscription_name
+
+
+class DeadLetterPolicyBuilder:
+    """Source: `_pulsar.DeadLetterPolicyBuilder`."""
+
+    def __init__(self) -> None:
+        self._count = 2**31 - 1
+        self._topic = ""
+        self._subscription = ""
+
+    def maxRedeliverCount(self, count: int) -> DeadLetterPolicyBuilder:  # noqa: N802
+        """Raises TypeError for anything but an int."""
+        self._count = _of_type(int, "maxRedeliverCount", count)
+        return self
+
+    def deadLetterTopic(self, topic: str) -> DeadLetterPolicyBuilder:  # noqa: N802
+        self._topic = _of_type(str, "deadLetterTopic", topic)
+        return self
+
+    def initialSubscriptionName(self, name: str) -> DeadLetterPolicyBuilder:  # noqa: N802
+        self._subscription = _of_type(str, "initialSubscriptionName", name)
+        return self
+
+    def build(self) -> DeadLetterPolicy:
+        """Raises ValueError when the count is below 1."""
+        if self._count < 1:
+            raise ValueError(f"maxRedeliverCount must be greater than 0, got {self._count}")
+        return DeadLetterPolicy(self._count, self._topic, self._subscription)
+
+
+class ConsumerDeadLetterPolicy:
+    """`max_redeliver_count` redeliveries (1 or more), then the message goes to the dead letter topic.
+
+    The topic is `<topic>-<subscription>-DLQ` unless named, on a partitioned topic one for each partition. It is made
+    with the first dead letter, and with it the subscription `initial_subscription_name`, from the beginning, if named.
+    Source: `pulsar.ConsumerDeadLetterPolicy`; works on Shared and Key_Shared subscriptions only, as officially.
+
+    Raises:
+        ValueError: `max_redeliver_count` is below 1.
+    """
+
+    def __init__(
+        self,
+        max_redeliver_count: int,
+        dead_letter_topic: str | None = None,
+        initial_subscription_name: str | None = None,
+    ) -> None:
+        if type(max_redeliver_count) is not int or max_redeliver_count < 1:
+            raise ValueError(f"max_redeliver_count must be greater than 0, got {max_redeliver_count}")
+        builder = DeadLetterPolicyBuilder().maxRedeliverCount(max_redeliver_count)
+        if dead_letter_topic is not None:
+            builder.deadLetterTopic(dead_letter_topic)
+        if initial_subscription_name is not None:
+            builder.initialSubscriptionName(initial_subscription_name)
+        self._policy = builder.build()
+
+    @property
+    def dead_letter_topic(self) -> str:
+        """'' for the default."""
+        return self._policy.getDeadLetterTopic()
+
+    @property
+    def max_redeliver_count(self) -> int:
+        return self._policy.getMaxRedeliverCount()
+
+    @property
+    def initial_subscription_name(self) -> str:
+        """'' for none."""
+        return self._policy.getInitialSubscriptionName()
+
+    def policy(self) -> DeadLetterPolicy:
+        return self._policy
+
+
+def _of_type(kind: type[_T], name: str, value: _T) -> _T:
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise TypeError(f"{name} takes {kind.__name__}, got {type(value).__name__}: {value!r:.60}")
+    return value

@@ -1,0 +1,64 @@
+"""Tells producers what the policies of their topics say."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final, Protocol
+from weakref import WeakKeyDictionary
+
+from layer import errors
+from layer.client.periodic import Periodic
+from layer.deadline import Deadline
+from layer.metadata.topics import Topic
+from layer.node import Node
+
+_log = logging.getLogger(__name__)
+
+LOOK_EVERY_S: Final = 1.0
+"""A producer follows a changed policy after two looks at the latest."""
+
+
+class Follows(Protocol):
+    def follow_deduplication(self, wanted: bool, deadline: Deadline) -> None: ...
+
+
+class PolicyWatch:
+    """Reads the state topics `topics` and `namespaces`, those of their partitions that hold topics in use.
+
+    Memory: an entry for each producer while the client holds it.
+    """
+
+    def __init__(self, periodic: Periodic, node: Callable[[], Node], timeout_s: float) -> None:
+        self._periodic = periodic
+        self._node = node
+        self._timeout_s = timeout_s
+        self._watched: WeakKeyDictionary[Follows, Topic] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+        self._begun = False
+
+    def watch(self, topic: Topic, user: Follows) -> None:
+        with self._lock:
+            self._watched[user] = topic
+            begun, self._begun = self._begun, True
+        if not begun:
+            self._periodic.every(LOOK_EVERY_S, self.look)
+
+    def unwatch(self, user: Follows) -> None:
+        with self._lock:
+            self._watched.pop(user, None)
+
+    def look(self) -> None:
+        """Tell everybody what applies now."""
+        with self._lock:
+            watched = list(self._watched.items())
+        if not watched:
+            return
+        deadline = Deadline.after(self._timeout_s)
+        wanted = self._node().deduplicated({topic.name.base for _, topic in watched}, deadline)
+        for user, topic in watched:
+            try:
+                user.follow_deduplication(wanted[topic.name.base], Deadline.after(self._timeout_s))
+            except errors.LayerError as failure:  # tried again with the next look
+                _log.warning("topic=%s a producer cannot follow its policies yet: %s", topic.name, failure)

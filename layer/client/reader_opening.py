@@ -1,0 +1,91 @@
+"""Making a Reader: its options, and where it begins."""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass
+
+from layer import errors
+from layer.client.errors import pulsar_errors
+from layer.client.incoming_schema import incoming_values
+from layer.client.message import Message
+from layer.client.message_id import NativeMessageId
+from layer.client.options import check_range, check_schema, check_type, check_type_or_none
+from layer.client.reader import Reader, ReaderListener
+from layer.client.reading_admission import admit_reading
+from layer.client.session import Session
+from layer.client.start_position import inside_batches, start_offsets
+from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.sealed import Unsealing
+from layer.readers import compacted_ranges
+from layer.schema.plain import Schema
+from mapping.topic_name import TopicName
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderOptions:
+    """The official options of `create_reader`, but for topic and start."""
+
+    schema: Schema
+    listener: ReaderListener | None
+    receiver_queue_size: int
+    name: str | None
+    role_prefix: str | None
+    read_compacted: bool
+    inclusive: bool
+    unsealing: Unsealing
+
+    def check(self) -> None:
+        """Raises ValueError or InvalidConfiguration, naming the value and what was expected."""
+        check_schema(self.schema)
+        if self.listener is not None and not callable(self.listener):
+            raise ValueError(f"reader_listener must be callable, got {self.listener!r:.60}")
+        check_type(int, "receiver_queue_size", self.receiver_queue_size)
+        check_range("receiver_queue_size", self.receiver_queue_size, 0)
+        check_type_or_none(str, "reader_name", self.name)
+        check_type_or_none(str, "subscription_role_prefix", self.role_prefix)
+        check_type(bool, "is_read_compacted", self.read_compacted)
+        check_type(bool, "start_message_id_inclusive", self.inclusive)
+
+
+def open_reader(topic: str, start: NativeMessageId, options: ReaderOptions, session: Session) -> Reader:
+    """A reader that has begun to read. Raises what `Client.create_reader` says."""
+    with pulsar_errors():
+        reader = _begin(session, TopicName.parse(topic), start, options)
+    session.reader_opened(reader)
+    return reader
+
+
+def _begin(session: Session, name: TopicName, start: NativeMessageId, options: ReaderOptions) -> Reader:
+    node = session.node()
+    deadline = session.deadline()
+    topic = node.topics.open(name, deadline)
+    partitions = [name.partition] if name.partition >= 0 else list(range(topic.partitions))
+    if not name.is_persistent:  # only what is sent from now on, wherever one wants to begin
+        if options.read_compacted:
+            raise errors.InvalidOption(f"is_read_compacted: {name} is not persistent, so there is nothing to compact")
+        start = NativeMessageId.latest
+    admit_reading(node, topic, options.schema, deadline)
+    starts = start_offsets(node.admin, topic, partitions, start, inclusive=options.inclusive, deadline=deadline)
+    starts, begun = inside_batches(node, topic, starts, start, inclusive=options.inclusive, deadline=deadline)
+    compacted = compacted_ranges(node, topic, partitions, deadline) if options.read_compacted else {}
+    endpoint = Endpoint(
+        options.name or f"{options.role_prefix or 'reader'}-{secrets.token_hex(5)}",
+        options.receiver_queue_size,
+        delivery_type=Message,
+        schema=options.schema,
+        values=incoming_values(options.schema, name.base, node.schemas, session.operation_timeout_s),
+        unsealing=options.unsealing,
+    )
+    return Reader(
+        node,
+        name,
+        topic,
+        node.readers.open_tail(topic, starts, endpoint, compacted, begun),
+        endpoint,
+        inclusive=options.inclusive,
+        operation_timeout_s=session.operation_timeout_s,
+        listener=options.listener,
+        threads=session.threads,
+        on_close=session.reader_closed,
+    )

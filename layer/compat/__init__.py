@@ -1,0 +1,12 @@
+"""The compatibility harness: one scenario, run on a real Pulsar and here, and what differs between the two.
+
+A scenario is a function decorated with `scenario`; it is written against a `Run` and sees the official module on one
+side and `layer` on the other. docs/compat.md says how to write and run one.
+"""
+
+from __future__ import annotations
+
+from layer.compat.driver import Run
+from layer.compat.scenario import Scenario, scenario
+
+__all__ = ["Run", "Scenario", "scenario"]

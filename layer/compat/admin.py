@@ -1,0 +1,420 @@
+"""The administration that scenarios need, alike for both sides: Pulsar's REST API, and our `AdminClient`."""
+
+from __future__ import annotations
+
+import json
+import ssl
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final, Protocol
+
+from layer import exceptions
+from layer.admin import AdminClient
+from layer.compat.secured import ADMIN, Logins
+from layer.deadline import Deadline
+from layer.registry.model import StoredSchema
+from layer.waiting import wait_until
+from schema_compat import SchemaInfo, SchemaType
+
+_TIMEOUT_S: Final = 30.0
+_NOT_FOUND: Final = 404
+_FIRST_SERVER_ERROR: Final = 500
+
+
+class AdminError(Exception):
+    """An administrative wish that failed for a reason that is not the wish."""
+
+
+class AdminNotFound(AdminError):
+    """What was asked for does not exist."""
+
+
+class AdminRefused(AdminError):
+    """It exists, and its state does not allow this; or the wish makes no sense."""
+
+
+class Admin(Protocol):
+    """Topics are full names. Every call raises AdminNotFound, AdminRefused or AdminError."""
+
+    def create_topic(self, topic: str) -> None: ...
+    def create_partitioned_topic(self, topic: str, partitions: int) -> None: ...
+    def update_partitions(self, topic: str, partitions: int) -> None: ...
+    def delete_topic(self, topic: str, *, force: bool = False) -> None: ...
+    def list_topics(self, namespace: str) -> list[str]:
+        """Full names, a partitioned topic once."""
+
+    def create_namespace(self, namespace: str) -> None: ...
+    def delete_namespace(self, namespace: str) -> None: ...
+    def list_namespaces(self, tenant: str) -> list[str]: ...
+    def create_subscription(self, topic: str, subscription: str, *, from_earliest: bool = False) -> None: ...
+    def list_subscriptions(self, topic: str) -> list[str]: ...
+    def unsubscribe(self, topic: str, subscription: str, *, force: bool = False) -> None: ...
+    def backlog(self, topic: str, subscription: str) -> int:
+        """Messages that are not acknowledged."""
+
+    def publishers(self, topic: str) -> list[dict[str, Any]]:
+        """The producers of a topic that is not partitioned: name, access mode and properties of each, by name."""
+
+    def is_replicated(self, topic: str, subscription: str) -> bool:
+        """Whether the subscription's state is to be replicated to other clusters."""
+
+    def skip(self, topic: str, subscription: str, count: int) -> None: ...
+    def clear_backlog(self, topic: str, subscription: str) -> None: ...
+    def reset_cursor(self, topic: str, subscription: str, timestamp_ms: int) -> None: ...
+    def reset_cursor_to(self, topic: str, subscription: str, message_id: Any) -> None:
+        """This message comes next."""
+
+    def set_deduplication(self, where: str, *, enabled: bool | None) -> None:
+        """Of a namespace or a topic; None removes the policy."""
+
+    def deduplication(self, where: str) -> bool | None:
+        """What is set there itself."""
+
+    def compact(self, topic: str) -> None:
+        """Returns when it is done."""
+
+    def set_schema_compatibility_strategy(self, namespace: str, strategy: str) -> None: ...
+    def set_schema_validation_enforced(self, namespace: str, *, enforced: bool) -> None: ...
+    def set_is_allow_auto_update_schema(self, namespace: str, *, allowed: bool) -> None: ...
+    def schema(self, topic: str) -> dict[str, Any]:
+        """The newest one: version, type, definition (parsed where it is JSON), properties."""
+
+    def schemas(self, topic: str) -> list[dict[str, Any]]:
+        """All that live, the oldest first."""
+
+    def upload_schema(self, topic: str, kind: str, definition: str) -> None: ...
+    def delete_schema(self, topic: str) -> None: ...
+
+
+class PulsarRest:
+    """Pulsar's REST API, version 2."""
+
+    def __init__(self, url: str, logins: Logins | None = None) -> None:
+        self._root = url.rstrip("/") + "/admin/v2"
+        self._headers = {"Content-Type": "application/json"}
+        self._tls: ssl.SSLContext | None = None
+        if logins is not None:
+            self._headers["Authorization"] = f"Bearer {logins.tokens[ADMIN]}"
+            self._tls = ssl.create_default_context(cafile=logins.authority)
+
+    def create_topic(self, topic: str) -> None:
+        self._ask("PUT", _path(topic))
+
+    def create_partitioned_topic(self, topic: str, partitions: int) -> None:
+        self._ask("PUT", f"{_path(topic)}/partitions", partitions)
+
+    def update_partitions(self, topic: str, partitions: int) -> None:
+        self._ask("POST", f"{_path(topic)}/partitions", partitions)
+
+    def delete_topic(self, topic: str, *, force: bool = False) -> None:
+        partitions = "/partitions" if self._partitions(topic) else ""
+        self._ask("DELETE", f"{_path(topic)}{partitions}?force={str(force).lower()}")
+
+    def list_topics(self, namespace: str) -> list[str]:
+        partitioned = self._ask("GET", f"/persistent/{namespace}/partitioned")
+        plain = [name for name in self._ask("GET", f"/persistent/{namespace}") if "-partition-" not in name]
+        return sorted({*partitioned, *plain})
+
+    def create_namespace(self, namespace: str) -> None:
+        self._ask("PUT", f"/namespaces/{namespace}", {})
+
+    def delete_namespace(self, namespace: str) -> None:
+        self._ask("DELETE", f"/namespaces/{namespace}")
+
+    def list_namespaces(self, tenant: str) -> list[str]:
+        return sorted(self._ask("GET", f"/namespaces/{tenant}"))
+
+    def create_subscription(self, topic: str, subscription: str, *, from_earliest: bool = False) -> None:
+        end = 2**63 - 1
+        start = {"ledgerId": -1, "entryId": -1} if from_earliest else {"ledgerId": end, "entryId": end}
+        self._ask("PUT", _path(topic, subscription), start)
+
+    def list_subscriptions(self, topic: str) -> list[str]:
+        return sorted(self._ask("GET", f"{_path(topic)}/subscriptions"))
+
+    def unsubscribe(self, topic: str, subscription: str, *, force: bool = False) -> None:
+        self._ask("DELETE", f"{_path(topic, subscription)}?force={str(force).lower()}")
+
+    def backlog(self, topic: str, subscription: str) -> int:
+        return int(self._statistics(topic, subscription)["msgBacklog"])
+
+    def is_replicated(self, topic: str, subscription: str) -> bool:
+        return bool(self._statistics(topic, subscription)["isReplicated"])
+
+    def _statistics(self, topic: str, subscription: str) -> dict[str, Any]:
+        which = "partitioned-stats?perPartition=false&" if self._partitions(topic) else "stats?"
+        precise = "getPreciseBacklog=true&subscriptionBacklogSize=false"
+        subscriptions: dict[str, dict[str, Any]] = self._ask("GET", f"{_path(topic)}/{which}{precise}")["subscriptions"]
+        if subscription not in subscriptions:
+            raise AdminNotFound(f"no subscription {subscription}")
+        return subscriptions[subscription]
+
+    def publishers(self, topic: str) -> list[dict[str, Any]]:
+        found = self._ask("GET", f"{_path(topic)}/stats")["publishers"]
+        return _by_name([(p["producerName"], p["accessMode"], p["metadata"]) for p in found])
+
+    def skip(self, topic: str, subscription: str, count: int) -> None:
+        self._ask("POST", f"{_path(topic, subscription)}/skip/{count}")
+
+    def clear_backlog(self, topic: str, subscription: str) -> None:
+        self._ask("POST", f"{_path(topic, subscription)}/skip_all")
+
+    def reset_cursor(self, topic: str, subscription: str, timestamp_ms: int) -> None:
+        self._ask("POST", f"{_path(topic, subscription)}/resetcursor/{timestamp_ms}")
+
+    def reset_cursor_to(self, topic: str, subscription: str, message_id: Any) -> None:
+        place = {"ledgerId": message_id.ledger_id(), "entryId": message_id.entry_id(),
+                 "partitionIndex": message_id.partition()}  # fmt: skip
+        self._ask("POST", f"{_path(topic, subscription)}/resetcursor", place)
+
+    def set_deduplication(self, where: str, *, enabled: bool | None) -> None:
+        if enabled is None:
+            self._ask("DELETE", _deduplication(where))
+        else:
+            self._ask("POST", _deduplication(where), enabled)
+
+    def deduplication(self, where: str) -> bool | None:
+        answer: bool | None = self._ask("GET", _deduplication(where))
+        return answer
+
+    def compact(self, topic: str) -> None:
+        self._ask("PUT", f"{_path(topic)}/compaction")
+
+        def done() -> bool:
+            status = self._ask("GET", f"{_path(topic)}/compaction")
+            if status["status"] == "ERROR":
+                raise AdminError(f"compaction of {topic}: {status['lastError']}")
+            return bool(status["status"] == "SUCCESS")
+
+        if not wait_until(done, Deadline.after(_TIMEOUT_S)):
+            raise AdminError(f"compaction of {topic} took more than {_TIMEOUT_S:.0f} s")
+
+    def set_schema_compatibility_strategy(self, namespace: str, strategy: str) -> None:
+        self._ask("PUT", f"/namespaces/{namespace}/schemaCompatibilityStrategy", strategy)
+
+    def set_schema_validation_enforced(self, namespace: str, *, enforced: bool) -> None:
+        self._ask("POST", f"/namespaces/{namespace}/schemaValidationEnforced", enforced)
+
+    def set_is_allow_auto_update_schema(self, namespace: str, *, allowed: bool) -> None:
+        self._ask("POST", f"/namespaces/{namespace}/isAllowAutoUpdateSchema", allowed)
+
+    def schema(self, topic: str) -> dict[str, Any]:
+        return _schema_of(self._ask("GET", f"{_schemas(topic)}/schema"))
+
+    def schemas(self, topic: str) -> list[dict[str, Any]]:
+        found = self._ask("GET", f"{_schemas(topic)}/schemas")["getSchemaResponses"]
+        return sorted(map(_schema_of, found), key=lambda each: int(each["version"]))
+
+    def upload_schema(self, topic: str, kind: str, definition: str) -> None:
+        self._ask("POST", f"{_schemas(topic)}/schema", {"type": kind, "schema": definition, "properties": {}})
+
+    def delete_schema(self, topic: str) -> None:
+        self._ask("DELETE", f"{_schemas(topic)}/schema")
+
+    def _partitions(self, topic: str) -> int:
+        return int(self._ask("GET", f"{_path(topic)}/partitions")["partitions"])
+
+    def _ask(self, method: str, path: str, body: object | None = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(  # noqa: S310 - the address was given by whoever runs us
+            self._root + path, data, self._headers, method=method
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=self._tls) as answer:  # noqa: S310
+                text = answer.read()
+        except urllib.error.HTTPError as refusal:
+            words = f"{method} {path}: {refusal.code} {refusal.read()[:200]!r}"
+            if refusal.code == _NOT_FOUND:
+                raise AdminNotFound(words) from refusal
+            raise (AdminRefused if refusal.code < _FIRST_SERVER_ERROR else AdminError)(words) from refusal
+        except OSError as error:
+            raise AdminError(f"{method} {self._root}{path}: {error}") from error
+        return json.loads(text) if text else None
+
+
+class LayerAdmin:
+    """Our own `AdminClient`."""
+
+    def __init__(self, url: str, kafka_config: Mapping[str, str] | None = None, **login: Any) -> None:
+        self._client = AdminClient(url, kafka_config=kafka_config, **login)
+
+    def close(self) -> None:
+        self._client.close()
+
+    def create_topic(self, topic: str) -> None:
+        with _alike():
+            self._client.create_topic(topic)
+
+    def create_partitioned_topic(self, topic: str, partitions: int) -> None:
+        with _alike():
+            self._client.create_partitioned_topic(topic, partitions)
+
+    def update_partitions(self, topic: str, partitions: int) -> None:
+        with _alike():
+            self._client.update_partitions(topic, partitions)
+
+    def delete_topic(self, topic: str, *, force: bool = False) -> None:
+        with _alike():
+            self._client.delete_topic(topic, force=force)
+
+    def list_topics(self, namespace: str) -> list[str]:
+        with _alike():
+            return sorted(self._client.list_topics(namespace))
+
+    def create_namespace(self, namespace: str) -> None:
+        with _alike():
+            self._client.create_namespace(namespace)
+
+    def delete_namespace(self, namespace: str) -> None:
+        with _alike():
+            self._client.delete_namespace(namespace)
+
+    def list_namespaces(self, tenant: str) -> list[str]:
+        with _alike():
+            return sorted(self._client.list_namespaces(tenant))
+
+    def create_subscription(self, topic: str, subscription: str, *, from_earliest: bool = False) -> None:
+        with _alike():
+            self._client.create_subscription(topic, subscription, from_earliest=from_earliest)
+
+    def list_subscriptions(self, topic: str) -> list[str]:
+        with _alike():
+            return sorted(self._client.list_subscriptions(topic))
+
+    def unsubscribe(self, topic: str, subscription: str, *, force: bool = False) -> None:
+        with _alike():
+            self._client.unsubscribe(topic, subscription, force=force)
+
+    def backlog(self, topic: str, subscription: str) -> int:
+        with _alike():
+            return self._client.subscription_stats(topic, subscription).backlog
+
+    def is_replicated(self, topic: str, subscription: str) -> bool:
+        with _alike():
+            return self._client.subscription_stats(topic, subscription).replicated
+
+    def publishers(self, topic: str) -> list[dict[str, Any]]:
+        with _alike():
+            found = self._client.topic_stats(topic).publishers
+        return _by_name([(p.producer_name, p.access_mode, dict(p.properties)) for p in found])
+
+    def skip(self, topic: str, subscription: str, count: int) -> None:
+        with _alike():
+            self._client.skip(topic, subscription, count)
+
+    def clear_backlog(self, topic: str, subscription: str) -> None:
+        with _alike():
+            self._client.clear_backlog(topic, subscription)
+
+    def reset_cursor(self, topic: str, subscription: str, timestamp_ms: int) -> None:
+        with _alike():
+            self._client.reset_cursor(topic, subscription, timestamp_ms=timestamp_ms)
+
+    def reset_cursor_to(self, topic: str, subscription: str, message_id: Any) -> None:
+        with _alike():
+            self._client.reset_cursor(topic, subscription, message_id=message_id)
+
+    def set_deduplication(self, where: str, *, enabled: bool | None) -> None:
+        with _alike():
+            if enabled is None:
+                self._client.remove_policy(where, "deduplication")
+            else:
+                self._client.set_policy(where, "deduplication", enabled)
+
+    def deduplication(self, where: str) -> bool | None:
+        with _alike():
+            answer: bool | None = self._client.get_policy(where, "deduplication")
+            return answer
+
+    def compact(self, topic: str) -> None:
+        with _alike():
+            self._client.compact(topic)
+
+    def set_schema_compatibility_strategy(self, namespace: str, strategy: str) -> None:
+        with _alike():
+            self._client.set_schema_compatibility_strategy(namespace, strategy)
+
+    def set_schema_validation_enforced(self, namespace: str, *, enforced: bool) -> None:
+        with _alike():
+            self._client.set_policy(namespace, "schema_validation_enforced", enforced)
+
+    def set_is_allow_auto_update_schema(self, namespace: str, *, allowed: bool) -> None:
+        with _alike():
+            self._client.set_policy(namespace, "is_allow_auto_update_schema", allowed)
+
+    def schema(self, topic: str) -> dict[str, Any]:
+        with _alike():
+            return _stored(self._client.get_schema_info_with_version(topic))
+
+    def schemas(self, topic: str) -> list[dict[str, Any]]:
+        with _alike():
+            return [_stored(found) for found in self._client.get_all_schemas(topic)]
+
+    def upload_schema(self, topic: str, kind: str, definition: str) -> None:
+        with _alike():
+            self._client.create_schema(topic, SchemaInfo(SchemaType[kind], definition.encode()))
+
+    def delete_schema(self, topic: str) -> None:
+        with _alike():
+            self._client.delete_schema(topic)
+
+
+def _stored(found: StoredSchema) -> dict[str, Any]:
+    info = found.info
+    definition = info.schema.decode("utf-8", "backslashreplace")
+    return _described(found.version.number, info.type.name, definition, info.properties)
+
+
+def _schemas(topic: str) -> str:
+    return f"/schemas/{topic.partition('://')[2]}"
+
+
+def _schema_of(answer: Mapping[str, Any]) -> dict[str, Any]:
+    return _described(answer["version"], answer["type"], answer["data"], answer["properties"])
+
+
+def _described(version: int, kind: str, definition: str, properties: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        parsed = json.loads(definition)
+    except ValueError:
+        parsed = definition
+    return {"version": version, "type": kind, "definition": parsed, "properties": dict(properties)}
+
+
+def _by_name(producers: list[tuple[str, str, dict[str, str]]]) -> list[dict[str, Any]]:
+    names = ("name", "access mode", "properties")
+    return [dict(zip(names, producer, strict=True)) for producer in sorted(producers, key=lambda found: found[0])]
+
+
+def _path(topic: str, subscription: str | None = None) -> str:
+    domain, _, rest = topic.partition("://")
+    path = f"/{domain}/{rest}"
+    return path if subscription is None else f"{path}/subscription/{urllib.parse.quote(subscription, safe='')}"
+
+
+def _deduplication(where: str) -> str:
+    return f"{_path(where)}/deduplicationEnabled" if "://" in where else f"/namespaces/{where}/deduplication"
+
+
+@contextmanager
+def _alike() -> Iterator[None]:
+    """Our errors in the words of this module."""
+    try:
+        yield
+    except exceptions.NotSupported:
+        raise
+    except (exceptions.TopicNotFound, exceptions.SubscriptionNotFound) as error:
+        raise AdminNotFound(str(error)) from error
+    except (
+        exceptions.NotAllowedError,
+        exceptions.ConsumerBusy,
+        exceptions.InvalidConfiguration,
+        exceptions.InvalidTopicName,
+        exceptions.IncompatibleSchema,
+    ) as error:
+        raise AdminRefused(str(error)) from error
+    except exceptions.PulsarException as error:
+        raise AdminError(str(error)) from error

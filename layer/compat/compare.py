@@ -1,0 +1,119 @@
+"""Two sides of a scenario, compared."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from layer.compat.history import Ending, SideResult
+from layer.compat.scenario import Scenario
+
+
+class Verdict(str, Enum):
+    """What came of a scenario."""
+
+    AGREE = "agree"
+    DIFFER = "differ"
+    EXPLAINED = "explained"
+    """They differ, and the file of explained differences says why that is wanted."""
+    NOT_SUPPORTED = "not supported"
+    NOT_PLAYED = "not played"
+    """What the scenario needs is not here; the reason says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """`reason` is why: the explanation, what is not supported, or the first difference."""
+
+    scenario: Scenario
+    verdict: Verdict
+    pulsar: SideResult
+    kafka: SideResult
+    reason: str = ""
+
+    @property
+    def diff(self) -> list[str]:
+        """A unified diff, Pulsar's history to ours; empty where they agree."""
+        return list(
+            difflib.unified_diff(self.pulsar.lines(), self.kafka.lines(), "Pulsar", "Kafka", n=100, lineterm="")
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """All scenarios of a run, by name. `stale` are explanations of what did not differ, each with why."""
+
+    comparisons: tuple[Comparison, ...]
+    stale: tuple[str, ...] = ()
+    pulsar: str = ""
+    kafka: str = ""
+    seconds: float = 0.0
+
+    def driven(self) -> Counter[str]:
+        """How many scenarios were played with which of Pulsar's clients, such as "python" or "java + rest"."""
+        return Counter(" + ".join(found.pulsar.driven_by) for found in self.comparisons if found.pulsar.driven_by)
+
+    def count(self, verdict: Verdict) -> int:
+        return sum(found.verdict is verdict for found in self.comparisons)
+
+    @property
+    def agreement(self) -> float:
+        """The part of all scenarios that agree, 0 to 1; 1 when there are none."""
+        return self.count(Verdict.AGREE) / len(self.comparisons) if self.comparisons else 1.0
+
+    @property
+    def ok(self) -> bool:
+        """Nothing differs that is not explained."""
+        return self.count(Verdict.DIFFER) == 0
+
+    def areas(self) -> dict[str, Counter[Verdict]]:
+        found: dict[str, Counter[Verdict]] = {}
+        for comparison in self.comparisons:
+            found.setdefault(comparison.scenario.area, Counter())[comparison.verdict] += 1
+        return dict(sorted(found.items()))
+
+
+def compare(scenario: Scenario, pulsar: SideResult, kafka: SideResult, explanation: str | None = None) -> Comparison:
+    """The verdict. Two sides that failed alike still differ: such a scenario shows nothing."""
+    for side in (pulsar, kafka):
+        if side.ending is Ending.NOT_PLAYED:
+            return Comparison(scenario, Verdict.NOT_PLAYED, pulsar, kafka, side.reason)
+    if kafka.ending is Ending.NOT_SUPPORTED:
+        return Comparison(scenario, Verdict.NOT_SUPPORTED, pulsar, kafka, kafka.reason)
+    difference = _difference(pulsar, kafka)
+    if difference is None:
+        return Comparison(scenario, Verdict.AGREE, pulsar, kafka)
+    if explanation is not None and pulsar.ending is Ending.DONE:
+        return Comparison(scenario, Verdict.EXPLAINED, pulsar, kafka, explanation)
+    return Comparison(scenario, Verdict.DIFFER, pulsar, kafka, difference)
+
+
+def stale_explanations(
+    explanations: Mapping[str, str], known: Iterable[str], comparisons: Sequence[Comparison]
+) -> tuple[str, ...]:
+    """Explanations of unknown scenarios, and of scenarios that were played and agree."""
+    names = set(known)
+    agreeing = {found.scenario.name for found in comparisons if found.verdict is Verdict.AGREE}
+    return tuple(
+        [f"{name}: there is no such scenario" for name in sorted(explanations) if name not in names]
+        + [f"{name}: differs no longer" for name in sorted(explanations) if name in agreeing]
+    )
+
+
+def _difference(pulsar: SideResult, kafka: SideResult) -> str | None:
+    for name, side in (("Pulsar", pulsar), ("Kafka", kafka)):
+        if side.ending is not Ending.DONE:
+            return f"{side.ending.value} on {name}: {side.reason}"
+    theirs, ours = pulsar.lines(), kafka.lines()
+    if not theirs and not ours:
+        return "nothing was recorded"
+    for mine, other in zip(theirs, ours, strict=False):
+        if mine != other:
+            return f"Pulsar {mine} | Kafka {other}"
+    if len(theirs) != len(ours):
+        longer, name = (theirs, "Pulsar") if len(theirs) > len(ours) else (ours, "Kafka")
+        return f"only on {name}: {longer[min(len(theirs), len(ours))]}"
+    return None

@@ -1,0 +1,24 @@
+"""What a scenario sees as `run.sdk` when the Java client drives it: the official module with another `Client`."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from layer.compat.java.bridge import Bridge
+from layer.compat.java.client import JavaClient
+from layer.compat.java.runtime import JavaAddress
+
+
+class JavaSdk:
+    """Enumerations, policies and exceptions are the official Python module's; what makes clients is Java's."""
+
+    def __init__(self, address: JavaAddress) -> None:
+        self._official: Any = importlib.import_module("pulsar")
+        self._bridge = Bridge(address, self._official)
+
+    def Client(self, url: str, **options: Any) -> JavaClient:  # noqa: N802 - the official name
+        return JavaClient(self._bridge, url, **options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._official, name)

@@ -1,0 +1,21 @@
+"""Transactions, which the Python client lacks."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from layer.compat.java.bridge import Bridge
+
+
+class JavaTransaction:
+    """`native` is Java's. Both calls wait for the outcome."""
+
+    def __init__(self, bridge: Bridge, native: Any) -> None:
+        self._bridge = bridge
+        self.native = native
+
+    def commit(self) -> None:
+        self._bridge.call(lambda: self.native.commit().get())
+
+    def abort(self) -> None:
+        self._bridge.call(lambda: self.native.abort().get())

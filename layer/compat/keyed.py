@@ -1,0 +1,28 @@
+"""What scenarios about keys share: sending under keys, and what came of each key."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from layer.compat.driver import Run
+
+
+def send_keyed(run: Run, topic: str, keys: list[str], turns: int, **options: Any) -> None:
+    """`turns` messages under each key, the keys in turn; `options` are the producer's."""
+    producer = run.producer(topic, **options)
+    for turn in range(turns):
+        for key in keys:
+            producer.send(f"{key}-{turn}".encode(), partition_key=key)
+    producer.close()
+
+
+def by_key(run: Run, messages: list[Any]) -> dict[str, list[str]]:
+    """The messages of each key, in the order in which they came."""
+    found: dict[str, list[str]] = {}
+    for message in messages:
+        found.setdefault(message.partition_key(), []).append(run.view(message))
+    return found
+
+
+def numbered_keys(count: int) -> list[str]:
+    return [f"k{number}" for number in range(count)]

@@ -1,0 +1,199 @@
+"""Plays scenarios on both sides, several at a time, each side of each in a worker process with a time limit."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from layer.clock import SystemClock
+from layer.compat.compare import Comparison, Report, compare, stale_explanations
+from layer.compat.driver import Target
+from layer.compat.history import Ending, Side, SideResult, read_result
+from layer.compat.java import JavaAddress, JavaRuntime, JavaUnavailable
+from layer.compat.scenario import PulsarClient, Scenario
+from layer.compat.secured import NOT_GIVEN
+from layer.compat.worker import Job
+
+JOBS: Final = 8
+"""Workers at a time. They mostly wait; with more of them two cores are late for what has a deadline."""
+
+_CLOCK: Final = SystemClock()
+_OUTPUT_LINES: Final = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Both sides and how to play. `folders` hold scenarios of the user's own.
+
+    `secured` are both sides of the scenarios about security, or one line on why there are none. `java_jars` is a folder
+    with the jars of Pulsar's Java client; the JVM is started only for scenarios that want it.
+    """
+
+    pulsar: Target
+    kafka: Target
+    folders: Sequence[Path] = ()
+    jobs: int = JOBS
+    secured: tuple[Target, Target] | str = NOT_GIVEN
+    java_jars: Path | None = None
+
+    def run(
+        self,
+        scenarios: Sequence[Scenario],
+        known: Mapping[str, Scenario],
+        explanations: Mapping[str, str],
+        progress: Callable[[Comparison], None] = lambda _: None,
+    ) -> Report:
+        """Play `scenarios` of the `known` ones; `progress` hears of each as it is finished."""
+        started = _CLOCK.monotonic()
+        workers = _Workers()
+        run_id = f"compat-{secrets.token_hex(4)}"
+        with ExitStack() as stack:
+            java = self._java(stack, scenarios)
+            pool = stack.enter_context(ThreadPoolExecutor(max_workers=self.jobs, thread_name_prefix="compat"))
+            pairs = [
+                (
+                    scenario,
+                    pool.submit(self._play, workers, scenario, Side.PULSAR, f"{run_id}-p{number}", java),
+                    pool.submit(self._play, workers, scenario, Side.KAFKA, f"{run_id}-k{number}", java),
+                )
+                # What may take longest begins first, or the end of the run is spent waiting for it.
+                for number, scenario in enumerate(sorted(scenarios, key=lambda one: -one.time_limit_s))
+            ]
+            try:
+                comparisons = [_settled(pair, explanations, progress) for pair in pairs]
+                comparisons.sort(key=lambda found: found.scenario.name)
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                workers.kill()
+                raise
+        return Report(
+            tuple(comparisons),
+            stale_explanations(explanations, known, comparisons),
+            self.pulsar.url,
+            self.kafka.url,
+            _CLOCK.monotonic() - started,
+        )
+
+    def _java(self, stack: ExitStack, scenarios: Sequence[Scenario]) -> JavaAddress | str:
+        """The JVM for the scenarios that want it; why there is none otherwise."""
+        if not any(scenario.client is PulsarClient.JAVA for scenario in scenarios):
+            return "no scenario wants it"
+        try:
+            return stack.enter_context(JavaRuntime(self.java_jars)).address
+        except JavaUnavailable as error:
+            return f"the Java client is not there: {error}"
+
+    def _play(
+        self, workers: _Workers, scenario: Scenario, side: Side, unique: str, java: JavaAddress | str
+    ) -> SideResult:
+        by_java = scenario.client is PulsarClient.JAVA
+        if by_java and isinstance(java, str):
+            return SideResult(Ending.NOT_PLAYED, reason=java)
+        both = self.secured if scenario.secured else (self.pulsar, self.kafka)
+        if isinstance(both, str):
+            return SideResult(Ending.NOT_PLAYED, reason=both)
+        target = both[0] if side is Side.PULSAR else both[1]
+        with tempfile.TemporaryDirectory(prefix="pok-compat-") as directory:
+            result = Path(directory) / "result"
+            output = Path(directory) / "output"
+            folders = [str(folder.resolve()) for folder in self.folders]
+            job = Job(
+                scenario.name,
+                target.side.value,
+                target.url,
+                target.admin_url,
+                target.namespace,
+                unique,
+                str(result),
+                folders,
+                target.clean,
+                target.options,
+                None if target.logins is None else asdict(target.logins),
+                asdict(java) if by_java and side is Side.PULSAR and isinstance(java, JavaAddress) else None,
+            )
+            started = _CLOCK.monotonic()
+            status = workers.run(job.to_json(), output, scenario.time_limit_s)
+            played = _side_result(status, result, output, scenario.time_limit_s, _CLOCK.monotonic() - started)
+            fallback = (scenario.client.value if side is Side.PULSAR else side.value,)
+            return played if played.driven_by else replace(played, driven_by=fallback)
+
+
+def _settled(
+    pair: tuple[Scenario, Future[SideResult], Future[SideResult]],
+    explanations: Mapping[str, str],
+    progress: Callable[[Comparison], None],
+) -> Comparison:
+    scenario, pulsar, kafka = pair
+    found = compare(scenario, pulsar.result(), kafka.result(), explanations.get(scenario.name))
+    progress(found)
+    return found
+
+
+class _Workers:
+    """The worker processes that run now."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._stopped = False
+
+    def run(self, job: str, output: Path, time_limit_s: float) -> int | None:
+        """A worker's exit status; None when it was killed for being late."""
+        with output.open("wb") as sink, self._lock:
+            if self._stopped:
+                return None
+            worker = subprocess.Popen(
+                [sys.executable, "-m", "layer.compat.worker"],
+                stdin=subprocess.PIPE,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # so that a worker is killed with whatever it started
+            )
+            self._running.add(worker)
+        try:
+            worker.communicate(job.encode(), timeout=time_limit_s)
+        except subprocess.TimeoutExpired:
+            _kill(worker)
+            worker.wait()
+            return None
+        finally:
+            with self._lock:
+                self._running.discard(worker)
+        return worker.returncode
+
+    def kill(self) -> None:
+        """End all of them, and start no more."""
+        with self._lock:
+            self._stopped = True
+            for worker in self._running:
+                _kill(worker)
+
+
+def _kill(worker: subprocess.Popen[bytes]) -> None:
+    if worker.poll() is None:
+        os.killpg(worker.pid, signal.SIGKILL)
+
+
+def _side_result(status: int | None, result: Path, output: Path, time_limit_s: float, seconds: float) -> SideResult:
+    lines = result.read_text(encoding="utf-8").splitlines() if result.exists() else []
+    events, last = read_result(lines)
+    said = "\n".join(output.read_text(encoding="utf-8", errors="replace").splitlines()[-_OUTPUT_LINES:])
+    if last is not None:
+        detail = f"{last['detail']}\n{said}".strip() if last["detail"] else ""
+        driven_by = tuple(last.get("driven_by", ()))
+        return SideResult(Ending(last["ending"]), events, last["reason"], detail, seconds, driven_by)
+    if status is None:
+        return SideResult(Ending.TIMED_OUT, events, f"not finished after {time_limit_s:.0f} s", said, seconds)
+    how = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
+    return SideResult(Ending.CRASHED, events, f"the worker ended with {how}", said, seconds)

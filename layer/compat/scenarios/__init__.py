@@ -1,0 +1,1 @@
+"""The built-in scenarios, a module for each area."""

@@ -1,0 +1,235 @@
+"""Administration of subscriptions whose consumers are connected: reset, skip, clear, unsubscribe."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from layer.compat.driver import Run
+from layer.compat.scenario import scenario
+
+AREA = "live cursors"
+
+
+def _numbers(count: int, start: int = 0) -> list[str]:
+    return [str(number) for number in range(start, start + count)]
+
+
+def _backlog_is(run: Run, topic: str, what: str, count: int) -> None:
+    run.until(lambda: run.admin.backlog(topic, "sub") == count, f"a backlog of {count}")
+    run.record(what, count)
+
+
+@scenario(area=AREA, title="Resetting to a time: the consumer gets everything from there")
+def reset_to_a_time(run: Run) -> None:
+    topic = run.topic()
+    consumer = run.consumer(topic)
+    run.send(topic, ["1", "2"])
+    between = run.receive_acked(consumer, 2)[1].publish_timestamp() + 1
+    run.until(lambda: run.is_after(between), "the next milliseconds")
+    run.send(topic, ["3", "4"])
+    run.receive_acked(consumer, 2)
+    run.attempt("reset", lambda: run.admin.reset_cursor(topic, "sub", between))
+    run.record_messages("received", run.receive(consumer, 2), "data", "redelivery_count")
+    run.record_messages("and then", run.rest(consumer))
+
+
+@scenario(area=AREA, title="Resetting to the past and to the future")
+def reset_far(run: Run) -> None:
+    topic = run.topic()
+    consumer = run.consumer(topic, kind="Shared")
+    run.send(topic, _numbers(4))
+    last = run.receive_acked(consumer, 4)[-1]
+    run.attempt("the past", lambda: run.admin.reset_cursor(topic, "sub", 1))
+    run.record_messages("received", run.receive(consumer, 4))
+    future = last.publish_timestamp() + 3_600_000
+    run.attempt("the future", lambda: run.admin.reset_cursor(topic, "sub", future))
+    run.record_messages("nothing", run.rest(consumer))
+    run.send(topic, ["new"])
+    run.record_messages("what is new", run.receive(consumer, 1))
+
+
+@scenario(area=AREA, title="Resetting to a message: it comes next")
+def reset_to_a_message(run: Run) -> None:
+    topic = run.topic()
+    consumer = run.consumer(topic)
+    ids = run.send(topic, _numbers(5))
+    run.receive_acked(consumer, 5)
+    run.attempt("reset", lambda: run.admin.reset_cursor_to(topic, "sub", ids[2]))
+    run.record_messages("received", run.receive(consumer, 3))
+    run.record_messages("and then", run.rest(consumer))
+
+
+@scenario(area=AREA, title="Resetting drops what waits in the inboxes")
+def reset_with_full_inboxes(run: Run) -> None:
+    topic = run.topic()
+    consumer = run.consumer(topic)
+    ids = run.send(topic, _numbers(20))
+    run.receive(consumer, 1)
+    run.attempt("reset", lambda: run.admin.reset_cursor_to(topic, "sub", ids[15]))
+    run.record_messages("received", run.receive(consumer, 5))
+    run.record_messages("and then", run.rest(consumer))
+
+
+@scenario(area=AREA, title="Resetting a Shared subscription with two consumers: acknowledgements are forgotten")
+def reset_shared(run: Run) -> None:
+    topic = run.topic()
+    first, second = (run.consumer(topic, kind="Shared") for _ in range(2))
+    ids = run.send(topic, _numbers(10))
+    for consumer in (first, second):
+        for message in run.rest(consumer):
+            consumer.acknowledge(message)
+    _backlog_is(run, topic, "backlog", 0)
+    run.attempt("reset", lambda: run.admin.reset_cursor_to(topic, "sub", ids[4]))
+    run.record_set("received", [*run.rest(first), *run.rest(second)])
+
+
+@scenario(area=AREA, title="A seek of one consumer moves the others of the subscription")
+def seek_moves_all(run: Run) -> None:
+    topic = run.topic()
+    first, second = (run.client().subscribe(topic, "sub", consumer_type=run.sdk.ConsumerType.Shared) for _ in range(2))
+    run.send(topic, _numbers(10))
+    for consumer in (first, second):
+        for message in run.rest(consumer):
+            consumer.acknowledge(message)
+    first.seek(run.sdk.MessageId.earliest)
+    run.record_set("received", [*run.rest(first), *run.rest(second)])
+
+
+@scenario(area=AREA, title="Resetting a partitioned topic")
+def reset_partitioned(run: Run) -> None:
+    topic = run.topic(partitions=3)
+    consumer = run.consumer(topic, kind="Shared")
+    run.send(topic, _numbers(9))
+    run.receive_acked(consumer, 9)
+    run.attempt("reset", lambda: run.admin.reset_cursor(topic, "sub", 1))
+    run.record_set("received", run.receive(consumer, 9))
+
+
+@scenario(area=AREA, title="Skipping messages that wait in the inbox: they come; the next consumer does not get them")
+def skip(run: Run) -> None:
+    topic = run.topic()
+    consumer = run.consumer(topic)
+    run.send(topic, _numbers(6))
+    run.record_messages("received", run.receive(consumer, 1))
+    run.attempt("skip", lambda: run.admin.skip(topic, "sub", 3))
+    _backlog_is(run, topic, "backlog", 3)
+    run.record_messages("from the inbox", run.receive(consumer, 5))
+    consumer.close()
+    again = run.consumer(topic)
+    run.record_messages("next time", run.receive(again, 3))
+    run.record_messages("and then", run.rest(again))
+
+
+@scenario(area=AREA, title="Skipping counts what is not acknowledged")
+def skip_with_holes(run: Run) -> None:
+    topic = run.topic()
+    consumer = run.consumer(topic, kind="Shared")
+    run.send(topic, _numbers(8))
+    for message in run.receive(consumer, 8)[1::2]:
+        consumer.acknowledge(message)
+    _backlog_is(run, topic, "backlog", 4)
+    run.attempt("skip", lambda: run.admin.skip(topic, "sub", 2))
+    _backlog_is(run, topic, "backlog after it", 2)
+    consumer.redeliver_unacknowledged_messages()
+    run.record_messages("again", run.receive(consumer, 2))
+
+
+@scenario(area=AREA, title="Skipping more than there is")
+def skip_too_many(run: Run) -> None:
+    topic = run.topic()
+    consumer = run.consumer(topic, kind="Shared")
+    run.send(topic, _numbers(3))
+    run.receive(consumer, 3)
+    run.attempt("skip", lambda: run.admin.skip(topic, "sub", 10))
+    _backlog_is(run, topic, "backlog", 0)
+    run.send(topic, ["new"])
+    run.record_messages("what is new", run.receive(consumer, 1))
+
+
+@scenario(area=AREA, title="Clearing the backlog: nothing comes again, what is new comes")
+def clear(run: Run) -> None:
+    topic = run.topic()
+    consumer = run.consumer(topic, kind="Shared")
+    run.send(topic, _numbers(6))
+    run.receive(consumer, 6)
+    run.attempt("clear", lambda: run.admin.clear_backlog(topic, "sub"))
+    _backlog_is(run, topic, "backlog", 0)
+    consumer.redeliver_unacknowledged_messages()
+    run.record_messages("again", run.rest(consumer))
+    run.send(topic, ["new"])
+    run.record_messages("what is new", run.receive(consumer, 1))
+
+
+@scenario(area=AREA, title="Clearing a backlog that was not read yet")
+def clear_unread(run: Run) -> None:
+    topic = run.topic()
+    consumer = run.consumer(topic, receiver_queue_size=2)
+    run.send(topic, _numbers(30))
+    run.receive(consumer, 1)
+    run.attempt("clear", lambda: run.admin.clear_backlog(topic, "sub"))
+    _backlog_is(run, topic, "backlog", 0)
+    consumer.close()
+    again = run.consumer(topic)
+    run.send(topic, ["new"])
+    run.record_messages("next time", run.receive(again, 1))
+    run.record_messages("and then", run.rest(again))
+
+
+@scenario(area=AREA, title="Clearing a partitioned topic; messages are not skipped there")
+def clear_partitioned(run: Run) -> None:
+    topic = run.topic(partitions=2)
+    consumer = run.consumer(topic, kind="Shared")
+    run.send(topic, _numbers(6))
+    run.receive(consumer, 6)
+    run.attempt("clear", lambda: run.admin.clear_backlog(topic, "sub"))
+    _backlog_is(run, topic, "backlog", 0)
+    consumer.redeliver_unacknowledged_messages()
+    run.record_messages("again", run.rest(consumer))
+
+
+@scenario(area=AREA, title="Acknowledging, after a reset, what came before it")
+def stale_acknowledgements(run: Run) -> None:
+    topic = run.topic()
+    consumer = run.consumer(topic, kind="Shared")
+    ids = run.send(topic, _numbers(4))
+    before = run.receive(consumer, 4)
+    run.attempt("reset", lambda: run.admin.reset_cursor_to(topic, "sub", ids[0]))
+    run.record_messages("received", run.receive(consumer, 4))
+    for message in before[:2]:
+        run.attempt("acknowledge", lambda m=message: consumer.acknowledge(m))  # type: ignore[misc]
+    _backlog_is(run, topic, "backlog", 2)
+
+
+@scenario(area=AREA, title="A subscription with a consumer is deleted by force only")
+def unsubscribe(run: Run) -> None:
+    topic = run.topic()
+    consumer = run.consumer(topic)
+    run.send(topic, _numbers(2))
+    run.receive(consumer, 1)
+    run.attempt("without force", lambda: run.admin.unsubscribe(topic, "sub"))
+    run.record_messages("still there", run.receive(consumer, 1))
+    run.attempt("by force", lambda: run.admin.unsubscribe(topic, "sub", force=True))
+
+
+@scenario(area=AREA, title="What a consumer sees whose subscription was deleted by force")
+def unsubscribed(run: Run) -> None:
+    topic = run.topic()
+    consumer = run.consumer(topic, kind="Shared")
+    run.send(topic, _numbers(2))
+    run.receive_acked(consumer, 1)
+    run.attempt("by force", lambda: run.admin.unsubscribe(topic, "sub", force=True))
+
+    def received() -> Any:
+        run.record_messages("received", run.rest(consumer))
+
+    run.attempt("receive", received)
+    run.record("listed", run.admin.list_subscriptions(topic))
+
+
+@scenario(area=AREA, title="Deleting a subscription without consumers by force; one that is not there")
+def unsubscribe_idle(run: Run) -> None:
+    topic = run.topic()
+    run.consumer(topic).close()
+    run.attempt("by force", lambda: run.admin.unsubscribe(topic, "sub", force=True))
+    run.record("listed", run.admin.list_subscriptions(topic))
+    run.attempt("again", lambda: run.admin.unsubscribe(topic, "sub", force=True))

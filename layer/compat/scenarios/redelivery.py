@@ -1,0 +1,160 @@
+"""Messages that come again: negative acknowledgements, time-outs, asking for it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from layer.compat.driver import PATIENCE_MS, Run
+from layer.compat.scenario import scenario
+
+NACKS = "negative acks"
+SOON: dict[str, Any] = {"negative_ack_redelivery_delay_ms": 200}
+COUNTED = ("data", "redelivery_count")
+
+
+def _numbers(count: int) -> list[str]:
+    return [str(number) for number in range(count)]
+
+
+@scenario(area=NACKS, title="A negatively acknowledged message comes again, counted")
+def comes_again(run: Run) -> None:
+    topic = run.topic()
+    consumer = run.consumer(topic, kind="Shared", **SOON)
+    run.send(topic, _numbers(3))
+    messages = run.receive(consumer, 3)
+    consumer.negative_acknowledge(messages[1])
+    run.record_messages("first", messages, *COUNTED)
+    run.record_messages("again", run.receive(consumer, 1), *COUNTED)
+    run.record_messages("and then", run.rest(consumer))
+
+
+@scenario(area=NACKS, title="The count grows with every time")
+def count_grows(run: Run) -> None:
+    topic = run.topic()
+    consumer = run.consumer(topic, kind="Shared", **SOON)
+    run.send(topic, ["x"])
+    for turn in range(4):
+        message = run.receive(consumer, 1)[0]
+        run.record("turn", [turn, message.redelivery_count()])
+        consumer.negative_acknowledge(message)
+
+
+@scenario(area=NACKS, title="By id")
+def by_id(run: Run) -> None:
+    topic = run.topic()
+    consumer = run.consumer(topic, kind="Shared", **SOON)
+    run.send(topic, _numbers(2))
+    messages = run.receive(consumer, 2)
+    consumer.negative_acknowledge(messages[0].message_id())
+    run.record_messages("again", run.receive(consumer, 1), *COUNTED)
+
+
+@scenario(area=NACKS, title="Before the delay nothing comes")
+def waits(run: Run) -> None:
+    topic = run.topic()
+    consumer = run.consumer(topic, kind="Shared", negative_ack_redelivery_delay_ms=3000)
+    run.send(topic, ["x"])
+    consumer.negative_acknowledge(run.receive(consumer, 1)[0])
+    run.record_messages("at once", run.rest(consumer, 1000))
+    run.record_messages("in time", run.receive(consumer, 1), *COUNTED)
+
+
+@scenario(area=NACKS, title="An acknowledgement while the delay runs")
+def acknowledged_meanwhile(run: Run) -> None:
+    topic = run.topic()
+    consumer = run.consumer(topic, kind="Shared", negative_ack_redelivery_delay_ms=1000)
+    run.send(topic, _numbers(2))
+    messages = run.receive(consumer, 2)
+    consumer.negative_acknowledge(messages[0])
+    consumer.negative_acknowledge(messages[1])
+    consumer.acknowledge(messages[0])
+    run.record_messages("again", run.receive(consumer, 1), *COUNTED)
+    run.record_messages("and then", run.rest(consumer))
+
+
+@scenario(area=NACKS, title="Another consumer may get it")
+def goes_to_others(run: Run) -> None:
+    topic = run.topic()
+    first = run.consumer(topic, kind="Shared", negative_ack_redelivery_delay_ms=1000)
+    run.send(topic, ["x"])
+    first.negative_acknowledge(run.receive(first, 1)[0])
+    second = run.consumer(topic, kind="Shared")
+    first.close()
+    run.record_messages("second", run.receive(second, 1))
+
+
+@scenario(area=NACKS, title="On Exclusive, what follows comes again with it")
+def on_exclusive(run: Run) -> None:
+    topic = run.topic()
+    consumer = run.consumer(topic, **SOON)
+    run.send(topic, _numbers(4))
+    messages = run.receive(consumer, 4)
+    consumer.acknowledge(messages[0])
+    consumer.negative_acknowledge(messages[2])
+    run.record_messages("again", run.rest(consumer, 1500), *COUNTED)
+
+
+@scenario(area=NACKS, title="On a partitioned topic")
+def on_partitions(run: Run) -> None:
+    topic = run.topic(partitions=3)
+    consumer = run.consumer(topic, kind="Shared", **SOON)
+    run.send(topic, _numbers(6))
+    for message in run.receive(consumer, 6):
+        consumer.negative_acknowledge(message)
+    run.record_set("again", run.receive(consumer, 6), *COUNTED)
+
+
+@scenario(area=NACKS, title="redeliver_unacknowledged_messages on Shared gives all again, in order, counted")
+def redeliver_shared(run: Run) -> None:
+    topic = run.topic()
+    consumer = run.consumer(topic, kind="Shared")
+    run.send(topic, _numbers(5))
+    consumer.acknowledge(run.receive(consumer, 5)[2])
+    run.record_messages("nothing more", run.rest(consumer))  # the official client sends acknowledgements a moment later
+    for _ in range(2):
+        consumer.redeliver_unacknowledged_messages()
+        run.record_messages("again", run.receive(consumer, 4), *COUNTED)
+
+
+@scenario(area=NACKS, title="redeliver_unacknowledged_messages on Exclusive starts after the mark-delete position")
+def redeliver_exclusive(run: Run) -> None:
+    topic = run.topic()
+    consumer = run.consumer(topic)
+    run.send(topic, _numbers(5))
+    messages = run.receive(consumer, 5)
+    consumer.acknowledge_cumulative(messages[1])
+    consumer.acknowledge(messages[3])
+    consumer.redeliver_unacknowledged_messages()
+    run.record_messages("again", run.receive(consumer, 2), "data")
+    run.record_messages("and then", run.rest(consumer))
+
+
+@scenario(area="ack timeout", title="What is not acknowledged in time comes again, counted")
+def timeout_passes(run: Run) -> None:
+    topic = run.topic()
+    consumer = run.consumer(topic, kind="Shared", unacked_messages_timeout_ms=10_000)
+    run.send(topic, _numbers(3))
+    messages = run.receive(consumer, 3)
+    consumer.acknowledge(messages[0])
+    run.record_set("again", [consumer.receive(PATIENCE_MS + 10_000) for _ in range(2)], *COUNTED)
+
+
+@scenario(area="ack timeout", title="An acknowledged message does not come again")
+def timeout_of_acknowledged(run: Run) -> None:
+    topic = run.topic()
+    consumer = run.consumer(topic, kind="Shared", unacked_messages_timeout_ms=10_000)
+    run.send(topic, _numbers(2))
+    run.receive_acked(consumer, 2)
+    run.record_messages("again", run.rest(consumer, 12_000))
+
+
+@scenario(area="ack timeout", title="Which time-outs are accepted")
+def timeout_range(run: Run) -> None:
+    topic = run.topic()
+    for timeout_ms in (0, 1, 9_999, 10_000):
+        consumer = run.attempt(
+            str(timeout_ms),
+            lambda ms=timeout_ms: run.consumer(topic, unacked_messages_timeout_ms=ms),  # type: ignore[misc]
+        )
+        if consumer is not None:
+            consumer.close()

@@ -1,0 +1,83 @@
+"""One side of one scenario, in a process of its own: `python -m layer.compat.worker`, a `Job` on standard input.
+
+What happens goes to the job's file at once, a line an event, so that it is there after a crash or a kill; the last line
+is how it ended. Standard output and error are for whatever the libraries say.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from layer.compat.driver import Run, Target, not_supported
+from layer.compat.history import Ending, Event, Side
+from layer.compat.java import JavaAddress
+from layer.compat.scenario import Scenario, load
+from layer.compat.secured import Logins
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What a worker is told. `options` may hold secrets, so a job goes through a pipe."""
+
+    scenario: str
+    side: str
+    url: str
+    admin_url: str
+    namespace: str
+    unique: str
+    result: str
+    folders: list[str]
+    clean: bool
+    options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    logins: Mapping[str, Any] | None = field(default=None, repr=False)
+    java: Mapping[str, Any] | None = field(default=None, repr=False)
+    """Where the JVM is, when the Java client drives this side."""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    def target(self) -> Target:
+        logins = None if self.logins is None else Logins(**self.logins)
+        return Target(Side(self.side), self.url, self.admin_url, self.namespace, self.options, self.clean, logins)
+
+
+def main() -> int:
+    job = Job(**json.load(sys.stdin))
+    scenarios = load(Path(folder) for folder in job.folders)
+    with Path(job.result).open("w", encoding="utf-8") as sink:
+
+        def write(line: dict[str, Any]) -> None:
+            sink.write(json.dumps(line, ensure_ascii=False) + "\n")
+            sink.flush()
+
+        write(_play(scenarios[job.scenario], job, lambda event: write({"what": event.what, "value": event.value})))
+    # What a library's own threads do at the interpreter's end is not what the scenario is about.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)
+
+
+def _play(scenario: Scenario, job: Job, heard: Callable[[Event], None]) -> dict[str, Any]:
+    done: dict[str, Any] = {"ending": Ending.DONE.value, "reason": "", "detail": ""}
+    try:
+        with Run(job.target(), job.unique, heard, JavaAddress(**job.java) if job.java else None) as run:
+            done["driven_by"] = run.driven_by
+            scenario.play(run)
+    except Exception as error:
+        missing = not_supported(error)
+        if missing is not None and job.side == Side.KAFKA.value:
+            return {**done, "ending": Ending.NOT_SUPPORTED.value, "reason": missing}
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        return {**done, "ending": Ending.FAILED.value, "reason": reason, "detail": traceback.format_exc()}
+    return done
+
+
+if __name__ == "__main__":
+    sys.exit(main())

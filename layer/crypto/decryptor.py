@@ -1,0 +1,91 @@
+"""A consumer's side: decrypts what comes in records. Source: as in `encryptor`."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import Final
+
+from cryptography.exceptions import InvalidTag, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from layer.crypto.encryptor import OAEP, PARAM_BYTES
+from layer.crypto.keys import CryptoKeyReader
+from layer.errors import CryptoFailed
+from mapping.encryption import EncryptedKey, EncryptionInfo, encode_encryption, encode_keys
+
+MOST_DATA_KEYS: Final = 1000
+
+
+class Decryptor:
+    """One per consumer; thread-safe. Remembers the last 1,000 data keys, so that RSA is paid once for each."""
+
+    def __init__(self, reader: CryptoKeyReader) -> None:
+        self._reader = reader
+        self._data_keys: dict[tuple[str, bytes], AESGCM] = {}
+        self._lock = threading.Lock()
+
+    def decrypt(self, value: bytes, info: EncryptionInfo) -> bytes:
+        """The plain value.
+
+        Raises:
+            CryptoFailed: no private key fits, or the value was changed on its way.
+        """
+        if len(info.param) != PARAM_BYTES:
+            raise CryptoFailed(f"the encryption parameter has {len(info.param)} bytes, expected {PARAM_BYTES}")
+        reason: CryptoFailed | None = None
+        for key in info.keys:
+            try:
+                return self._data_key(key).decrypt(info.param, value, None)
+            except CryptoFailed as failure:
+                reason = failure
+            except InvalidTag as failure:
+                reason = CryptoFailed(f"key {key.name!r}: the payload does not fit its tag")
+                reason.__cause__ = failure
+        raise reason or CryptoFailed("no key is named")
+
+    def encrypt_again(self, value: bytes, info: EncryptionInfo) -> tuple[bytes, bytes]:
+        """Encrypt with the data key that `info` names, for whoever could read it before; the ciphertext and its header.
+
+        Raises:
+            CryptoFailed: no private key fits.
+        """
+        reason: CryptoFailed | None = None
+        for key in info.keys:
+            try:
+                cipher = self._data_key(key)
+            except CryptoFailed as failure:
+                reason = failure
+                continue
+            param = os.urandom(PARAM_BYTES)
+            header = encode_encryption(encode_keys(info.keys, info.algorithm), param)
+            return cipher.encrypt(param, value, None), header
+        raise reason or CryptoFailed("no key is named")
+
+    def _data_key(self, key: EncryptedKey) -> AESGCM:
+        known = self._data_keys.get((key.name, key.value))
+        if known is not None:
+            return known
+        private = _private_key(self._reader.get_private_key(key.name, key.metadata), key.name)
+        try:
+            secret = private.decrypt(key.value, OAEP)
+            cipher = AESGCM(secret)
+        except ValueError as failure:
+            raise CryptoFailed(f"key {key.name!r}: the private key does not fit the message's data key") from failure
+        with self._lock:
+            while len(self._data_keys) >= MOST_DATA_KEYS:
+                del self._data_keys[next(iter(self._data_keys))]
+            self._data_keys[key.name, key.value] = cipher
+        return cipher
+
+
+def _private_key(pem: bytes, name: str) -> rsa.RSAPrivateKey:
+    try:
+        key = serialization.load_pem_private_key(pem, password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise CryptoFailed(f"key {name!r}: what its reader gave is no private key in PEM") from None
+    if not isinstance(key, rsa.RSAPrivateKey):
+        raise CryptoFailed(f"key {name!r}: expected an RSA key, got {type(key).__name__}")
+    return key

@@ -1,0 +1,137 @@
+"""Which messages of batch entries are acknowledged, where some are and some are not, grouped by ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+_ENTRY_BYTES: Final = 240
+
+
+@dataclass(frozen=True, slots=True)
+class BatchAckSet:
+    """Which messages of one batch entry are acknowledged: bit i of `acked` stands for batch index i."""
+
+    batch_size: int
+    acked: int
+
+    @property
+    def complete(self) -> bool:
+        return self.acked == (1 << self.batch_size) - 1
+
+
+class BatchAckSets:
+    """By offset. Ledgers may be away, as in PositionSet; then only the number of their sets is known.
+
+    Memory: about 240 bytes and a bit for each message of a batch, for each set that is here.
+    """
+
+    __slots__ = ("_away", "_entries_per_ledger", "_ledgers", "bring_back")
+
+    def __init__(self, entries_per_ledger: int) -> None:
+        self._entries_per_ledger = entries_per_ledger
+        self._ledgers: dict[int, dict[int, BatchAckSet]] = {}
+        self._away: dict[int, int] = {}
+        self.bring_back: Callable[[int], None] = _nobody_knows
+        """Puts a ledger that is away back in its place (`put_ledger`)."""
+
+    def __len__(self) -> int:
+        return sum(map(len, self._ledgers.values())) + sum(self._away.values())
+
+    def __bool__(self) -> bool:
+        return bool(self._ledgers) or bool(self._away)
+
+    def get(self, offset: int) -> BatchAckSet | None:
+        index = offset // self._entries_per_ledger
+        if index in self._away:
+            self.bring_back(index)
+        sets = self._ledgers.get(index)
+        return None if sets is None else sets.get(offset)
+
+    def put(self, offset: int, acks: BatchAckSet) -> None:
+        """Replace what is known of one entry, whose ledger is here (`get` brings it)."""
+        self._ledgers.setdefault(offset // self._entries_per_ledger, {})[offset] = acks
+
+    def discard(self, offsets: Iterable[int]) -> None:
+        """Forget these, where they are here."""
+        for offset in offsets:
+            index = offset // self._entries_per_ledger
+            sets = self._ledgers.get(index)
+            if sets is not None and sets.pop(offset, None) is not None and not sets:
+                del self._ledgers[index]
+
+    def drop_below(self, offset: int) -> None:
+        """Forget everything below. The ledger of `offset` itself is taken to be here."""
+        boundary = offset // self._entries_per_ledger
+        for index in [index for index in self._ledgers if index < boundary]:
+            del self._ledgers[index]
+        for index in [index for index in self._away if index < boundary]:
+            del self._away[index]
+        sets = self._ledgers.get(boundary)
+        if sets is not None:
+            self.discard([below for below in sets if below < offset])
+
+    def known_end(self) -> int:
+        """Behind the highest entry, as far as that is known without bringing a ledger back; 0 without any."""
+        highest = max(self.ledger_indexes(), default=None)
+        if highest is None:
+            return 0
+        sets = self._ledgers.get(highest)
+        return (highest * self._entries_per_ledger if sets is None else max(sets)) + 1
+
+    def clear(self) -> None:
+        self._ledgers.clear()
+        self._away.clear()
+
+    def items(self) -> Iterator[tuple[int, BatchAckSet]]:
+        """Brings every ledger back."""
+        for index in tuple(self._away):
+            self.bring_back(index)
+        for sets in self._ledgers.values():
+            yield from sets.items()
+
+    # Ledgers ------------------------------------------------------------------------------------------------------
+
+    def ledgers_here(self) -> set[int]:
+        return set(self._ledgers)
+
+    def ledger_indexes(self) -> set[int]:
+        return self._ledgers.keys() | self._away.keys()
+
+    def ledger(self, index: int) -> Mapping[int, BatchAckSet]:
+        """By offset."""
+        if index in self._away:
+            self.bring_back(index)
+        return self._ledgers.get(index, {})
+
+    def put_ledger(self, index: int, sets: Mapping[int, BatchAckSet]) -> None:
+        self._away.pop(index, None)
+        if sets:
+            self._ledgers[index] = dict(sets)
+        else:
+            self._ledgers.pop(index, None)
+
+    def send_away(self, index: int, sets: int) -> None:
+        """Keep nothing but the number of sets of a ledger, which has some."""
+        self._ledgers.pop(index, None)
+        self._away[index] = sets
+
+    def is_away(self, index: int) -> bool:
+        return index in self._away
+
+    @property
+    def away(self) -> int:
+        """How many ledgers are away."""
+        return len(self._away)
+
+    def size_bytes(self, index: int) -> int:
+        """Memory of a ledger's sets while they are here, taking all for as wide as the first one."""
+        sets = self._ledgers.get(index)
+        if not sets:
+            return 0
+        return len(sets) * (_ENTRY_BYTES + next(iter(sets.values())).batch_size // 8)
+
+
+def _nobody_knows(index: int) -> None:
+    raise LookupError(f"ledger {index} is away, and nobody knows where")

@@ -1,0 +1,60 @@
+"""How much memory the holes of a process's cursors may take, and which ledgers have to go when they take more."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Hashable, Mapping
+from typing import Final
+
+from layer.errors import InvalidOption
+
+LEAST_BYTES: Final = 1 << 20
+DEFAULT_BYTES: Final = 64 << 20
+"""Of a Client. Ten million single holes take about 2 MiB."""
+
+
+class HoleBudget:
+    """One for all cursors of a node. Thread-safe; each cursor is swept by the thread that owns it.
+
+    Least recently used goes first, whoever's it is: a sweep reports how many bytes of a cursor were last used in which
+    second, and learns from which second on ledgers may stay. Bound: `limit_bytes`, and beyond it what was used since
+    the last sweep, what is not saved yet, and the ledger of each mark-delete position, none of which goes.
+    """
+
+    def __init__(self, limit_bytes: int = LEAST_BYTES) -> None:
+        """Raises InvalidOption below 1 MiB."""
+        self.limit_bytes = LEAST_BYTES
+        self.allow(limit_bytes)
+        self._lock = threading.Lock()
+        self._used: dict[Hashable, Mapping[int, int]] = {}
+
+    def allow(self, limit_bytes: int) -> None:
+        """Take as much as this from now on, if it is more. Raises InvalidOption below 1 MiB."""
+        if limit_bytes < LEAST_BYTES:
+            raise InvalidOption(f"the memory for cursors must be at least {LEAST_BYTES} bytes, got {limit_bytes}")
+        self.limit_bytes = max(self.limit_bytes, limit_bytes)
+
+    def report(self, cursor: Hashable, bytes_by_second: Mapping[int, int], current_s: int) -> int:
+        """What a cursor holds now; gives the second (`current_s` at most) before which it may keep nothing."""
+        with self._lock:
+            self._used[cursor] = bytes_by_second
+            total: Counter[int] = Counter()
+            for held in self._used.values():
+                total.update(held)
+        left = self.limit_bytes
+        for second in sorted(total, reverse=True):
+            left -= total[second]
+            if left < 0:
+                return min(second + 1, current_s)
+        return 0
+
+    def forget(self, cursor: Hashable) -> None:
+        """The cursor is somebody else's now."""
+        with self._lock:
+            self._used.pop(cursor, None)
+
+    def used_bytes(self) -> int:
+        """As of the last sweeps."""
+        with self._lock:
+            return sum(sum(held.values()) for held in self._used.values())

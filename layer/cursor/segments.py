@@ -1,0 +1,205 @@
+"""The records of a cursor in the state topic `cursors`: segments of ledgers, and the markers that index them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyroaring import BitMap
+
+from layer.cursor.identity import CursorIdentity
+from layer.cursor.machine import CursorState
+from layer.deadline import Deadline
+from layer.errors import Corrupt
+from layer.statelog.api import LogRecord, StateLog
+from mapping.errors import CorruptRecord
+from mapping.state_keys import CursorSegmentKey, encode_key
+from mapping.state_records.cursor_marker import (
+    Marker,
+    MarkerRef,
+    SavedLedger,
+    SegmentRef,
+    decode_index,
+    encode_index,
+    open_marker,
+    page_contents,
+    paged_marker,
+    pages_of,
+    whole_marker,
+)
+from mapping.state_records.cursor_state import Holes, Lineage, Segment, decode_segment, encode_segment
+from mapping.state_topics import CURSORS
+
+MARKER_SEGMENT: Final = -1
+"""Stands where a segment's number stands in the key of a marker; the pages of its index have -2, -3 ..."""
+LARGEST_RECORD_BYTES: Final = 900_000
+"""Of a value: with its key it stays below Kafka's usual `message.max.bytes`, and the state topic's."""
+
+_MOST_IN_ONE_READ: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenMarker:
+    """A marker in the log."""
+
+    offset: int
+    ref: MarkerRef
+    size_bytes: int
+
+
+class CursorSegments:
+    """Reads and writes them. Blocking. No record exceeds `LARGEST_RECORD_BYTES`, however large a ledger's state is."""
+
+    def __init__(self, log: StateLog) -> None:
+        self._log = log
+
+    # Writing ------------------------------------------------------------------------------------------------------
+
+    def write_ledgers(
+        self, identity: CursorIdentity, state: CursorState, indexes: Sequence[int], lineage: Lineage, deadline: Deadline
+    ) -> dict[int, SavedLedger]:
+        """Make the segments of these ledgers durable. Raises StoreError."""
+        records: list[tuple[bytes, bytes]] = []
+        owners: list[int] = []
+        sizes: dict[int, int] = dict.fromkeys(indexes, 0)
+        for index in indexes:
+            for part in _parts(state.holes_of(index), LARGEST_RECORD_BYTES):
+                value = encode_segment(Segment(lineage, index, part))
+                records.append((encode_key(_key(identity, lineage.session, lineage.save, len(records))), value))
+                owners.append(index)
+                sizes[index] += len(value)
+        offsets = self._log.append_many(CURSORS, CURSORS.partition_for(identity.topic), records, deadline)
+        refs: dict[int, list[SegmentRef]] = {index: [] for index in indexes}
+        for number, (index, offset) in enumerate(zip(owners, offsets, strict=True)):
+            refs[index].append(SegmentRef(index, offset, lineage.session, lineage.save, number))
+        return {index: SavedLedger(state.summary(index, sizes[index]), tuple(refs[index])) for index in indexes}
+
+    def write_marker(self, identity: CursorIdentity, marker: Marker, deadline: Deadline) -> WrittenMarker:
+        """Make an index of live segments durable. Raises StoreError."""
+        partition = CURSORS.partition_for(identity.topic)
+        session, save = marker.lineage.session, marker.lineage.save
+        index = encode_index(marker)
+        pages = pages_of(index, LARGEST_RECORD_BYTES)
+        if pages:
+            keys = [encode_key(_key(identity, session, save, MARKER_SEGMENT - 1 - page)) for page in range(len(pages))]
+            value = paged_marker(
+                self._log.append_many(CURSORS, partition, list(zip(keys, pages, strict=True)), deadline)
+            )
+        else:
+            value = whole_marker(index)
+        key = encode_key(_key(identity, session, save, MARKER_SEGMENT))
+        offset = self._log.append(CURSORS, partition, key, value, deadline)
+        return WrittenMarker(offset, MarkerRef(session, save, len(pages)), len(value) + sum(map(len, pages)))
+
+    def tombstone(
+        self,
+        identity: CursorIdentity,
+        segments: Iterable[SegmentRef],
+        markers: Iterable[MarkerRef],
+        deadline: Deadline,
+    ) -> None:
+        """Raises StoreError."""
+        keys = [_key(identity, ref.session, ref.save, ref.segment) for ref in segments]
+        keys += [
+            _key(identity, ref.session, ref.save, MARKER_SEGMENT - page)
+            for ref in markers
+            for page in range(ref.pages + 1)
+        ]
+        if keys:
+            partition = CURSORS.partition_for(identity.topic)
+            self._log.append_many(CURSORS, partition, [(encode_key(key), None) for key in keys], deadline)
+
+    # Reading ------------------------------------------------------------------------------------------------------
+
+    def read_marker(self, identity: CursorIdentity, offset: int, deadline: Deadline) -> tuple[Marker, MarkerRef]:
+        """Raises Corrupt, StoreError."""
+        found = self._read(identity, [offset], "marker", deadline)[offset]
+        here = _where("marker", identity, offset)
+        pages: Sequence[int] = ()
+        try:
+            index = open_marker(found)
+            if not isinstance(index, bytes):
+                pages = index
+                records = self._read(identity, pages, "page of the marker", deadline)
+                index = b"".join(page_contents(records[page]) for page in pages)
+            marker = decode_index(index)
+        except CorruptRecord as error:
+            raise Corrupt(f"{here}: {error}") from error
+        return marker, MarkerRef(marker.lineage.session, marker.lineage.save, len(pages))
+
+    def marker_bytes(self, identity: CursorIdentity, offset: int, deadline: Deadline) -> list[int]:
+        """Sizes of a marker's record and its pages'. Raises Corrupt, StoreError."""
+        found = self._read(identity, [offset], "marker", deadline)[offset]
+        try:
+            index = open_marker(found)
+        except CorruptRecord as error:
+            raise Corrupt(f"{_where('marker', identity, offset)}: {error}") from error
+        pages = () if isinstance(index, bytes) else index
+        records = self._read(identity, pages, "page of the marker", deadline)
+        return [len(found), *(len(records[page]) for page in pages)]
+
+    def read_ledgers(
+        self, identity: CursorIdentity, ledgers: Mapping[int, SavedLedger], deadline: Deadline
+    ) -> Iterator[tuple[int, Holes]]:
+        """The holes of these ledgers, ascending. Raises Corrupt, StoreError."""
+        waiting = sorted(ledgers)
+        while waiting:
+            some, waiting = waiting[:_MOST_IN_ONE_READ], waiting[_MOST_IN_ONE_READ:]
+            offsets = [ref.kafka_offset for index in some for ref in ledgers[index].parts]
+            records = self._read(identity, offsets, "segment", deadline)
+            for index in some:
+                yield index, self._joined(identity, ledgers[index], records)
+
+    def _joined(self, identity: CursorIdentity, ledger: SavedLedger, records: Mapping[int, bytes]) -> Holes:
+        acked = BitMap()
+        batches: dict[int, tuple[int, int]] = {}
+        for ref in ledger.parts:
+            here = _where("segment", identity, ref.kafka_offset)
+            try:
+                segment = decode_segment(records[ref.kafka_offset])
+            except CorruptRecord as error:
+                raise Corrupt(f"{here}: {error}") from error
+            if segment.ledger_index != ledger.ledger_index or segment.lineage.session != ref.session:
+                raise Corrupt(f"{here} speaks of ledger {segment.ledger_index}, expected {ledger.ledger_index}")
+            acked |= segment.holes.acked
+            batches.update(segment.holes.batches)
+        return Holes(acked, batches)
+
+    def _read(
+        self, identity: CursorIdentity, offsets: Sequence[int], what: str, deadline: Deadline
+    ) -> Mapping[int, bytes]:
+        partition = CURSORS.partition_for(identity.topic)
+        records: Mapping[int, LogRecord] = self._log.read_at(CURSORS, partition, sorted(offsets), deadline)
+        values = {}
+        for offset in offsets:
+            record = records.get(offset)
+            if record is None or record.value is None:
+                raise Corrupt(f"{_where(what, identity, offset)} is gone")
+            values[offset] = record.value
+        return values
+
+
+def _where(what: str, identity: CursorIdentity, offset: int) -> str:
+    return (
+        f"{what} of cursor {identity} at {CURSORS.kafka_name}-{CURSORS.partition_for(identity.topic)} offset {offset}"
+    )
+
+
+def _key(identity: CursorIdentity, session: bytes, save: int, segment: int) -> CursorSegmentKey:
+    return CursorSegmentKey(identity.topic, identity.partition, identity.subscription, session.hex(), save, segment)
+
+
+def _parts(holes: Holes, largest_bytes: int) -> Iterator[Holes]:
+    """Parts that fit a record each. A bitmap always fits: a ledger has 4,194,304 entries at most."""
+    room = largest_bytes - len(holes.acked.serialize()) - 200
+    acked, batches = holes.acked, dict[int, tuple[int, int]]()
+    for entry in sorted(holes.batches):
+        size, bits = holes.batches[entry]
+        needed = 20 + size // 8
+        if needed > room and (batches or acked):
+            yield Holes(acked, batches)
+            acked, batches, room = BitMap(), {}, largest_bytes - 200
+        batches[entry] = (size, bits)
+        room -= needed
+    yield Holes(acked, batches)

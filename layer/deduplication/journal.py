@@ -1,0 +1,251 @@
+"""How the highest sequence ids of producer names survive: snapshots in `producers`, and the log's tail behind them.
+
+A snapshot says what a name has stored below an offset. Whoever opens the name reads the log from there to its end, and
+so finds every record of it, also those that a killed process wrote and never heard of; a name that was closed in good
+order needs no reading. Snapshots are keyed by the epoch of the claim they were made under, and only those of the
+highest epoch count: a paused former holder can write, but nobody listens. Without a snapshot nothing was deduplicated
+yet: the name begins anew, as in Pulsar, whatever it sent before.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from layer import errors
+from layer.clock import Clock
+from layer.deadline import Deadline
+from layer.metadata.topics import Topic
+from layer.statelog.api import LogRecord, StateLog
+from layer.statelog.view import LogView
+from layer.waiting import pause
+from mapping.errors import CorruptRecord
+from mapping.state_keys import ProducerSequenceKey, decode_key, encode_key
+from mapping.state_records.producers import SequenceSnapshot, decode_snapshot, encode_snapshot
+from mapping.state_topics import PRODUCERS
+from mapping.stored_sequence import StoredSequence, stored_sequence
+
+_log = logging.getLogger(__name__)
+
+SCANNED_BETWEEN_SNAPSHOTS: Final = 1_000_000
+"""Records after which reading a long tail leaves a snapshot: an attempt that runs out of time is not in vain."""
+
+STRAGGLERS_S: Final = 0.2
+"""Between two looks at the log, after a producer died or a send failed with an unknown outcome."""
+
+
+class DataRecord(Protocol):
+    def offset(self) -> int: ...
+    def headers(self) -> Sequence[tuple[str, bytes | None]] | None: ...
+
+
+class Ends(Protocol):
+    """`KafkaAdmin`, as far as it is needed here."""
+
+    def start_offsets(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> Mapping[int, int]: ...
+    def end_offsets(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> Mapping[int, int]: ...
+
+
+class Records(Protocol):
+    """`Fetcher`, as far as it is needed here."""
+
+    def read(
+        self, topic: str, partition: int, start: int, end: int, deadline: Deadline
+    ) -> Iterator[Sequence[DataRecord]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """`highest` is the highest id below the offset `upto`, which was the log's end; -1 for none."""
+
+    highest: int
+    upto: int
+
+
+class SequenceJournal:
+    """Of one cluster. Thread-safe. Memory: a snapshot for each producer name and partition of the topics asked for."""
+
+    def __init__(self, log: StateLog, admin: Ends, fetcher: Records, clock: Clock) -> None:
+        self._log = log
+        self._admin = admin
+        self._fetcher = fetcher
+        self._clock = clock
+        self._views: dict[int, LogView[_Snapshots]] = {}
+        self._lock = threading.Lock()
+
+    def recover(
+        self, topic: Topic, name: str, epoch: int, partitions: Iterable[int], deadline: Deadline
+    ) -> dict[int, Recovered]:
+        """What `name` has stored in these partitions, for its new holder with this epoch; on record when it returns.
+
+        Raises:
+            DeadlineExceeded: a tail was too long for the time given. What was read counts for the next attempt.
+        """
+        place = str(topic.name)
+        numbers = list(partitions)
+        known = self._view(place).ask(lambda state: dict(state.of.get((place, name), {})), deadline)
+        newest = self._newest(topic, known)
+        ends = self._admin.end_offsets(topic.kafka_topic, numbers, deadline)
+        starts: Mapping[int, int] = {}
+        if any(p in newest and not newest[p].final for p in numbers):
+            starts = self._admin.start_offsets(topic.kafka_topic, numbers, deadline)
+        recovered: dict[int, Recovered] = {}
+        scanned = []
+        for partition in numbers:
+            snapshot = newest.get(partition)
+            highest = -1 if snapshot is None else snapshot.highest
+            if snapshot is not None and not snapshot.final:
+                begin = max(snapshot.upto, starts[partition])
+                highest = self._scan(topic, name, epoch, partition, highest, begin, ends[partition], deadline)
+                scanned.append(partition)
+            recovered[partition] = Recovered(highest, ends[partition])
+        if scanned:
+            self._wait_for_stragglers()
+            for partition, end in self.ends(topic, scanned, deadline).items():
+                found = recovered[partition]
+                highest = self._scan(topic, name, epoch, partition, found.highest, found.upto, end, deadline)
+                recovered[partition] = Recovered(highest, end)
+        self.save(topic, name, epoch, recovered, deadline, final=False)
+        former = [ProducerSequenceKey(place, p, name, e) for e, p in known if e != epoch and p in recovered]
+        self._write(place, [(encode_key(key), None) for key in former], deadline)
+        return recovered
+
+    def save(
+        self, topic: Topic, name: str, epoch: int, known: Mapping[int, Recovered], deadline: Deadline, *, final: bool
+    ) -> None:
+        """Note what `name` has stored, by partition."""
+        place = str(topic.name)
+        life = topic.layout.incarnation
+        records: list[tuple[bytes, bytes | None]] = [
+            (
+                encode_key(ProducerSequenceKey(place, partition, name, epoch)),
+                encode_snapshot(SequenceSnapshot(life, found.highest, found.upto, final)),
+            )
+            for partition, found in known.items()
+        ]
+        self._write(place, records, deadline)
+
+    def forget(self, topic: Topic, name: str, deadline: Deadline) -> None:
+        """`name` stores without deduplication from now on: what it had before does not count when that comes back."""
+        place = str(topic.name)
+        known = self._view(place).ask(lambda state: list(state.of.get((place, name), ())), deadline)
+        keys = [ProducerSequenceKey(place, partition, name, epoch) for epoch, partition in known]
+        self._write(place, [(encode_key(key), None) for key in keys], deadline)
+
+    def ends(self, topic: Topic, partitions: Iterable[int], deadline: Deadline) -> dict[int, int]:
+        """The offsets that the next records get."""
+        return dict(self._admin.end_offsets(topic.kafka_topic, list(partitions), deadline))
+
+    def firsts(
+        self, topic: Topic, partition: int, name: str, start: int, deadline: Deadline
+    ) -> tuple[frozenset[int], int]:
+        """The first ids of the records of `name` from `start` to the end, once failed sends have settled; and that end.
+
+        Raises: as `stored`, and DeadlineExceeded.
+        """
+        found: set[int] = set()
+        for wait in (False, True):
+            if wait:
+                self._wait_for_stragglers()
+            end = self.ends(topic, [partition], deadline)[partition]
+            for _, record in self.stored(topic, partition, name, start, end, deadline):
+                if record is not None:
+                    found.add(record.first)
+            start = max(start, end)
+        return frozenset(found), end
+
+    @staticmethod
+    def _wait_for_stragglers() -> None:
+        """A broker may still hold a request whose sender is dead or has given it up; nothing tells when it is done."""
+        pause(STRAGGLERS_S)
+
+    def stored(
+        self, topic: Topic, partition: int, name: str, start: int, end: int, deadline: Deadline
+    ) -> Iterator[tuple[int, StoredSequence | None]]:
+        """Every record of [start, end): its offset, and the ids in it when it is one of `name`.
+
+        Raises:
+            Corrupt: a record's headers cannot be read.
+            OffsetOutOfRange: `start` lies below the log start.
+        """
+        wanted = name.encode("utf-8")
+        for batch in self._fetcher.read(topic.kafka_topic, partition, start, end, deadline):
+            for record in batch:
+                try:
+                    found = stored_sequence(record.headers(), wanted)
+                except CorruptRecord as failure:
+                    raise errors.Corrupt(
+                        f"{topic.kafka_topic}-{partition} offset {record.offset()}: {failure}"
+                    ) from failure
+                yield record.offset(), found
+
+    # Inside -------------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _newest(topic: Topic, known: Mapping[tuple[int, int], SequenceSnapshot]) -> dict[int, SequenceSnapshot]:
+        """By partition, the snapshot of the highest epoch."""
+        newest: dict[int, SequenceSnapshot] = {}
+        for (_, partition), snapshot in sorted(known.items()):
+            if snapshot.topic_incarnation == topic.layout.incarnation:
+                newest[partition] = snapshot
+        return newest
+
+    def _scan(
+        self,
+        topic: Topic,
+        name: str,
+        epoch: int,
+        partition: int,
+        highest: int,
+        start: int,
+        end: int,
+        deadline: Deadline,
+    ) -> int:
+        began_s = self._clock.monotonic()
+        noted = start
+        for offset, found in self.stored(topic, partition, name, start, end, deadline):
+            if found is not None:
+                highest = max(highest, found.highest)
+            if offset - noted >= SCANNED_BETWEEN_SNAPSHOTS:
+                noted = offset + 1
+                self.save(topic, name, epoch, {partition: Recovered(highest, noted)}, deadline, final=False)
+        _log.info(
+            "topic=%s-%d producer=%s highest sequence id %d, read %d records in %.3f s",
+            topic.name, partition, name, highest, max(0, end - start), self._clock.monotonic() - began_s,
+        )  # fmt: skip
+        return highest
+
+    def _write(self, place: str, records: list[tuple[bytes, bytes | None]], deadline: Deadline) -> None:
+        if records:
+            self._log.append_many(PRODUCERS, PRODUCERS.partition_for(place), records, deadline)
+
+    def _view(self, place: str) -> LogView[_Snapshots]:
+        partition = PRODUCERS.partition_for(place)
+        with self._lock:
+            view = self._views.get(partition)
+            if view is None:
+                view = self._views[partition] = LogView(self._log, PRODUCERS, partition, _Snapshots, self._clock)
+            return view
+
+
+class _Snapshots:
+    """Fold of one partition of `producers`: by topic and producer name, the snapshots by (epoch, partition)."""
+
+    def __init__(self) -> None:
+        self.of: dict[tuple[str, str], dict[tuple[int, int], SequenceSnapshot]] = {}
+
+    def apply(self, record: LogRecord) -> None:
+        key = decode_key(record.key)
+        if not isinstance(key, ProducerSequenceKey):
+            return
+        if record.value is not None:
+            snapshot = decode_snapshot(record.value)
+            self.of.setdefault((key.topic, key.producer_name), {})[key.epoch, key.partition] = snapshot
+            return
+        snapshots = self.of.get((key.topic, key.producer_name), {})
+        snapshots.pop((key.epoch, key.partition), None)
+        if not snapshots:
+            self.of.pop((key.topic, key.producer_name), None)

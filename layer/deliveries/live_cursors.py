@@ -1,0 +1,285 @@
+"""Changing the cursors of a subscription, whoever owns them: a member of this process, of another one, or nobody.
+
+Whoever owns a partition is asked by a record in `deliveries`, again and again until it answers or time is over, because
+the owner may change. A request has an id, which is saved with its effect, so it takes effect once. Without live members
+the change is a save of our own, in the same form. After a time-out it may have taken effect or not, or may still.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import ExitStack
+from typing import Final
+
+from layer import errors
+from layer.clock import Clock
+from layer.cursor.batch_acks import BatchAckSet
+from layer.cursor.machine import CursorState
+from layer.cursor.store import CursorStore, Recovered, Saved, new_session
+from layer.deadline import Deadline
+from layer.deliveries.channel import DeliveryChannel, Heard
+from layer.dispatch.member import SubscriptionMember
+from layer.kafka.admin import KafkaAdmin
+from layer.kafka.records import CommittedOffset, GroupMember
+from layer.metadata.subscription import Subscription, cursor_identity
+from mapping.errors import CorruptRecord
+from mapping.state_keys import DeliveryKey
+from mapping.state_records.cursor_requests import (
+    EVERYBODY,
+    REQUEST_ID_BYTES,
+    AcknowledgeUpTo,
+    Answer,
+    CloseConsumers,
+    CursorLife,
+    Request,
+    SaveNow,
+    Seek,
+    Skip,
+    Wish,
+    decode,
+    encode_request,
+)
+
+_log = logging.getLogger(__name__)
+
+_FIRST_PAUSE_S: Final = 0.5
+_LONGEST_PAUSE_S: Final = 2.0
+_BUSY_PAUSE_S: Final = 0.1
+
+
+class LiveCursors:
+    """Thread-safe. Memory: what is asked for, while somebody waits for it."""
+
+    def __init__(
+        self,
+        channel: DeliveryChannel,
+        admin: KafkaAdmin,
+        store: CursorStore,
+        clock: Clock,
+        read_cursors: Callable[[Subscription, Deadline], dict[int, Recovered]],
+        members_here: Callable[[Subscription], list[SubscriptionMember]],
+    ) -> None:
+        """`members_here`: this process's own memberships of a subscription."""
+        self._channel = channel
+        self._admin = admin
+        self._store = store
+        self._clock = clock
+        self._read_cursors = read_cursors
+        self._members_here = members_here
+
+    def change(self, subscription: Subscription, wishes: Mapping[int, Wish], deadline: Deadline) -> dict[int, int]:
+        """Have these wishes fulfilled, by partition; gives their results when all are durable.
+
+        Raises:
+            DeadlineExceeded: an owner did not answer, or nobody owned a partition; each wish may be fulfilled or not.
+            Refused: an owner says that it cannot be.
+            NotAuthorized: `deliveries` may not be read or written by this client.
+            StoreError: this process owns a partition, or nobody does, and it could not be saved.
+        """
+        asked = _Asked(subscription, wishes)
+        pause_s = _FIRST_PAUSE_S
+        with ExitStack() as stack:
+            while True:
+                self._ask_here(subscription, asked, deadline)
+                if not asked.left():
+                    return asked.results()
+                members = self._members(subscription, deadline)
+                if members:
+                    if not asked.heard_of:
+                        self._listen(stack, asked, deadline)
+                    if records := asked.records():  # an answer may have come just now
+                        self._channel.write(records, deadline)
+                    asked.wait(min(pause_s, deadline.remaining_s()))
+                    pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                else:
+                    self._change_idle(subscription, asked, deadline)
+                    asked.wait(min(_BUSY_PAUSE_S, deadline.remaining_s()))
+                if asked.left() and deadline.passed():
+                    raise errors.DeadlineExceeded(_late(subscription, asked.left(), members))
+
+    def close_consumers(self, subscription: Subscription, deadline: Deadline) -> None:
+        """End every consumer of a subscription, whatever process it is in; returns when its groups are empty.
+
+        Raises:
+            DeadlineExceeded: some stay; they may lack the right to read `deliveries`.
+        """
+        key = DeliveryKey(str(subscription.topic.name), EVERYBODY, subscription.name)
+        life = CursorLife(
+            subscription.topic.kafka_topic_id, subscription.topic.layout.incarnation, subscription.incarnation
+        )
+        value = encode_request(Request(secrets.token_bytes(REQUEST_ID_BYTES), life, CloseConsumers()))
+        pause = threading.Event()
+        asked_s = Deadline.after(0)
+        while members := self._members(subscription, deadline):
+            if asked_s.passed():
+                self._channel.write([(key, value)], deadline)
+                asked_s = Deadline.after(_LONGEST_PAUSE_S)
+            pause.wait(min(_BUSY_PAUSE_S, deadline.remaining_s()))
+            if deadline.passed():
+                raise errors.DeadlineExceeded(_late(subscription, [], members))
+
+    # Inside -------------------------------------------------------------------------------------------------------
+
+    def _members(self, subscription: Subscription, deadline: Deadline) -> list[GroupMember]:
+        return [m for group in subscription.groups for m in self._admin.describe_group(group, deadline).members]
+
+    def _ask_here(self, subscription: Subscription, asked: _Asked, deadline: Deadline) -> None:
+        for member in self._members_here(subscription):
+            owned = member.owned_partitions()
+            requests = [(partition, request) for partition, request in asked.left().items() if partition in owned]
+            if not requests:
+                continue
+            future = member.execute(requests)
+            try:
+                answers = future.result(deadline.remaining_s())
+            except FutureTimeoutError as late:
+                future.cancel()
+                raise errors.DeadlineExceeded(
+                    f"time ran out while waiting for subscription {subscription.name} to be changed"
+                ) from late
+            except (errors.Fenced, errors.Closed):
+                continue  # somebody else has it now
+            for answer in answers:
+                if answer is not None:
+                    asked.answered(answer)
+
+    def _listen(self, stack: ExitStack, asked: _Asked, deadline: Deadline) -> None:
+        topic, listener = asked.topic, self._listener(asked)
+        self._channel.listen(topic, listener, self._channel.end(topic, deadline))
+        stack.callback(self._channel.unlisten, topic, listener)
+        asked.heard_of = True
+
+    def _listener(self, asked: _Asked) -> Callable[[Sequence[Heard]], None]:
+        def heard(records: Sequence[Heard]) -> None:
+            for key, value in records:
+                if key.subscription != asked.subscription:
+                    continue
+                try:
+                    found = decode(value)
+                except CorruptRecord as reason:
+                    self._channel.skipped(key, reason)
+                    continue
+                if isinstance(found, Answer):
+                    asked.answered(found)
+
+        return heard
+
+    def _change_idle(self, subscription: Subscription, asked: _Asked, deadline: Deadline) -> None:
+        """Change cursors that nobody owns, as a take-over and a save; nothing when somebody comes in between."""
+        topic, left = subscription.topic, asked.left()
+        session = new_session()
+        commits: dict[str, dict[int, CommittedOffset]] = {}
+        saves = {}
+        results: list[Answer] = []
+        for partition, cursor in self._read_cursors(subscription, deadline).items():
+            request = left.get(partition)
+            if request is None:
+                continue
+            if isinstance(request.wish, SaveNow):
+                asked.answered(Answer(request.id))
+                continue
+            results.append(Answer(request.id, _take_in(cursor.state, request)))
+            identity = cursor_identity(subscription, partition)
+            lineage = identity.lineage(session, cursor.version + 1, 0)
+            save = self._store.prepare(identity, cursor.state, cursor.saved or Saved(lineage), lineage, deadline)
+            saves[partition] = (identity, save)
+            commits.setdefault(subscription.saving_group(partition), {})[partition] = save.commit
+        try:
+            for group, offsets in commits.items():
+                self._admin.alter_committed(group, topic.kafka_topic, offsets, deadline)
+        except errors.SubscriptionBusy:
+            return
+        if subscription.partition_groups and self._members(subscription, deadline):
+            return  # somebody may have read its cursor before we wrote: what that refers to has to stay
+        for answer in results:
+            asked.answered(answer)
+        for identity, save in saves.values():
+            self._store.write_checkpoint(identity, save.commit, save.saved.lineage, self._clock.now_ms(), deadline)
+            self._store.clean(identity, save.obsolete, deadline)
+
+
+class _Asked:
+    """Requests, and which of them were answered. Thread-safe."""
+
+    def __init__(self, subscription: Subscription, wishes: Mapping[int, Wish]) -> None:
+        self.topic = str(subscription.topic.name)
+        self.subscription = subscription.name
+        self.heard_of = False
+        """Answers are listened for."""
+        self._requests = {
+            partition: Request(secrets.token_bytes(REQUEST_ID_BYTES), _life(subscription, partition), wish)
+            for partition, wish in wishes.items()
+        }
+        self._answers: dict[bytes, Answer] = {}
+        self._changed = threading.Condition()
+
+    def answered(self, answer: Answer) -> None:
+        """Answers to others' requests are passed over."""
+        with self._changed:
+            if any(request.id == answer.id for request in self._requests.values()):
+                self._answers.setdefault(answer.id, answer)
+                self._changed.notify_all()
+
+    def left(self) -> dict[int, Request]:
+        """By partition: what is not answered. Raises Refused."""
+        with self._changed:
+            for answer in self._answers.values():
+                if answer.refused:
+                    raise errors.Refused(answer.refused)
+            return {p: request for p, request in self._requests.items() if request.id not in self._answers}
+
+    def records(self) -> list[Heard]:
+        return [
+            (DeliveryKey(self.topic, partition, self.subscription), encode_request(request))
+            for partition, request in self.left().items()
+        ]
+
+    def wait(self, seconds: float) -> None:
+        """Until all are answered, or the time is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._answers) == len(self._requests), seconds)
+
+    def results(self) -> dict[int, int]:
+        with self._changed:
+            return {p: self._answers[request.id].result for p, request in self._requests.items()}
+
+
+def _take_in(state: CursorState, request: Request) -> int:
+    """What the owner would do, to a cursor without one."""
+    known = state.requests.get(request.id)
+    if known is not None:
+        return known
+    wish, result = request.wish, 0
+    match wish:
+        case SaveNow() | CloseConsumers():
+            return 0
+        case Seek():
+            state.reset(wish.offset)
+            if wish.begun > 0:
+                state.acknowledge_batches({wish.offset: BatchAckSet(wish.batch_size, (1 << wish.begun) - 1)})
+        case AcknowledgeUpTo():
+            state.acknowledge_cumulative(wish.upto)
+        case Skip():
+            following, result = state.after(wish.count, wish.end)
+            if result:
+                state.acknowledge_cumulative(following - 1)
+    state.took_effect(request.id, result)
+    return result
+
+
+def _life(subscription: Subscription, partition: int) -> CursorLife:
+    topic = subscription.topic
+    return CursorLife(topic.kafka_topic_id, topic.layout.incarnation, subscription.life(partition))
+
+
+def _late(subscription: Subscription, partitions: Iterable[int], members: Sequence[GroupMember]) -> str:
+    which = f"partitions {sorted(partitions)} of " if partitions else ""
+    who = ", ".join(f"{member.client_id} {member.host}" for member in members) or "nobody"
+    return (
+        f"time ran out while waiting for {which}subscription {subscription.name} of {subscription.place} to be changed "
+        f"by its live members ({who}); they must be able to read and write the topic pulsar.system.deliveries"
+    )

@@ -1,0 +1,112 @@
+"""A member's ear: hands it what is asked of the partitions that it owns, and writes its answers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Final
+
+from layer import errors
+from layer.deadline import Deadline
+from layer.deliveries.channel import DeliveryChannel, Heard
+from layer.dispatch.member import SubscriptionMember
+from layer.metadata.subscription import Subscription
+from mapping.errors import CorruptRecord
+from mapping.state_keys import DeliveryKey
+from mapping.state_records.cursor_requests import EVERYBODY, Answer, CloseConsumers, Request, decode, encode_answer
+
+_log = logging.getLogger(__name__)
+
+_MOST_WAITING: Final = 1000
+"""Requests handed over and not executed; more are dropped, since whoever asks asks again."""
+_ANSWER_TIMEOUT_S: Final = 10.0
+
+
+class Answering:
+    """Writes answers, in a thread that is there from the first one on. Thread-safe."""
+
+    def __init__(self, channel: DeliveryChannel) -> None:
+        self._channel = channel
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="pok-answers")
+        self._refused = False
+
+    def write(self, answers: Sequence[tuple[DeliveryKey, Answer]]) -> None:
+        try:
+            self._thread.submit(self._write, [(key, encode_answer(answer)) for key, answer in answers])
+        except RuntimeError:
+            return  # closed: who asks asks the next owner
+
+    def _write(self, records: Sequence[Heard]) -> None:
+        try:
+            self._channel.write(records, Deadline.after(_ANSWER_TIMEOUT_S))
+        except errors.LayerError as failure:
+            known, self._refused = self._refused, self._refused or isinstance(failure, errors.NotAuthorized)
+            _log.log(logging.DEBUG if known else logging.WARNING, "an answer could not be given: %s", failure)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+class OwnerEar:
+    """Listens for one member until `stop`."""
+
+    def __init__(
+        self, channel: DeliveryChannel, answering: Answering, subscription: Subscription, member: SubscriptionMember
+    ) -> None:
+        self._channel = channel
+        self._answering = answering
+        self._subscription = subscription
+        self._topic = str(subscription.topic.name)
+        self._member = member
+        self._waiting: set[bytes] = set()
+        self._hear: Callable[[Sequence[Heard]], None] = self._heard
+        channel.listen(self._topic, self._hear)
+
+    def stop(self) -> None:
+        """A second call does nothing."""
+        self._channel.unlisten(self._topic, self._hear)
+
+    def _heard(self, records: Sequence[Heard]) -> None:
+        """In the channel's thread."""
+        mine: list[tuple[DeliveryKey, Request]] = []
+        owned = self._member.owned_partitions()
+        for key, value in records:
+            if key.subscription != self._subscription.name:
+                continue
+            try:
+                found = decode(value)
+            except CorruptRecord as reason:
+                self._channel.skipped(key, reason)
+                continue
+            if not isinstance(found, Request):
+                continue
+            if isinstance(found.wish, CloseConsumers):
+                self._close(key, found)
+            elif key.partition in owned and found.id not in self._waiting and len(self._waiting) < _MOST_WAITING:
+                self._waiting.add(found.id)
+                mine.append((key, found))
+        if mine:
+            executed = self._member.execute([(key.partition, request) for key, request in mine])
+            executed.add_done_callback(partial(self._executed, mine))
+
+    def _close(self, key: DeliveryKey, request: Request) -> None:
+        if key.partition == EVERYBODY and request.life.subscription_incarnation == self._subscription.incarnation:
+            self._member.end_with(
+                errors.NoSuchSubscription(
+                    f"subscription {self._subscription.name} of {self._subscription.place} was deleted by force"
+                )
+            )
+
+    def _executed(self, asked: Sequence[tuple[DeliveryKey, Request]], done: Future[list[Answer | None]]) -> None:
+        """In the member's thread."""
+        self._waiting.difference_update(request.id for _, request in asked)
+        failure = done.exception()
+        if failure is not None:
+            if not isinstance(failure, errors.Closed):
+                _log.warning("subscription=%s could not do what was asked: %s", self._subscription.name, failure)
+            return
+        answers = [(key, answer) for (key, _), answer in zip(asked, done.result(), strict=True) if answer is not None]
+        if answers:
+            self._answering.write(answers)

@@ -1,0 +1,72 @@
+"""Messages that were delivered often enough, on their way to a dead letter topic.
+
+Runs in the member's thread, but for the answer of a dead letter that could not be stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from layer.clock import Clock
+from layer.dispatch.dead_letters import DeadLetters
+from layer.dispatch.delivery import Delivery, Feed
+from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.partition import OwnedPartition
+
+_MAX_BURIALS: Final = 1000
+_BURY_AGAIN_S: Final = 1.0
+
+
+class Burial:
+    """At most 1,000 dead letters are under way at a time; further ones wait among the redeliveries."""
+
+    def __init__(self, clock: Clock, endpoints: Sequence[Endpoint]) -> None:
+        self._clock = clock
+        self._endpoints = endpoints
+        self._graves = Endpoint("dead letters", 0, delivery_type=Delivery)
+        """Holds the messages that are under way."""
+
+    def bury(self, owned: OwnedPartition, offsets: list[int], records: Mapping[int, Any]) -> list[int]:
+        """Send those away that were delivered often enough; gives the others.
+
+        The first consumer with a dead letter policy does it for all of them, so that dead letters come in order.
+        """
+        consumer = self._burier()
+        if consumer is None or consumer.dead_letters is None:
+            return offsets
+        most = consumer.dead_letters.max_redeliver_count
+        guard = owned.guard
+        if guard is None:
+            dead = [offset for offset in offsets if owned.redeliveries.get(offset, 0) > most]
+        else:
+            dead = [offset for offset in offsets if guard.next_delivery(offset) > most + 1]
+        if not dead:
+            return offsets
+        if guard is not None:
+            guard.survived(dead)
+        room = max(0, _MAX_BURIALS - self._graves.unacked)
+        now = owned.entries.fitting(dead, room) if room else 0
+        owned.put_back(dead[now:])
+        bodies = [records[offset] for offset in dead[:now]]
+        letters = owned.hand_out(dead[:now], bodies, consumer.feed(owned.slot), self._graves.feed(owned.slot))
+        consumer.dead_letters.bury(letters, self._unburied)
+        gone = set(dead)
+        return [offset for offset in offsets if offset not in gone]
+
+    def policy(self) -> DeadLetters | None:
+        """The one that counts now."""
+        consumer = self._burier()
+        return None if consumer is None else consumer.dead_letters
+
+    def has(self, feed: Feed) -> bool:
+        """What this feed holds is on its way to the dead letter topic."""
+        return feed.endpoint is self._graves
+
+    def _burier(self) -> Endpoint | None:
+        return next((e for e in self._endpoints if e.dead_letters is not None and not e.closed), None)
+
+    def _unburied(self, letter: Delivery) -> None:
+        """A dead letter could not be stored: try again in a second. Any thread."""
+        slot = letter.feed.slot
+        slot.nacks.append((self._clock.monotonic(), _BURY_AGAIN_S, letter.offset, self._graves))

@@ -1,0 +1,135 @@
+"""Durable delivery counts for the partitions of a member: their guards, from take-over to giving up.
+
+All of it runs in the member's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from pyroaring import BitMap64
+
+from layer import errors
+from layer.clock import Clock
+from layer.dispatch.burial import Burial
+from layer.dispatch.delivery_guard import DeliveryGuard
+from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.negative_acks import NegativeAcks
+from layer.dispatch.partition import OwnedPartition
+
+
+class DeliveryCounting:
+    """Costs nothing where no consumer has a dead letter policy. `log_end` asks Kafka; it may raise StoreError."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        owned: Mapping[int, OwnedPartition],
+        endpoints: Sequence[Endpoint],
+        nacks: NegativeAcks,
+        burial: Burial,
+        log_end: Callable[[OwnedPartition], int],
+    ) -> None:
+        self._clock = clock
+        self._owned = owned
+        self._endpoints = endpoints
+        self._nacks = nacks
+        self._burial = burial
+        self._log_end = log_end
+
+    def wants_save(self) -> bool:
+        """Messages wait for a save that counts their delivery."""
+        return any(owned.guard is not None and owned.guard.wants_save for owned in self._owned.values())
+
+    def begin_everywhere(self) -> None:
+        for owned in self._owned.values():
+            self.begin(owned)
+
+    def begin(self, owned: OwnedPartition) -> None:
+        """Count this partition's deliveries, if some consumer has a dead letter policy, or a former owner's had one.
+
+        The latter is known before anything is read, so that his counts are right when the policy comes later.
+        """
+        if owned.guard is not None:
+            return
+        saved = owned.cursor.deliveries
+        if saved is not None and not saved.matter_from(owned.cursor.next_unacked):
+            saved = None
+        if saved is None and self._burial.policy() is None:
+            return
+        number = owned.slot.number
+        guard = DeliveryGuard(owned.read_position, lambda: self._put_off(number))
+        if saved is None:
+            kept = BitMap64() if owned.keys is None else BitMap64(owned.keys.offsets_waiting())
+            guard.adopt(owned.redeliveries, kept - BitMap64(owned.redeliveries))
+        else:
+            again = guard.recover(saved, self._end_of_deliveries(owned, saved.limit), owned.cursor)
+            owned.replay |= again
+            owned.intake.apart |= again
+            for (_, count), offsets in saved.counts.items():
+                if count:
+                    owned.redeliveries.update(dict.fromkeys(offsets, count))
+            self._put_off_again(owned, saved.put_off)
+        owned.guard = guard
+        owned.entries.chunks.in_order = False  # some come by redelivery, others are read
+
+    def end_where_over(self) -> None:
+        """Stop counting where no consumer has a dead letter policy and nothing that a former owner counted is left."""
+        if self._burial.policy() is not None:
+            return
+        for owned in self._owned.values():
+            if owned.guard is not None and owned.guard.over:
+                owned.guard = None
+
+    def admit(self, owned: OwnedPartition, lowest: list[int], *, in_order: bool = True) -> list[int]:
+        """See `DeliveryGuard.admit`."""
+        if owned.guard is None or not lowest:
+            return lowest
+        policy = self._burial.policy()
+        return owned.guard.admit(lowest, None if policy is None else policy.max_redeliver_count + 1, in_order=in_order)
+
+    def give_back(self, owned: OwnedPartition, endpoint: Endpoint) -> None:
+        """The consumer is gone. What it put off still waits for its time where deliveries are counted durably."""
+        put_off = None
+        if owned.guard is None:
+            self._nacks.forget_consumer(endpoint, owned.slot.number)
+        else:
+            put_off = self._nacks.disown(endpoint, owned.slot.number)
+        owned.give_back(endpoint.feed(owned.slot), put_off)
+
+    def retire(self, partitions: Iterable[int], *, orderly: bool) -> None:
+        """These partitions are given up; not `orderly` when the program ends without having closed its consumers."""
+        for number in partitions:
+            owned = self._owned.get(number)
+            if owned is None or owned.guard is None:
+                continue
+            held = BitMap64(o for o, feed in owned.in_flight.holders.items() if not self._burial.has(feed))
+            for offsets in self._nacks.waiting(number).values():
+                held -= offsets
+            if orderly:
+                owned.guard.retire(held)
+                continue
+            for endpoint in self._endpoints:
+                held -= BitMap64(waiting.offset for waiting in endpoint.discard(owned.slot))
+            owned.guard.abandon(held)
+
+    def _end_of_deliveries(self, owned: OwnedPartition, limit: int) -> int:
+        """What was reserved beyond the log's end was not handed out."""
+        if limit <= owned.cursor.next_unacked:
+            return limit
+        try:
+            return min(limit, self._log_end(owned))
+        except errors.StoreError:
+            return limit
+
+    def _put_off_again(self, owned: OwnedPartition, put_off: Mapping[int, BitMap64]) -> None:
+        now_s, now_ms = self._clock.monotonic(), self._clock.now_ms()
+        for due_ms, offsets in put_off.items():
+            owned.intake.apart |= offsets
+            for offset in offsets:
+                self._nacks.add(now_s, max(0, due_ms - now_ms) / 1000, owned.slot.number, offset, None)
+
+    def _put_off(self, partition: int) -> Mapping[int, BitMap64]:
+        now_s, now_ms = self._clock.monotonic(), self._clock.now_ms()
+        waiting = self._nacks.waiting(partition)
+        return {now_ms + round((due_s - now_s) * 1000): offsets for due_s, offsets in waiting.items()}

@@ -1,0 +1,380 @@
+"""Hands messages to this process's consumers, takes their acknowledgements, and delivers again.
+
+All of it runs in the member's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from pyroaring import BitMap64
+
+from layer.clock import Clock
+from layer.cursor.batch_acks import BatchAckSet
+from layer.dispatch.ack_timeouts import AckTimeouts
+from layer.dispatch.burial import Burial
+from layer.dispatch.chunks import joint_rules
+from layer.dispatch.counting import DeliveryCounting
+from layer.dispatch.delayed import DelayedMessages
+from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.handle import SubscriptionHandle
+from layer.dispatch.key_shared import KeyShared
+from layer.dispatch.negative_acks import NegativeAcks
+from layer.dispatch.partition import OwnedPartition
+from layer.dispatch.reading_again import ReadAgain
+from layer.dispatch.reading_ahead import ReadingAhead
+from layer.dispatch.strategy import RoundRobin, SubscriptionType, active_consumer
+from layer.kafka.fetcher import Fetcher
+from layer.kafka.group import GroupConsumer
+
+_REPLAY_BATCH: Final = 1000
+_LOG_END_TIMEOUT_S: Final = 2.0
+MAX_UNACKED_PER_SUBSCRIPTION: Final = 200_000
+"""Pulsar's `maxUnackedMessagesPerSubscription`; here of the partitions that this process owns."""
+
+
+class Dispatcher:
+    """`owned` is the owner's own dictionary, seen from here.
+
+    Memory: what NegativeAcks and the endpoints' AckTimeouts say, besides what OwnedPartition and Endpoint hold.
+    """
+
+    def __init__(
+        self,
+        handle: SubscriptionHandle,
+        fetcher: Fetcher,
+        clock: Clock,
+        consumer: GroupConsumer,
+        owned: Mapping[int, OwnedPartition],
+        endpoints: list[Endpoint],
+    ) -> None:
+        self._handle = handle
+        self._shared = handle.type.is_shared
+        self._fetcher = fetcher
+        self._clock = clock
+        self._consumer = consumer
+        self._owned = owned
+        self._endpoints = endpoints
+        self._nacks = NegativeAcks()
+        self._round_robin = RoundRobin()
+        self._read_again = ReadAgain(handle.kafka_topic, fetcher)
+        self._reading_ahead = ReadingAhead(handle.kafka_topic, fetcher, clock)
+        self._burial = Burial(clock, endpoints)
+        self.counting = DeliveryCounting(clock, owned, endpoints, self._nacks, self._burial, self._log_end)
+        key_shared = handle.type is SubscriptionType.KEY_SHARED
+        self._keys = KeyShared(self._read_again, self._burial, self.counting, owned, endpoints) if key_shared else None
+        self._blocked = False
+
+    # What there is to do ------------------------------------------------------------------------------------------
+
+    @property
+    def replay_failed(self) -> bool:
+        """Messages wait to be read again, and that did not work just now."""
+        return self._read_again.failed
+
+    def has_undelivered(self) -> bool:
+        """There are messages, and no reason to read more before some of them went out."""
+        if self._keys is not None:
+            return self._keys.is_stuck()
+        return any(owned.waits_for_room() for owned in self._owned.values())
+
+    def next_due(self) -> float | None:
+        """When, on the monotonic clock, the next delayed message or redelivery is due."""
+        if self._reading_ahead.under_way:
+            return self._clock.monotonic()
+        times = [self._nacks.next_due(), *(e.ack_timeouts.next_due() for e in self._endpoints if e.ack_timeouts)]
+        for owned in self._owned.values():
+            if owned.delayed:
+                times.append(self._next_delayed(owned.delayed))
+        return min((time for time in times if time is not None), default=None)
+
+    def _next_delayed(self, delayed: DelayedMessages) -> float | None:
+        now_s, due_ms = self._clock.monotonic(), delayed.next_due_ms()
+        if delayed.has_due:
+            return now_s
+        return None if due_ms is None else now_s + (due_ms - self._clock.now_ms()) / 1000
+
+    def takes_any(self) -> bool:
+        """Some inbox is half empty or better and has messages waiting here for it."""
+        if self._keys is not None:
+            return self._keys.takes_any()
+        if self._shared:
+            return any(e.has_room_again() and e.shared_permits() > 0 for e in self._endpoints)
+        return any(
+            owned.buffered and owned.active is not None and owned.active.endpoint.has_room_again()
+            for owned in self._owned.values()
+        )
+
+    def other_partition_flows(self) -> bool:
+        """Some consumer has room while the messages at hand are for another one (Failover inside a process)."""
+        return not self._shared and any(
+            owned.active is not None and not owned.buffered and owned.active.endpoint.permits() > 0
+            for owned in self._owned.values()
+        )
+
+    # Dispatch -----------------------------------------------------------------------------------------------------
+
+    def dispatch(self) -> bool:
+        """Hand out what inboxes take; True when anything was."""
+        if not self._endpoints:
+            return False
+        if self._keys is not None:
+            return self._keys.dispatch(only_again=self._too_many_unacked())
+        if self._shared:
+            return self._dispatch_shared()
+        handed = False
+        for owned in self._owned.values():
+            if owned.buffered and owned.active is not None:
+                handed = self._dispatch_to_active(owned) or handed
+        return handed
+
+    def _dispatch_to_active(self, owned: OwnedPartition) -> bool:
+        feed = owned.active
+        assert feed is not None  # noqa: S101 - the caller looked
+        handed = False
+        while owned.buffered and (permits := feed.endpoint.permits()) > 0:
+            offsets, records = owned.take(permits)
+            if not offsets:
+                break
+            owned.deliver(feed, offsets, records, hold=False)
+            handed = True
+        return handed
+
+    def _too_many_unacked(self) -> bool:
+        """The limit of the subscription was reached, and half of it is not acknowledged yet.
+
+        Redeliveries go on. Source: PersistentDispatcherMultipleConsumers.blockedDispatcherOnUnackedMsgs.
+        """
+        unacked = sum(endpoint.unacked for endpoint in self._endpoints)
+        limit = MAX_UNACKED_PER_SUBSCRIPTION
+        self._blocked = unacked >= (limit // 2 if self._blocked else limit)
+        return self._blocked
+
+    def _dispatch_shared(self) -> bool:
+        handed = False
+        for owned in self._owned.values():
+            if owned.comes_again:
+                handed = self._dispatch_replays(owned) or handed
+        if self._too_many_unacked():
+            return handed
+        for owned in self._owned.values():
+            while owned.buffered and owned.waits_for_room():
+                turn = self._round_robin.next(self._endpoints)
+                if turn is None:
+                    return handed
+                endpoint, permits = turn
+                offsets, records = owned.take(permits)
+                if not offsets:
+                    break
+                owned.deliver(endpoint.feed(owned.slot), offsets, records, hold=True)
+                handed = True
+        return handed
+
+    def _dispatch_replays(self, owned: OwnedPartition) -> bool:
+        """Read again from Kafka what is to be delivered again, lowest first, as much as inboxes take."""
+        room = sum(max(0, endpoint.shared_permits()) for endpoint in self._endpoints)
+        owned.release_due(min(room, _REPLAY_BATCH) - len(owned.replay))
+        wanted = self.counting.admit(owned, owned.next_replays(min(room, _REPLAY_BATCH)))
+        if not wanted:
+            return False
+        found = self._read_again.read(owned, wanted)
+        records = found.records
+        owned.replayed(records)
+        if owned.guard is not None:
+            owned.set_aside_again(records)
+        offsets = owned.readable({offset: records[offset] for offset in wanted if offset in records})
+        offsets = self._burial.bury(owned, offsets, records)
+        while offsets:
+            turn = self._round_robin.next(self._endpoints)
+            if turn is None:
+                owned.put_back(offsets)
+                break
+            endpoint, permits = turn
+            count = owned.entries.fitting(offsets, permits)
+            part, offsets = offsets[:count], offsets[count:]
+            if owned.guard is not None:
+                owned.guard.handed_out_again(part)
+            owned.deliver(endpoint.feed(owned.slot), part, [records[offset] for offset in part], hold=True)
+        return bool(records or found.gone)
+
+    # Chunked messages ---------------------------------------------------------------------------------------------
+
+    def serve(self, owned: OwnedPartition) -> None:
+        """This partition is about to be handed out."""
+
+        def read_again(offset: int) -> Any | None:
+            return self._read_again.read(owned, (offset,)).records.get(offset)
+
+        owned.read_again = read_again
+        chunks = owned.entries.chunks
+        chunks.now_s = self._clock.monotonic
+        chunks.rules = lambda: joint_rules(endpoint.chunk_rules for endpoint in self._endpoints)
+
+    def _expire_chunks(self, owned: OwnedPartition) -> None:
+        # A chunk may be among what a former owner put off; then the others have to wait for it.
+        if owned.guard is None or not (owned.replay or self._nacks.any_of_nobody(owned.slot.number)):
+            owned.expire_chunks()
+
+    # Acknowledgements and redelivery ------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Fold in what consumers acknowledged.
+
+        Raises:
+            StoreError: an id made by hand lies beyond what was read, and the log's end could not be asked for; its
+                partition's acknowledgements wait for the next call.
+        """
+        for owned in self._owned.values():
+            slot = owned.slot
+            if slot.has_acknowledgements():
+                owned.drain_acknowledgements(lambda owned=owned: self._log_end(owned))  # type: ignore[misc]
+            if slot.nacks:
+                self._drain_negative_acks(owned)
+
+    def _log_end(self, owned: OwnedPartition) -> int:
+        return self._consumer.watermarks(owned.slot.number, _LOG_END_TIMEOUT_S)[1]
+
+    def _drain_negative_acks(self, owned: OwnedPartition) -> None:
+        slot = owned.slot
+        timed: dict[AckTimeouts, list[int]] = {}
+        for _ in range(len(slot.nacks)):
+            now_s, delay_s, offset, endpoint = slot.nacks.popleft()
+            if endpoint.closed:
+                continue
+            self._nacks.add(now_s, delay_s, slot.number, offset, endpoint)
+            if owned.guard is not None:
+                owned.guard.survived((offset,))
+            if endpoint.ack_timeouts is not None:
+                timed.setdefault(endpoint.ack_timeouts, []).append(offset)
+        for timeouts, offsets in timed.items():
+            timeouts.forget(slot.number, BitMap64(offsets))
+
+    def redeliver_due(self) -> None:
+        """Deliver again what was negatively acknowledged or not acknowledged in time, and is due now."""
+        for owned in self._owned.values():
+            if owned.delayed:
+                owned.delayed.advance(self._clock.now_ms())
+                self._reading_ahead.step(owned)
+            if owned.entries.chunks.pending:
+                self._expire_chunks(owned)
+        now = self._clock.monotonic()
+        for partition, holder, offsets in self._nacks.due(now):
+            self._redeliver(partition, offsets, holder)
+        for endpoint in self._endpoints:
+            if endpoint.ack_timeouts is not None:
+                for partition, offsets in endpoint.ack_timeouts.expired(now).items():
+                    self._redeliver_late(partition, offsets, endpoint)
+
+    def _redeliver(self, partition: int, offsets: BitMap64, endpoint: Endpoint | None) -> None:
+        owned = self._owned.get(partition)
+        if owned is None:
+            return
+        if self._shared:
+            owned.redeliver(offsets, endpoint)
+        elif offsets.min() < owned.read_position:  # even if it is acknowledged, as in Pulsar
+            self._rewind(owned)
+
+    def _redeliver_late(self, partition: int, offsets: BitMap64, endpoint: Endpoint) -> None:
+        owned = self._owned.get(partition)
+        if owned is None:
+            return
+        if self._shared:
+            owned.redeliver(offsets, endpoint)
+        elif (
+            owned.active is not None
+            and owned.active.endpoint is endpoint
+            and not all(map(owned.cursor.is_acknowledged, offsets))
+        ):
+            self._rewind(owned)
+
+    def redeliver_all(self, endpoint: Endpoint) -> None:
+        for owned in self._owned.values():
+            feed = endpoint.feed(owned.slot)
+            if self._shared:
+                endpoint.discard(owned.slot)
+                owned.redeliver(owned.in_flight.held_by(feed), endpoint)
+            elif owned.active is feed:
+                self._rewind(owned)
+
+    def _rewind(self, owned: OwnedPartition) -> None:
+        """Deliver everything unacknowledged of a partition again, in order."""
+        self._forget_deliveries(owned)
+        self._consumer.seek(owned.slot.number, owned.rewind())
+
+    def _forget_deliveries(self, owned: OwnedPartition) -> None:
+        """What was handed out of this partition matters no more: it comes again, here or elsewhere."""
+        self._nacks.forget_partition(owned.slot.number)
+        self._reading_ahead.forget(owned)
+        for endpoint in self._endpoints:
+            endpoint.discard(owned.slot)
+            if endpoint.ack_timeouts is not None:
+                endpoint.ack_timeouts.forget_partition(owned.slot.number)
+
+    # Consumers ----------------------------------------------------------------------------------------------------
+
+    def attach(self, endpoint: Endpoint) -> None:
+        """Add a consumer.
+
+        Raises:
+            SubscriptionBusy, HashRangeConflict: it does not go together with the Key_Shared consumers there.
+        """
+        if self._keys is not None:
+            self._keys.attach(endpoint)
+        else:
+            self._endpoints.append(endpoint)
+            self.choose_active()
+        self.count_deliveries()
+
+    def detach(self, endpoint: Endpoint) -> None:
+        """Remove a consumer; what it holds is delivered to others."""
+        if endpoint in self._endpoints:
+            self._endpoints.remove(endpoint)
+        endpoint.close()
+        for owned in self._owned.values():
+            if self._shared:
+                self.counting.give_back(owned, endpoint)
+        if self._keys is not None:
+            self._keys.detach(endpoint)
+        self.choose_active()
+
+    def count_deliveries(self) -> None:
+        """Partitions were taken over, or a consumer came that may have a dead letter policy."""
+        if self._shared:
+            self.counting.begin_everywhere()
+
+    def choose_active(self) -> None:
+        if self._shared:
+            return
+        for owned in self._owned.values():
+            chosen = active_consumer(self._endpoints, owned.slot.number)
+            feed = chosen.feed(owned.slot) if chosen is not None else None
+            if feed is owned.active:
+                continue
+            had_one = owned.active is not None
+            owned.active = feed
+            if had_one and feed is not None:
+                self._rewind(owned)
+
+    def seek(self, owned: OwnedPartition, target: int, begun: BatchAckSet | None) -> None:
+        """Set the cursor to `target`, a batch entry without what `begun` has of it, and go on from there."""
+        self._forget_deliveries(owned)
+        position = owned.seek(target, begun)
+        owned.intake.stopped = None
+        self._consumer.seek(owned.slot.number, position)
+
+    def acknowledge_up_to(self, owned: OwnedPartition, upto: int) -> None:
+        """Nothing at or before `upto` is wanted any more; what consumers hold of it is not theirs now.
+
+        Raises:
+            StoreError: the log's end, or what the cursor knows, cannot be had; nothing was changed.
+        """
+        if upto >= owned.read_position:
+            upto = min(upto, self._log_end(owned) - 1)
+        if owned.acknowledge_up_to(upto):
+            self._consumer.seek(owned.slot.number, owned.read_position)
+
+    def forget(self, owned: OwnedPartition) -> None:
+        """The partition is not ours any more: take its messages out of every inbox."""
+        self._forget_deliveries(owned)
+        owned.rewind()

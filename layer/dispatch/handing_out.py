@@ -1,0 +1,89 @@
+"""Entries become messages for a consumer: batches are unpacked, what is encrypted is opened, what came in chunks is
+checked. No I/O, no threads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from layer.cursor.machine import CursorState
+from layer.dispatch.batches import unpack
+from layer.dispatch.chunks import WholeMessage
+from layer.dispatch.delivery import Delivery, Feed
+from layer.dispatch.entries import EntriesAtHand
+from layer.dispatch.in_flight import InFlight
+from mapping.errors import CorruptRecord
+
+
+class HandingOut:
+    """`unreadable` is told of an entry whose value cannot be read."""
+
+    def __init__(
+        self,
+        cursor: CursorState,
+        entries: EntriesAtHand,
+        in_flight: InFlight,
+        redeliveries: Mapping[int, int],
+        unreadable: Callable[[int, CorruptRecord], None],
+    ) -> None:
+        self._cursor = cursor
+        self._entries = entries
+        self._in_flight = in_flight
+        self._redeliveries = redeliveries
+        self._unreadable = unreadable
+
+    def messages(
+        self, offsets: Sequence[int], records: Sequence[Any], feed: Feed, holder: Feed | None
+    ) -> list[Delivery]:
+        """The messages of these entries, without what cannot be read; `holder` (None: nobody) has them from now on."""
+        make = feed.endpoint.delivery_type
+        entries, in_flight, counts = self._entries, self._in_flight, self._redeliveries
+        if entries.are_plain:
+            if holder is not None:
+                in_flight.hold(offsets, holder)
+            if not counts:
+                return [make(record, feed, offset, 0) for record, offset in zip(records, offsets, strict=True)]
+            return [
+                make(record, feed, offset, counts.get(offset, 0))
+                for record, offset in zip(records, offsets, strict=True)
+            ]
+        found: list[Delivery] = []
+        for offset, record in zip(offsets, records, strict=True):
+            size = entries.batches.pop(offset, 0)
+            body, readable = feed.endpoint.unsealing.look(record, feed) if entries.sealed else (record, True)
+            if body is None:  # it stays with the consumer, which does not get it
+                if holder is not None:
+                    in_flight.hold((offset,), feed)
+            elif type(body) is WholeMessage:
+                found += self._chunked(offset, body, feed, holder, readable=readable)
+            elif size and readable:
+                found += self._batch(offset, body, size, feed, holder)
+            else:
+                if holder is not None:
+                    in_flight.hold((offset,), holder)
+                found.append(make(body, feed, offset, counts.get(offset, 0)))
+        return found
+
+    def _chunked(
+        self, offset: int, record: WholeMessage, feed: Feed, holder: Feed | None, *, readable: bool
+    ) -> list[Delivery]:
+        if readable:
+            try:
+                record.check()
+            except CorruptRecord as reason:
+                self._unreadable(offset, reason)
+                return []
+        if holder is not None:  # each chunk is one of the unacknowledged messages, as for Pulsar's brokers
+            self._in_flight.hold_batch(offset, holder, len(record.offsets))
+        return [feed.endpoint.delivery_type.in_chunks(record, feed, offset, self._redeliveries.get(offset, 0))]
+
+    def _batch(self, offset: int, record: Any, size: int, feed: Feed, holder: Feed | None) -> list[Delivery]:
+        acked = self._cursor.batches.get(offset)
+        try:
+            found = unpack(record, size, feed, offset, self._redeliveries.get(offset, 0), acked)
+        except CorruptRecord as reason:
+            self._unreadable(offset, reason)
+            return []
+        if holder is not None:
+            self._in_flight.hold_batch(offset, holder, len(found))
+        return found

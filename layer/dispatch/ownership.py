@@ -1,0 +1,174 @@
+"""The partitions that Kafka's group gave this process: their cursors are opened, saved and handed over here.
+
+All of it runs in the member's thread, most of it inside the group's rebalance callbacks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from layer import errors
+from layer.clock import Clock
+from layer.cursor.candidates import wants_checkpoint
+from layer.cursor.store import CursorStore, Recovered, Save, Saved
+from layer.deadline import Deadline
+from layer.dispatch.delayed import DelayedMessages
+from layer.dispatch.dispatcher import Dispatcher
+from layer.dispatch.fences import Fences
+from layer.dispatch.handle import SubscriptionHandle
+from layer.dispatch.partition import OwnedPartition
+from layer.dispatch.saving import STORE_TIMEOUT_S, CursorSaver
+from layer.kafka.group import GroupConsumer
+
+_RETRY_OPEN_S: Final = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+class Ownership:
+    """`owned` is filled here and read by the dispatcher and the saver."""
+
+    def __init__(
+        self,
+        handle: SubscriptionHandle,
+        store: CursorStore,
+        clock: Clock,
+        consumer: GroupConsumer,
+        dispatcher: Dispatcher,
+        owned: dict[int, OwnedPartition],
+    ) -> None:
+        self._handle = handle
+        self._store = store
+        self._clock = clock
+        self._consumer = consumer
+        self._dispatcher = dispatcher
+        self._owned = owned
+        self._delays = handle.type.is_shared and not handle.transient
+        self._unopened: dict[int, float] = {}
+        self.saver = CursorSaver(str(handle), store, clock, consumer, owned, handle.meter)
+        self.losses = 0
+        """How often a partition was given up with acknowledgements that were not saved."""
+
+    # Kafka's group says -------------------------------------------------------------------------------------------
+
+    def assigned(self, partitions: list[int]) -> Mapping[int, int]:
+        """Open these partitions; gives where to read each. What cannot be opened now is tried again (`open_late`)."""
+        try:
+            opened = self._open(partitions)
+        except errors.NotAuthorized:
+            raise  # waiting does not help
+        except errors.StoreError as failure:
+            _log.warning("subscription=%s cannot open its cursors yet: %s", self._handle, failure)
+            now = self._clock.monotonic()
+            self._unopened.update(dict.fromkeys(partitions, now))
+            opened = {}
+        return {number: opened[number].read_position if number in opened else 0 for number in partitions}
+
+    def revoked(self, partitions: list[int]) -> None:
+        """Save these partitions for their next owner, then forget them."""
+        leaving = [number for number in partitions if number in self._owned]
+        self._dispatcher.drain()
+        self._dispatcher.counting.retire(leaving, orderly=True)
+        try:
+            self.saver.settle()
+            self.saver.save(leaving)
+            self.saver.checkpoint(leaving, forced=True)
+        except errors.StoreError as failure:
+            _log.warning("subscription=%s could not save while handing over: %s", self._handle, failure)
+        self._drop(partitions)
+
+    def lost(self, partitions: list[int]) -> None:
+        """Somebody else may own them already: forget them without a save."""
+        _log.warning("subscription=%s lost partitions %s", self._handle, partitions)
+        self.saver.forget()
+        self._drop(partitions)
+
+    # The member's loop says ---------------------------------------------------------------------------------------
+
+    def open_late(self) -> None:
+        """Try again to open partitions whose state could not be read when they were assigned."""
+        now = self._clock.monotonic()
+        due = [number for number, since in self._unopened.items() if now - since >= _RETRY_OPEN_S]
+        if not due:
+            return
+        try:
+            for number, owned in self._open(due).items():
+                del self._unopened[number]
+                self._consumer.seek(number, owned.read_position)
+        except errors.NotAuthorized:
+            raise
+        except errors.StoreError as failure:
+            _log.warning("subscription=%s still cannot open its cursors: %s", self._handle, failure)
+            self._unopened.update(dict.fromkeys(due, now))
+
+    def give_up_unowned_acknowledgements(self) -> None:
+        """Count as lost what was acknowledged for partitions that are not ours (any more)."""
+        for slot in self._handle.slots():
+            if slot.number not in self._owned and slot.forget_acknowledgements():
+                self.losses += 1
+
+    def learn_fences(self, number: int) -> None:
+        """Learn from what is on record which records are void, because some are about to be passed over unread."""
+        self._owned[number].intake.fences.add(self._handle.fences(number, Deadline.after(STORE_TIMEOUT_S)))
+
+    def _open(self, partitions: list[int]) -> dict[int, OwnedPartition]:
+        """Recover the cursors and take them over: one commit that names our session and the next version."""
+        if not partitions:
+            return {}
+        deadline = Deadline.after(STORE_TIMEOUT_S)
+        self._handle.verify(deadline)
+        committed = self._consumer.committed(partitions, STORE_TIMEOUT_S)
+        session = self.saver.session
+        opened: dict[int, OwnedPartition] = {}
+        saves: dict[int, Save] = {}
+        previous: dict[int, Recovered] = {}
+        for number in partitions:
+            identity = self._handle.identity(number)
+            commit = committed.get(number)
+            elsewhere = self._handle.elsewhere(number, deadline)
+            checkpoint = self._handle.checkpoint(number, deadline) if wants_checkpoint(commit, elsewhere) else None
+            start = self._handle.start_offset(number)
+            found = self._store.recover(identity, commit, checkpoint, start, deadline, elsewhere)
+            if found.state.next_unacked < self._handle.floors.get(number, 0):
+                found.state.reset(self._handle.floors[number])
+            lineage = identity.lineage(session, found.version + 1, 0)
+            saved = found.saved or Saved(lineage)
+            saves[number] = self._store.prepare(identity, found.state, saved, lineage, deadline)
+            owned = OwnedPartition(self._handle.slot(number), identity, found.state, saved, self._clock.now_ms)
+            owned.keep_within(self._store)
+            owned.intake.fences = Fences(self._handle.fences(number, deadline))
+            owned.intake.delayed = DelayedMessages() if self._delays else None
+            owned.intake.compacted = self._handle.compacted.get(number)
+            self._dispatcher.serve(owned)
+            opened[number] = owned
+            previous[number] = found
+        self._consumer.commit({number: save.commit for number, save in saves.items()})
+        for number, owned in opened.items():
+            owned.meter = self._handle.meter
+            self._owned[number] = owned
+            before = previous[number].saved
+            if before is not None and before.lineage.session != session:
+                owned.saves.previous_session = before.lineage.session
+            self.saver.accepted(owned, saves[number], deadline)
+            self.saver.forget_former(owned, previous[number].former, deadline)
+            _log.info(
+                "cursor=%s version=%d recovered from=%s next=%d individually_deleted=%d", owned.identity,
+                owned.saves.saved.lineage.version, previous[number].source, owned.cursor.next_unacked,
+                len(owned.cursor.deleted),
+            )  # fmt: skip
+        self._dispatcher.choose_active()
+        self._dispatcher.count_deliveries()
+        return opened
+
+    def _drop(self, partitions: list[int]) -> None:
+        for number in partitions:
+            self._unopened.pop(number, None)
+            owned = self._owned.pop(number, None)
+            if owned is None:
+                continue
+            owned.residency.forget()
+            self._dispatcher.forget(owned)
+            if owned.dirty or owned.slot.forget_acknowledgements():
+                self.losses += 1

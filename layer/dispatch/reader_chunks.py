@@ -1,0 +1,67 @@
+"""Chunked messages of a reader: put together from what it reads, without a cursor."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from layer.dispatch.chunks import ChunkAssembly, ChunkRules, WholeMessage, chunk_info
+from mapping.errors import CorruptRecord
+from mapping.message_record import is_plain
+
+_log = logging.getLogger(__name__)
+
+ReadAgain = Callable[[int, Sequence[int]], dict[int, Any]]
+"""(partition, offsets) -> records by offset, without those that are gone; raises StoreError."""
+
+
+class ReaderChunks:
+    """Memory: what ChunkAssembly says of incomplete messages, for each partition. `now_s` is the monotonic clock's."""
+
+    def __init__(self, name: str, read_again: ReadAgain, now_s: Callable[[], float]) -> None:
+        self._name = name
+        self._read_again = read_again
+        self._now_s = now_s
+        self._partitions: dict[int, ChunkAssembly] = {}
+
+    def together(self, partition: int, records: list[Any]) -> list[Any]:
+        """A run of records in offset order, with whole messages in the places of their last chunks.
+
+        Raises:
+            StoreError: a message whose payload was given up could not be read again.
+        """
+        odd = [i for i, record in enumerate(records) if not is_plain(record.headers())]
+        assembly = self._partitions.get(partition)
+        if not odd and assembly is None:
+            return records
+        found = list(records)
+        for i in odd:
+            try:
+                info = chunk_info(records[i])
+            except CorruptRecord:
+                continue  # whoever makes messages says so
+            if info is None:
+                continue
+            if assembly is None:
+                assembly = self._partitions[partition] = ChunkAssembly(ChunkRules, self._now_s)
+            found[i] = self._present(partition, assembly.add(records[i].offset(), info, records[i]))
+        if assembly is not None:
+            assembly.known.clear()
+            assembly.expire()
+            assembly.take_given_up(f"{self._name}-{partition}")
+        return [record for record in found if record is not None]
+
+    def _present(self, partition: int, whole: WholeMessage | None) -> WholeMessage | None:
+        if whole is None or whole.present:
+            return whole
+        records = self._read_again(partition, sorted(whole.offsets))
+        if not all(offset in records for offset in whole.offsets):
+            _log.warning("reader=%s-%d offset=%d Kafka deleted chunks before they were read", self._name, partition,
+                whole.offset())  # fmt: skip
+            return None
+        return whole.with_chunks([records[offset] for offset in whole.offsets])
+
+    def forget(self, partition: int) -> None:
+        """It is read from another place."""
+        self._partitions.pop(partition, None)

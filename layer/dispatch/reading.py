@@ -1,0 +1,218 @@
+"""Reads the owned partitions: fetches, sorts out errors, pauses what nobody takes.
+
+All of it runs in the member's thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, Final
+
+from layer import errors
+from layer.clock import Clock
+from layer.deadline import Deadline
+from layer.dispatch.batches import report_stop
+from layer.dispatch.delayed import MAX_DELAYED
+from layer.dispatch.handle import SubscriptionHandle
+from layer.dispatch.partition import OwnedPartition
+from layer.kafka.group import GroupConsumer, is_offset_out_of_range, is_topic_gone
+
+_BATCH: Final = 1000
+_BATCH_BYTES: Final = 4 * 1024 * 1024
+_MAX_BUFFERED_BYTES: Final = 16 * 1024 * 1024
+_PLENTY_BYTES: Final = 2 * 1024 * 1024
+_WATERMARKS_TIMEOUT_S: Final = 2.0
+_FENCES_S: Final = 10.0
+_LOOK_AGAIN_S: Final = 0.5
+_CHECK_TOPIC_EVERY_S: Final = 10.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """When to look (again) for where to go on, and the offset that Kafka refused, if it did."""
+
+    due_s: float
+    refused: int | None
+
+
+class PartitionReader:
+    """Memory: librdkafka's fetch queue, and beyond it 16 MiB and one batch, of 4 MiB by estimate, for each partition.
+
+    While a million delayed messages are set aside nothing is read, until a tenth of them are due and handed out: what
+    is behind them in the log waits, too.
+    """
+
+    def __init__(
+        self, handle: SubscriptionHandle, clock: Clock, consumer: GroupConsumer, owned: Mapping[int, OwnedPartition]
+    ) -> None:
+        self._handle = handle
+        self._clock = clock
+        self._consumer = consumer
+        self._owned = owned
+        self._paused: set[int] = set()
+        self._full_of_delayed = False
+        self._check_topic_s = clock.monotonic() + _CHECK_TOPIC_EVERY_S
+        self._affordable = _BATCH
+        """Records of the last batch's average size that are 4 MiB."""
+        self._in_a_gap: dict[int, _Gap] = {}
+        """Partitions whose read position Kafka refused, or whose log seems to have lost its end."""
+
+    def read(self, timeout_s: float, limit: int = _BATCH) -> bool:
+        """Poll once; rebalance and commit callbacks run in here. True when something came.
+
+        Raises:
+            NoSuchTopic, NotAuthorized, StoreError: it is of no use to go on.
+        """
+        if self._in_a_gap:
+            self._leave_gaps()
+        self._check_topic()
+        batch = self._consumer.poll_batch(min(limit, self._affordable), timeout_s)
+        if not batch:
+            return False
+        self._affordable = max(1, _BATCH_BYTES * len(batch) // max(1, sum(map(len, batch))))
+        kind = type(batch[0])
+        for partition, group in groupby(batch, kind.partition):
+            records = list(group)
+            if any(map(kind.error, records)):
+                failed = [record for record in records if record.error() is not None]
+                records = [record for record in records if record.error() is None]
+                for event in failed:
+                    self._on_error(partition, event.offset(), event.error())
+            owned = self._owned.get(partition)
+            if owned is None or owned.intake.stopped is not None or not records:
+                continue
+            if not owned.intake.end_seen and not self._sees_end(partition, owned):
+                continue
+            try:
+                owned.accept(list(map(kind.offset, records)), records)
+            except errors.Corrupt:
+                raise
+            except errors.StoreError as failure:
+                _log.warning("cursor=%s cannot tell yet what is acknowledged: %s", owned.identity, failure)
+                self._consumer.seek(partition, owned.read_position)
+                continue
+            if owned.buffered_bytes > _MAX_BUFFERED_BYTES and partition not in self._paused:
+                self._pause([partition])
+            if owned.delayed and self._delayed() >= MAX_DELAYED:
+                self._full_of_delayed = True
+                self.pause_all()
+        return True
+
+    def has_plenty(self) -> bool:
+        """More of a partition is at hand than a few inboxes hold: to go on reading would end in a pause."""
+        return any(owned.buffered_bytes > _PLENTY_BYTES for owned in self._owned.values())
+
+    # Pauses -------------------------------------------------------------------------------------------------------
+
+    def pause_all(self) -> None:
+        """Stop fetching. pause() throws away what librdkafka fetched ahead, so it is not for a short wait."""
+        self._pause([number for number in self._owned if number not in self._paused])
+
+    def _delayed(self) -> int:
+        return sum(len(owned.delayed) for owned in self._owned.values() if owned.delayed is not None)
+
+    def _pause(self, partitions: list[int]) -> None:
+        if partitions:
+            self._consumer.pause(partitions)
+            self._paused.update(partitions)
+
+    def resume_drained(self) -> None:
+        """Fetch again what was paused and has been handed out."""
+        if not self._paused:
+            return
+        if self._full_of_delayed:
+            if self._delayed() > MAX_DELAYED * 9 // 10:
+                return
+            self._full_of_delayed = False
+        drained = [n for n in self._paused if n in self._owned and not self._owned[n].buffered]
+        if drained:
+            self._paused.difference_update(drained)
+            self._consumer.resume(drained)
+
+    def forget(self, partitions: list[int]) -> None:
+        """These partitions are not ours any more."""
+        self._paused.difference_update(partitions)
+        for number in partitions:
+            self._in_a_gap.pop(number, None)
+
+    # Errors -------------------------------------------------------------------------------------------------------
+
+    def _check_topic(self) -> None:
+        """Every ten seconds: librdkafka goes on in a topic that was made anew as if it were the same."""
+        now = self._clock.monotonic()
+        if now < self._check_topic_s:
+            return
+        self._check_topic_s = now + _CHECK_TOPIC_EVERY_S
+        try:
+            self._handle.check_topic(Deadline.after(_WATERMARKS_TIMEOUT_S))
+        except errors.StoreError as failure:
+            _log.info("subscription=%s cannot look at its topic: %s", self._handle, failure)
+
+    def _on_error(self, partition: int | None, offset: int, error: Any) -> None:
+        if partition is not None and partition in self._owned and is_offset_out_of_range(error):
+            self._in_a_gap[partition] = _Gap(self._clock.monotonic(), offset)
+        elif is_topic_gone(error):
+            raise errors.NoSuchTopic(f"topic {self._handle.topic} is gone: {error.str()}")
+        elif error.fatal():
+            raise errors.StoreError(f"subscription {self._handle}: {error.str()}")
+        elif (forbidden := self._consumer.forbidden(error)) is not None:
+            raise forbidden
+        else:
+            _log.warning("subscription=%s partition=%s %s", self._handle, partition, error.str())
+
+    def _sees_end(self, partition: int, owned: OwnedPartition) -> bool:
+        """Whether the log reaches as far as the cursor knows of it; otherwise that is looked at more closely."""
+        end = self._consumer.known_end(partition)
+        if 0 <= end < owned.cursor.known_end():
+            self._in_a_gap[partition] = _Gap(self._clock.monotonic(), None)
+            return False
+        owned.intake.end_seen = end >= 0
+        return True
+
+    def _leave_gaps(self) -> None:
+        now = self._clock.monotonic()
+        for number in [number for number, gap in self._in_a_gap.items() if gap.due_s <= now]:
+            owned = self._owned[number]
+            gap = self._in_a_gap[number]
+            try:
+                self._leave_the_gap(owned, gap.refused)
+                del self._in_a_gap[number]
+            except errors.StoreError as failure:
+                self._in_a_gap[number] = replace(gap, due_s=now + _LOOK_AGAIN_S)
+                _log.warning("cursor=%s cannot find out where its log begins and ends: %s", owned.identity, failure)
+
+    def _leave_the_gap(self, owned: OwnedPartition, refused: int | None) -> None:
+        """The read position was outside of the log: below its start go on at the start, beyond its end stop.
+
+        Beyond the end it was also when Kafka `refused` it and has it now: the log has grown past it since.
+        """
+        number = owned.slot.number
+        self._handle.check_topic(Deadline.after(_WATERMARKS_TIMEOUT_S))
+        low, high = self._consumer.watermarks(number, _WATERMARKS_TIMEOUT_S)
+        known = max(owned.read_position, owned.cursor.known_end())
+        if known > high or low <= owned.read_position == refused:
+            owned.intake.stopped = (
+                f"the cursor knows of offsets up to {known - 1}, but the log ended before that (now at {high}): the "
+                "cluster lost data; seek or reset the cursor to go on"
+            )
+            report_stop(owned.identity, owned.intake.stopped)
+            return
+        owned.intake.end_seen = True
+        if owned.read_position < low:
+            lost = owned.cursor.backlog(low)
+            owned.meter.deleted_unacknowledged += lost
+            _log.warning(
+                "cursor=%s Kafka deleted offsets %d to %d, %d of them unacknowledged", owned.identity,
+                owned.read_position, low - 1, lost,
+            )  # fmt: skip
+            owned.intake.fences.add(self._handle.fences(number, Deadline.after(_FENCES_S)))
+            owned.cursor.acknowledge_cumulative(low - 1)
+            owned.intake.read_position = low
+            if owned.guard is not None:
+                owned.guard.handed_out(low - 1)
+        self._consumer.seek(number, owned.read_position)  # fetching ended with the error

@@ -1,0 +1,111 @@
+"""What is asked of the cursors that this process owns, by others or by itself: seek, skip, save.
+
+All of it runs in the member's thread. A request takes effect once, whoever owns the partition when it is sent again:
+the save that holds its effect holds its id (`CursorState.requests`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+
+from layer import errors
+from layer.cursor.batch_acks import BatchAckSet
+from layer.dispatch.dispatcher import Dispatcher
+from layer.dispatch.handle import SubscriptionHandle
+from layer.dispatch.ownership import Ownership
+from layer.dispatch.partition import OwnedPartition
+from mapping.state_records.cursor_requests import (
+    AcknowledgeUpTo,
+    Answer,
+    CloseConsumers,
+    CursorLife,
+    Request,
+    SaveNow,
+    Seek,
+    Skip,
+)
+
+_log = logging.getLogger(__name__)
+
+
+class OwnerRequests:
+    """`owned` is the owner's own dictionary, seen from here."""
+
+    def __init__(
+        self,
+        handle: SubscriptionHandle,
+        dispatcher: Dispatcher,
+        ownership: Ownership,
+        owned: Mapping[int, OwnedPartition],
+        save: Callable[[], int],
+    ) -> None:
+        """`save` returns when everything is durable, or raises StoreError."""
+        self._handle = handle
+        self._dispatcher = dispatcher
+        self._ownership = ownership
+        self._owned = owned
+        self._save = save
+
+    def execute(self, requests: Sequence[tuple[int, Request]]) -> list[Answer | None]:
+        """Do what is asked of these partitions, and make it durable. An answer for each; None where this process does
+        not own the partition (any more): nothing is certain then, its owner is to be asked.
+
+        Raises:
+            StoreError: it could not be saved; it is done in memory, and asking again saves it.
+        """
+        answers: list[Answer | None] = [None] * len(requests)
+        taken: list[tuple[int, OwnedPartition, int]] = []
+        self._dispatcher.drain()
+        for index, (partition, request) in enumerate(requests):
+            owned = self._owned.get(partition)
+            if owned is None or _life(owned) != request.life:
+                continue
+            try:
+                taken.append((index, owned, self._take_in(owned, request)))
+            except errors.Refused as refusal:
+                answers[index] = Answer(request.id, refused=str(refusal))
+        if taken:
+            self._save()
+        for index, owned, result in taken:
+            partition, request = requests[index]
+            if self._owned.get(partition) is owned:  # no rebalance came in between
+                answers[index] = Answer(request.id, result)
+        return answers
+
+    def _take_in(self, owned: OwnedPartition, request: Request) -> int:
+        """The request's result."""
+        known = owned.cursor.requests.get(request.id)
+        if known is not None:
+            return known
+        wish, result = request.wish, 0
+        match wish:
+            case SaveNow() | CloseConsumers():
+                return 0
+            case Seek():
+                self._seek(owned, wish)
+            case AcknowledgeUpTo():
+                self._acknowledge_up_to(owned, wish.upto)
+            case Skip():
+                following, result = owned.cursor.after(wish.count, wish.end)
+                if result:
+                    self._acknowledge_up_to(owned, following - 1)
+        owned.cursor.took_effect(request.id, result)
+        _log.info("cursor=%s %s by request %s", owned.identity, wish, request.id.hex())
+        return result
+
+    def _seek(self, owned: OwnedPartition, wish: Seek) -> None:
+        if wish.offset > owned.read_position:
+            self._ownership.learn_fences(owned.slot.number)
+        begun = BatchAckSet(wish.batch_size, (1 << wish.begun) - 1) if wish.begun > 0 else None
+        self._dispatcher.seek(owned, wish.offset, begun)
+
+    def _acknowledge_up_to(self, owned: OwnedPartition, upto: int) -> None:
+        if upto >= owned.read_position:
+            self._ownership.learn_fences(owned.slot.number)
+        self._dispatcher.acknowledge_up_to(owned, upto)
+
+
+def _life(owned: OwnedPartition) -> CursorLife:
+    identity = owned.identity
+    return CursorLife(identity.kafka_topic_id, identity.topic_incarnation, identity.subscription_incarnation)

@@ -1,0 +1,262 @@
+"""The loop that serves one subscription: it reads, dispatches, folds in acknowledgements and saves.
+
+All of it runs in the member's thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Any, Final
+
+from layer import errors
+from layer.clock import Clock
+from layer.cursor.store import CursorStore
+from layer.deadline import Deadline
+from layer.dispatch.commands import Commands
+from layer.dispatch.dispatcher import Dispatcher
+from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.handle import PartitionStats, SubscriptionHandle
+from layer.dispatch.ownership import Ownership
+from layer.dispatch.partition import OwnedPartition
+from layer.dispatch.passing_by import PassingBy
+from layer.dispatch.reading import PartitionReader
+from layer.dispatch.requests import OwnerRequests
+from layer.dispatch.saving import STORE_TIMEOUT_S
+from layer.kafka.fetcher import Fetcher
+from layer.kafka.group import GroupCallbacks, GroupConsumer
+
+_log = logging.getLogger(__name__)
+
+_POLL_S: Final = 0.01
+_AWAITING_SAVE_POLL_S: Final = 0.002
+_IDLE_POLL_S: Final = 0.05
+_IDLE_AFTER_S: Final = 5.0
+_POLL_WITH_PLENTY_S: Final = 0.02
+_STARVED_WAIT_S: Final = 0.02
+_PAUSE_AFTER_S: Final = 1.0
+
+
+class Serving:
+    """Joins the group when it is made. `owned` and `endpoints` are filled here and seen by the member."""
+
+    def __init__(
+        self,
+        handle: SubscriptionHandle,
+        config: dict[str, Any],
+        store: CursorStore,
+        fetcher: Fetcher,
+        clock: Clock,
+        commands: Commands,
+        owned: dict[int, OwnedPartition],
+        endpoints: list[Endpoint],
+        assigned: threading.Event,
+        *,
+        ack_persist_interval_s: float,
+    ) -> None:
+        self._handle = handle
+        self._clock = clock
+        self._commands = commands
+        self._owned = owned
+        self._endpoints = endpoints
+        self._assigned = assigned
+        self._persist_every_s = ack_persist_interval_s
+        self._last_save_s = 0.0
+        self._last_activity_s = 0.0
+        self._last_poll_s = 0.0
+        self._starved_since_s: float | None = None
+        self._passing_by = PassingBy() if handle.transient else None
+        self.stopping = False
+        self._not_ours: errors.LayerError | None = None
+        """Why an assignment was refused; a command that polled may have heard of it instead of the loop."""
+        callbacks = GroupCallbacks(self._on_assigned, self._on_revoked, self._on_lost, self._on_committed)
+        self._consumer = consumer = GroupConsumer(config, handle.kafka_topic, callbacks, handle.partition)
+        self._reader = PartitionReader(handle, clock, consumer, owned)
+        self.dispatcher = Dispatcher(handle, fetcher, clock, consumer, owned, endpoints)
+        self.ownership = Ownership(handle, store, clock, consumer, self.dispatcher, owned)
+        self.requests = OwnerRequests(handle, self.dispatcher, self.ownership, owned, self.save)
+        self._over: errors.LayerError | None = None
+
+    # The loop -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Serve until `stopping`, then save and leave the group."""
+        while not self.stopping:
+            self._step()
+            if self._over is not None:
+                raise self._over
+        self._shut_down()
+
+    def _step(self) -> None:
+        self._commands.execute()
+        if self._not_ours is not None:
+            raise self._not_ours
+        self._drain()
+        self.dispatcher.redeliver_due()
+        handed = self.dispatcher.dispatch()
+        now = self._clock.monotonic()
+        if self._passing_by is not None:
+            stuck = not handed and self.dispatcher.has_undelivered()
+            self._passing_by.after_dispatch(self._owned.values(), handed=handed, stuck=stuck, now_s=now)
+        if now - self._last_save_s >= self._persist_every_s:
+            self._last_save_s = now
+            self.dispatcher.counting.end_where_over()
+            self.ownership.saver.sweep()
+            self.ownership.saver.save_in_background()
+            self.ownership.open_late()
+        awaits_save = self.dispatcher.counting.wants_save()
+        if awaits_save:
+            self.ownership.saver.save_urgently()
+        undelivered = self.dispatcher.has_undelivered()
+        if undelivered and not handed:
+            self._wait_for_room(now)
+            return
+        self._starved_since_s = None
+        self._reader.resume_drained()
+        busy = handed or now - self._last_activity_s < _IDLE_AFTER_S
+        if undelivered and self._reader.has_plenty() and not self.dispatcher.other_partition_flows():
+            if now - self._last_poll_s >= _POLL_WITH_PLENTY_S:  # for the group's sake
+                self._last_poll_s = now
+                self._reader.read(0.0, limit=1)
+            return
+        timeout = 0.0 if undelivered else _AWAITING_SAVE_POLL_S if awaits_save else self._poll_timeout(now, busy)
+        if self._reader.read(timeout):
+            self._last_activity_s = now
+
+    def _drain(self) -> None:
+        try:
+            self.dispatcher.drain()
+        except errors.StoreError as failure:  # they wait, and are tried again
+            _log.warning("subscription=%s acknowledgements have to wait: %s", self._handle, failure)
+
+    def _poll_timeout(self, now: float, busy: bool) -> float:
+        timeout = _POLL_S if busy else _IDLE_POLL_S
+        next_due = self.dispatcher.next_due()
+        return timeout if next_due is None else min(timeout, max(0.0, next_due - now))
+
+    def _wait_for_room(self, now: float) -> None:
+        """No inbox takes what is at hand: wait for one to drain, and stop reading when that takes long."""
+        if self._starved_since_s is None:
+            self._starved_since_s = now
+        self._commands.prepare_to_wait()
+        for endpoint in self._endpoints:
+            endpoint.starved = True
+        # A receiver that drained its inbox before it could see the flag is seen here instead.
+        if self.dispatcher.replay_failed or not self.dispatcher.takes_any():
+            self._commands.wait(_STARVED_WAIT_S)
+        self._commands.end_wait()
+        for endpoint in self._endpoints:
+            endpoint.starved = False
+        if now - self._starved_since_s > _PAUSE_AFTER_S:
+            self._reader.pause_all()
+            self._reader.read(0.0)
+        elif self.dispatcher.other_partition_flows():
+            self._reader.read(0.0)
+        elif self.ownership.saver.under_way:
+            self._reader.read(0.0, limit=1)  # its answer comes out of polling, too
+
+    def _shut_down(self) -> None:
+        for endpoint in list(self._endpoints):
+            self.detach(endpoint)
+        self.dispatcher.counting.retire(self._owned, orderly=True)
+        try:
+            self.save()
+        except errors.StoreError as failure:
+            _log.warning("subscription=%s could not save while closing: %s", self._handle, failure)
+        self._consumer.close()
+
+    def abandon(self) -> None:
+        """It cannot go on: leave the group without a save."""
+        self._owned.clear()
+        try:
+            self._consumer.close()
+        except Exception:
+            _log.exception("subscription=%s could not leave its group", self._handle)
+
+    # Kafka's group ------------------------------------------------------------------------------------------------
+
+    def _on_assigned(self, partitions: list[int]) -> Mapping[int, int]:
+        self._handle.meter.assigned += 1
+        try:
+            starts = self.ownership.assigned(partitions)
+        except errors.LayerError as failure:
+            self._not_ours = failure
+            raise
+        self._assigned.set()
+        return starts
+
+    def _on_revoked(self, partitions: list[int]) -> None:
+        self._handle.meter.revoked += 1
+        self.ownership.revoked(partitions)
+        self._reader.forget(partitions)
+
+    def _on_lost(self, partitions: list[int]) -> None:
+        self._handle.meter.lost += 1
+        self.ownership.lost(partitions)
+        self._reader.forget(partitions)
+
+    def _on_committed(self, failure: errors.LayerError | None) -> None:
+        self.ownership.saver.committed(failure)
+
+    # Commands -----------------------------------------------------------------------------------------------------
+
+    def detach(self, endpoint: Endpoint) -> None:
+        """Remove a consumer; what it did not acknowledge is delivered again."""
+        self._drain()
+        if endpoint in self._endpoints:
+            self._handle.meter.delivered += endpoint.delivered
+            self._handle.meter.undecryptable += endpoint.unsealing.failures
+        self.dispatcher.detach(endpoint)
+
+    def stop(self, *, orderly: bool) -> None:
+        """End the loop after this step; not `orderly` when the program ends with consumers open."""
+        self.stopping = True
+        if not orderly:
+            self._drain()
+            self.dispatcher.counting.retire(self._owned, orderly=False)
+
+    def save(self) -> int:
+        """See `SubscriptionMember.save`."""
+        patience = Deadline.after(STORE_TIMEOUT_S)
+        self.dispatcher.drain()
+        while True:
+            if not self.ownership.saver.under_way:
+                try:
+                    self.ownership.saver.settle()
+                    self.ownership.saver.save(sorted(self._owned))
+                    break
+                except errors.Fenced:  # a rebalance: polling tells which partitions are ours after it
+                    if patience.passed():
+                        raise
+            self._reader.read(_POLL_S)
+            self.dispatcher.drain()
+        self.ownership.give_up_unowned_acknowledgements()
+        return self.ownership.losses
+
+    def end_with(self, failure: errors.LayerError) -> None:
+        """Leave the group after this step, and let every consumer's `receive` raise `failure`."""
+        self._over = failure
+
+    def stats(self) -> list[PartitionStats]:
+        self._drain()
+        return [
+            PartitionStats(
+                number,
+                owned.cursor.mark_delete,
+                owned.read_position,
+                len(owned.cursor.deleted),
+                owned.in_flight.messages(),
+                len(owned.replay),
+                owned.buffered,
+                len(owned.delayed or ()),
+                owned.intake.stopped,
+                owned.intake.corrupt_entries,
+                backlog=owned.cursor.backlog(max(self._consumer.known_end(number), owned.read_position)),
+                holes=owned.cursor.deleted.count_gaps(),
+                state_bytes=owned.saves.state_bytes,
+                ledgers_in_memory=len(owned.cursor.ledgers_here()),
+                given_up_chunks=owned.entries.chunks.given_up_chunks,
+            )
+            for number, owned in sorted(self._owned.items())
+        ]

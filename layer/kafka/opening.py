@@ -1,0 +1,27 @@
+"""Making the handles that every user of a cluster needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+from layer.kafka.admin import KafkaAdmin
+from layer.kafka.settings import KafkaSettings
+
+
+def open_admin(settings: KafkaSettings, *others: Callable[[], object]) -> KafkaAdmin:
+    """The admin client. Where handles log in by token the `others` are opened at the same time, elsewhere not at all.
+
+    A handle that logs in by token takes a second to make, whatever the broker does: confluent-kafka 2.16 looks for its
+    first token once a second, and at its first look it holds the GIL that the callback with the token waits for. One
+    of the others that fails is not told of: whoever needs it tries again.
+
+    Raises:
+        InvalidOption: librdkafka refuses the configuration.
+    """
+    if settings.security.tokens is None:
+        return KafkaAdmin(settings.common())
+    with ThreadPoolExecutor(max(1, len(others)), thread_name_prefix="pok-open") as threads:
+        for opened in others:
+            threads.submit(opened)
+        return KafkaAdmin(settings.common())

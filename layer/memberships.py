@@ -1,0 +1,409 @@
+"""The memberships of a process: one for each subscription that it consumes, and what is done to subscriptions."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from layer import errors
+from layer.cursor.candidates import wants_checkpoint
+from layer.cursor.store import Recovered
+from layer.deadline import Deadline
+from layer.deliveries.channel import DeliveryChannel
+from layer.deliveries.live_cursors import LiveCursors
+from layer.deliveries.owner import Answering, OwnerEar
+from layer.dispatch.compaction import CompactedRange
+from layer.dispatch.delivery import PartitionSlot
+from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.handle import SubscriptionHandle
+from layer.dispatch.member import SubscriptionMember
+from layer.dispatch.strategy import SubscriptionType
+from layer.kafka.assigned import AssignedConsumer
+from layer.kafka.records import CommittedOffset
+from layer.limits import warn_when_files_run_out
+from layer.metadata.processes import is_over, member_client_id, membership_ended
+from layer.metadata.subscription import Subscription, cursor_identity
+from layer.metadata.subscriptions import Claimant
+from layer.metadata.topics import Topic
+from layer.readers import compacted_ranges, slot_of
+from layer.services import FETCH_QUEUE_KBYTES, Services
+from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
+from layer.waiting import wait_until
+from mapping.state_topics import DELIVERIES
+from mapping.topic_name import TopicName
+
+_log = logging.getLogger(__name__)
+
+_DELIVERIES_WAIT_MS: Final = 500
+
+
+class Memberships:
+    """Thread-safe."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._members: dict[tuple[str, str], _SharedMember] = {}
+        self._lock = threading.Lock()
+        self.deliveries = DeliveryChannel(services.log, self._open_deliveries)
+        self._answering = Answering(self.deliveries)
+        self.live_cursors = LiveCursors(
+            self.deliveries, services.admin, services.store, services.clock, self.read_cursors, self._serving
+        )
+
+    def _open_deliveries(self) -> AssignedConsumer:
+        config = self._services.settings.tail(
+            client_id="deliveries", fetch_queue_kbytes=STATE_FETCH_QUEUE_KBYTES, wait_ms=_DELIVERIES_WAIT_MS
+        )
+        return AssignedConsumer(config, DELIVERIES.kafka_name)
+
+    def subscribe(
+        self,
+        topic: Topic,
+        name: str,
+        kind: SubscriptionType,
+        endpoint: Endpoint,
+        *,
+        from_earliest: bool,
+        ack_persist_interval_s: float,
+        read_compacted: bool,
+        deadline: Deadline,
+        partition: int | None = None,
+    ) -> tuple[Subscription, SubscriptionMember]:
+        """Attach a consumer; the first one of a subscription makes this process a member of its group. With `partition`
+        it is one of that partition alone.
+
+        Raises:
+            SubscriptionBusy: somebody holds the subscription in a way that excludes this consumer.
+        """
+        place = topic.name if partition is None else topic.name.with_partition(partition)
+        shared = self._shared_member(str(place), name)
+        with shared.lock:
+            member = shared.member
+            if member is not None and member.failure is None and shared.subscription is not None:
+                if kind is SubscriptionType.EXCLUSIVE or member.type is not kind:
+                    raise errors.SubscriptionBusy(
+                        f"subscription {name} of {place} has a live {member.type.value} consumer in this process"
+                    )
+                member.attach(endpoint)
+                shared.endpoints.add(endpoint)
+                return shared.subscription, member
+            self._check_other_way(topic, name, partition)
+            session = secrets.token_hex(16)
+            client_id = member_client_id(self._services.settings.client_id, session)
+            claimant = Claimant(session, client_id, endpoint.name) if kind is SubscriptionType.EXCLUSIVE else None
+            subscription = self._services.subscriptions.open(
+                topic,
+                name,
+                kind,
+                from_earliest=from_earliest,
+                claimant=claimant,
+                deadline=deadline,
+                partition=partition,
+            )
+            compacted = compacted_ranges(self._services, topic, subscription.served, deadline) if read_compacted else {}
+            member = self._membership(subscription, session, client_id, ack_persist_interval_s, compacted, deadline)
+            try:
+                member.start(endpoint)
+                if partition is not None:  # from then on it is seen by those who want the whole topic
+                    member.wait_until_assigned(deadline)
+                elif not topic.name.is_persistent:
+                    self._wait_until_seen(subscription, member, client_id, deadline)
+            except errors.LayerError:
+                member.stop(deadline)
+                if claimant is not None:
+                    self._services.subscriptions.release(subscription, session, deadline)
+                raise
+            warn_when_files_run_out()
+            shared.silence()
+            shared.member, shared.subscription, shared.session = member, subscription, session
+            shared.endpoints = {endpoint}
+            shared.ear = OwnerEar(self.deliveries, self._answering, subscription, member)
+            return subscription, member
+
+    def _wait_until_seen(
+        self, subscription: Subscription, member: SubscriptionMember, client_id: str, deadline: Deadline
+    ) -> None:
+        """Return once the group shows the member: on a non-persistent topic a subscription is there while it has
+        members, and officially it is there when `subscribe` returns."""
+
+        def seen() -> bool:
+            members = self._services.admin.describe_group(subscription.group, deadline).members
+            return member.failure is not None or any(found.client_id == client_id for found in members)
+
+        if not wait_until(seen, deadline):
+            raise errors.DeadlineExceeded(
+                f"subscription {subscription.name} of {subscription.place} was not joined in time"
+            )
+        if member.failure is not None:
+            raise member.failure
+
+    def _check_other_way(self, topic: Topic, name: str, partition: int | None) -> None:
+        """Raises SubscriptionBusy when this process serves the subscription in the other way (see `Subscriptions.open`,
+        which cannot see a member that has not joined its group yet)."""
+        for (place, subscription), shared in list(self._members.items()):
+            if subscription != name or shared.member is None or shared.member.failure is not None:
+                continue
+            beside = TopicName.parse(place)
+            if beside.base == topic.name.base and (beside.partition >= 0) is (partition is None):
+                served = (
+                    "as a whole" if partition is not None else f"partition by partition (partition {beside.partition})"
+                )
+                raise errors.SubscriptionBusy(
+                    f"subscription {name} of {topic.name} has a live consumer in this process that serves it {served}; "
+                    "consumers of the whole topic and consumers of single partitions exclude each other"
+                )
+
+    def create_subscription(self, topic_name: TopicName, name: str, deadline: Deadline) -> None:
+        """Make a subscription from the beginning of a topic, and the topic, unless they are there."""
+        topic = self._services.topics.open(topic_name, deadline)
+        starts = self._services.admin.start_offsets(topic.kafka_topic, range(topic.partitions), deadline)
+        try:
+            self._services.subscriptions.create(topic, name, starts, deadline)
+        except errors.AlreadyExists:
+            return
+
+    def _membership(
+        self,
+        subscription: Subscription,
+        session: str,
+        client_id: str,
+        ack_persist_interval_s: float,
+        compacted: Mapping[int, CompactedRange],
+        deadline: Deadline,
+    ) -> SubscriptionMember:
+        topic = subscription.topic
+        slots: dict[int, PartitionSlot] = {}
+
+        def slot(partition: int) -> PartitionSlot:
+            return slot_of(topic, partition, slots)
+
+        def checkpoint(partition: int, deadline: Deadline) -> CommittedOffset | None:
+            return self._services.checkpoints.newest(cursor_identity(subscription, partition), deadline)
+
+        now = subscription
+
+        def verify(deadline: Deadline) -> None:
+            nonlocal now
+            now = self._services.subscriptions.verify(subscription, session, deadline)
+
+        floors = {} if topic.name.is_persistent else self._floors(subscription, deadline)
+        handle = SubscriptionHandle(
+            subscription.place,
+            subscription.name,
+            topic.kafka_topic,
+            subscription.type,
+            slot,
+            lambda: list(slots.values()),
+            lambda partition: cursor_identity(subscription, partition),
+            subscription.start_offset,
+            checkpoint,
+            verify,
+            compacted,
+            self._services.meters.subscription(subscription.place, subscription.name),
+            lambda partition, deadline: self._services.producers.fences(topic, partition, deadline),
+            lambda: membership_ended(client_id),
+            lambda partition, deadline: self._committed_elsewhere(now, partition, deadline),
+            lambda deadline: self._services.topics.check_same(topic, deadline),
+            subscription.partition,
+            not topic.name.is_persistent,
+            floors,
+        )
+        config = self._services.settings.group_member(
+            group_id=subscription.group,
+            client_id=client_id,
+            fetch_queue_kbytes=FETCH_QUEUE_KBYTES,
+            partitioned=topic.partitioned,
+        )
+        return SubscriptionMember(
+            handle,
+            config,
+            self._services.store,
+            self._services.fetcher,
+            self._services.clock,
+            ack_persist_interval_s=ack_persist_interval_s,
+        )
+
+    def _floors(self, subscription: Subscription, deadline: Deadline) -> Mapping[int, int]:
+        """The ends of a non-persistent topic's log, when nobody consumes it on this subscription yet; else what those
+        committed who do counts."""
+        if any(
+            not is_over(m.client_id) for m in self._services.admin.describe_group(subscription.group, deadline).members
+        ):
+            return {}
+        return self._services.admin.end_offsets(subscription.topic.kafka_topic, subscription.served, deadline)
+
+    def unsubscribe(self, subscription: Subscription, endpoint: Endpoint, deadline: Deadline) -> None:
+        """Delete a subscription whose last consumer `endpoint` is.
+
+        Raises:
+            SubscriptionBusy: it has other consumers, here or elsewhere.
+        """
+        shared = self._shared_member(subscription.place, subscription.name)
+        with shared.lock:
+            if len(shared.endpoints) > 1:
+                raise errors.SubscriptionBusy(
+                    f"subscription {subscription.name} has {len(shared.endpoints) - 1} other consumers"
+                )
+            members = self._services.admin.describe_group(subscription.group, deadline).members
+            if sum(not is_over(member.client_id) for member in members) > 1:
+                raise errors.SubscriptionBusy(f"subscription {subscription.name} has consumers in other processes")
+            if shared.member is not None and shared.member.failure is None:
+                shared.member.wait_until_assigned(deadline)  # who is still joining cannot say good-bye to the group
+            self._leave(shared, endpoint, deadline, release=False)
+            self.delete_subscription(subscription, deadline)
+
+    def delete_subscription(self, subscription: Subscription, deadline: Deadline, *, force: bool = False) -> None:
+        """Delete a subscription, its group, and what its cursors wrote. With `force` its consumers are ended before.
+
+        Raises:
+            SubscriptionBusy: it has live consumers.
+            DeadlineExceeded: with `force`: they did not go in time, or others came again and again.
+        """
+        if force:
+            self.live_cursors.close_consumers(subscription, deadline)
+        cursors = self.read_cursors(subscription, deadline)
+        try:
+            self._services.subscriptions.delete(subscription, deadline)
+        except errors.SubscriptionBusy:
+            if not force:
+                raise
+            deadline.check(f"consumers of subscription {subscription.name} to stay away")
+            self.delete_subscription(subscription, deadline, force=True)
+            return
+        self._forget_cursors(subscription, cursors, deadline)
+
+    def delete_topic(self, topic: Topic, subscriptions: Sequence[Subscription], deadline: Deadline) -> None:
+        """Delete a topic, its data, and, as far as can be done now, its schemas and what the cursors of its
+        subscriptions wrote. The schemas of a Kafka topic that stays, because it was bound, stay with its messages."""
+        cursors: list[tuple[Subscription, dict[int, Recovered]]] = []
+        for subscription in subscriptions:
+            try:
+                cursors.append((subscription, self.read_cursors(subscription, deadline)))
+            except errors.StoreError as failure:
+                _log.warning("subscription=%s its cursors cannot be read: %s", subscription.name, failure)
+        self._services.topics.delete(topic.name, deadline)
+        for subscription, found in cursors:
+            try:
+                self._forget_cursors(subscription, found, deadline)
+            except errors.StoreError as failure:
+                _log.warning("subscription=%s its cursors are left over: %s", subscription.name, failure)
+        if not topic.bound:
+            try:
+                self._services.schemas.forget(topic.name, deadline)
+            except errors.LayerError as failure:  # they are those of a Kafka topic that will never be again
+                _log.warning("topic=%s its schemas are left over: %s", topic.name, failure)
+
+    def _forget_cursors(self, subscription: Subscription, cursors: Mapping[int, Recovered], deadline: Deadline) -> None:
+        for partition, cursor in cursors.items():
+            if cursor.saved is not None:
+                identity = cursor_identity(subscription, partition)
+                self._services.store.forget(identity, cursor.saved, deadline)
+                self._services.store.drop_checkpoint(identity, cursor.saved.lineage.session, deadline)
+
+    def read_cursors(self, subscription: Subscription, deadline: Deadline) -> dict[int, Recovered]:
+        """The cursors of a subscription as last saved, whoever owns them; disturbs nobody."""
+        topic, partitions = subscription.topic, subscription.served
+        whole = self._services.admin.committed(subscription.whole_group, topic.kafka_topic, partitions, deadline)
+        cursors = {}
+        for partition in partitions:
+            commit, elsewhere = whole.get(partition), None
+            group = subscription.partition_groups.get(partition)
+            if group is not None:
+                alone = self._services.admin.committed(group, topic.kafka_topic, [partition], deadline).get(partition)
+                by_itself = subscription.saving_group(partition) == group
+                commit, elsewhere = (alone, commit) if by_itself else (commit, alone)
+            identity = cursor_identity(subscription, partition)
+            checkpoint = (
+                self._services.checkpoints.newest(identity, deadline) if wants_checkpoint(commit, elsewhere) else None
+            )
+            cursors[partition] = self._services.store.recover(
+                identity, commit, checkpoint, subscription.start_offset(partition), deadline, elsewhere
+            )
+        return cursors
+
+    def _committed_elsewhere(
+        self, subscription: Subscription, partition: int, deadline: Deadline
+    ) -> CommittedOffset | None:
+        group = subscription.other_group(partition)
+        if group is None:
+            return None
+        return self._services.admin.committed(group, subscription.topic.kafka_topic, [partition], deadline).get(
+            partition
+        )
+
+    def detach(self, subscription: Subscription, endpoint: Endpoint, deadline: Deadline) -> None:
+        """Take a consumer off; the last one makes this process leave the group."""
+        shared = self._shared_member(subscription.place, subscription.name)
+        with shared.lock:
+            self._leave(shared, endpoint, deadline, release=True)
+
+    def _leave(self, shared: _SharedMember, endpoint: Endpoint, deadline: Deadline, *, release: bool) -> None:
+        member, subscription = shared.member, shared.subscription
+        if member is None or subscription is None or endpoint not in shared.endpoints:
+            endpoint.close()  # its member failed and was replaced
+            return
+        shared.endpoints.discard(endpoint)
+        if shared.endpoints:
+            member.detach(endpoint, deadline)
+            return
+        shared.member = shared.subscription = None
+        shared.silence()
+        endpoint.close()
+        member.stop(deadline)
+        if release and subscription.type is SubscriptionType.EXCLUSIVE:
+            self._services.subscriptions.release(subscription, shared.session, deadline)
+
+    def members(self) -> dict[tuple[str, str], SubscriptionMember]:
+        """The memberships of this process, by topic and subscription."""
+        found = {key: shared.member for key, shared in list(self._members.items())}
+        return {key: member for key, member in found.items() if member is not None}
+
+    def _serving(self, subscription: Subscription) -> list[SubscriptionMember]:
+        topic = subscription.topic.name
+        return [
+            member
+            for (place, name), member in self.members().items()
+            if name == subscription.name and TopicName.parse(place).base == topic and member.failure is None
+        ]
+
+    def _shared_member(self, topic: str, subscription: str) -> _SharedMember:
+        with self._lock:
+            return self._members.setdefault((topic, subscription), _SharedMember())
+
+    def close(self, deadline: Deadline) -> None:
+        """Leave every group; acknowledgements are saved."""
+        for shared in list(self._members.values()):
+            with shared.lock:
+                member, shared.member = shared.member, None
+                shared.silence()
+                if member is None:
+                    continue
+                try:
+                    member.stop(deadline, orderly=False)
+                    if shared.subscription is not None and shared.subscription.type is SubscriptionType.EXCLUSIVE:
+                        self._services.subscriptions.release(shared.subscription, shared.session, deadline)
+                except errors.LayerError as failure:
+                    _log.warning("cluster=%s closing: %s", self._services.cluster_id, failure)
+        self._answering.close()
+        self.deliveries.close(deadline)
+
+
+class _SharedMember:
+    """The one membership of a subscription in this process, and the consumers that use it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.member: SubscriptionMember | None = None
+        self.subscription: Subscription | None = None
+        self.session = ""
+        self.endpoints: set[Endpoint] = set()
+        self.ear: OwnerEar | None = None
+
+    def silence(self) -> None:
+        """Hear no more of what others ask for."""
+        ear, self.ear = self.ear, None
+        if ear is not None:
+            ear.stop()

@@ -1,0 +1,460 @@
+"""The producers of a topic across processes: claims by compare-and-set, signs of life, and hearing of being thrown out.
+
+A claim holds as long as its process gives a sign of life every 3 s (10 s later it counts as dead; a process of the same
+machine is known to be dead at once). Who is thrown out hears of it within a second, or, where its receipts are
+confirmed (`Membership.confirm`), before any receipt that it is not entitled to.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from layer import errors
+from layer.clock import Clock
+from layer.deadline import Deadline
+from layer.metadata.entities import Entities, EntityKeys, Versioned
+from layer.metadata.fence_records import MOST_CLEANED, DataLog, FenceRecords, Offsets
+from layer.metadata.known_fences import Epoch, KnownFences
+from layer.metadata.processes import is_dead_process, this_process
+from layer.metadata.producer_admission import AccessMode, Admission, Applicant, admit, dismiss, renewed, stands
+from layer.metadata.signs_and_fences import SignsAndFences
+from layer.metadata.topics import Topic
+from layer.statelog.api import StateLog
+from layer.statelog.view import LogView
+from layer.waiting import wait_until
+from mapping.state_keys import (
+    ProducerClaimsKey,
+    ProducerSessionKey,
+    encode_key,
+)
+from mapping.state_records.producers import (
+    ProducerClaim,
+    ProducerClaims,
+    Publisher,
+    SignOfLife,
+    decode_claims,
+    encode_claims,
+    encode_sign_of_life,
+    sign_of_life,
+)
+from mapping.state_topics import PRODUCERS
+
+_log = logging.getLogger(__name__)
+
+CLAIMS_KEYS: Final[EntityKeys[str]] = EntityKeys(ProducerClaimsKey, lambda key: str(key.topic), lambda name: (name,))
+
+LIFE_MS: Final = 10_000
+"""How long a sign of life counts."""
+_SIGN_EVERY_S: Final = 3.0
+_LOOK_EVERY_S: Final = 1.0
+_TRY_AGAIN_S: Final = 0.1
+_LEAVING_S: Final = 12.0
+
+
+class Membership:
+    """One admitted producer."""
+
+    def __init__(self, registry: ProducerRegistry, topic: str, name: str, claim: ProducerClaim) -> None:
+        self._registry = registry
+        self.topic = topic
+        self.name = name
+        self.claim = claim
+        self._out: errors.ProducerExcluded | None = None
+        self._told: Callable[[errors.ProducerExcluded], None] | None = None
+        self._lock = threading.Lock()
+        self.describe: Callable[[], Publisher] | None = None
+        """What operators are to see of the producer; asked for with each sign of life (see `introduce`)."""
+
+    def introduce(self, describe: Callable[[], Publisher]) -> None:
+        """Have operators see the producer, from a moment later on."""
+        self.describe = describe
+        self._registry.tell_soon(self.topic)
+
+    def when_thrown_out(self, tell: Callable[[errors.ProducerExcluded], None]) -> None:
+        """Have `tell` called once this producer is thrown out (it is already: now). It returns when nothing of it is
+        under way any more; whoever threw it out waits for that."""
+        with self._lock:
+            self._told = tell
+        if self._out is not None:
+            tell(self._out)
+
+    def throw_out(self) -> None:
+        """For the registry."""
+        with self._lock:
+            self._out = thrown_out(self)
+            tell = self._told
+        if tell is not None:
+            tell(self._out)
+
+    @property
+    def epoch(self) -> int:
+        return self.claim.epoch
+
+    @property
+    def _epoch(self) -> Epoch:
+        return Epoch(self.name, self.claim.epoch)
+
+    def confirm(self, deadline: Deadline) -> None:
+        """Return when it is certain that what was stored before this call is not void.
+
+        Raises:
+            ProducerExcluded: it was thrown out.
+        """
+        if not stands(self._registry.claims_of(self.topic, deadline), self.name, self.claim):
+            raise thrown_out(self)
+
+    def make_sure(self, timeout_s: float) -> None:
+        """Return at once while the last sign of life counts, so that nobody can have the name. After it, as when the
+        process was paused, only if the claim still stands.
+
+        Raises:
+            ProducerExcluded: it was thrown out, or its name was taken over.
+        """
+        if self._registry.sure_until_ms.get(self.topic, 0) <= self._registry.now_ms():
+            self.confirm(Deadline.after(timeout_s))
+
+    def fence(self, topic: Topic, partition: int, first: int, deadline: Deadline) -> None:
+        """Record where this exclusive producer's records begin in a partition, before their first receipt is given."""
+        self._registry.fence_records.found(topic, partition, self._epoch, first, deadline)
+
+    def no_more_records(self, topic: Topic, deadline: Deadline) -> None:
+        """All that this exclusive producer sent was answered, and each partition where something was stored is fenced:
+        nobody needs to look for its first records."""
+        self._registry.fence_records.over(topic, self._epoch, deadline)
+
+    def renew(self, deadline: Deadline) -> None:
+        """See `ProducerRegistry.renew`."""
+        self._registry.renew(self, deadline)
+
+    def leave(self, deadline: Deadline) -> None:
+        """Give the claim up, so that the next one need not wait. A second call does nothing."""
+        self._registry.leave(self, deadline)
+
+
+class ProducerRegistry:
+    """This process's producers in one cluster. Thread-safe; a thread looks after the claims while there are any.
+
+    Memory: one entry per producer, and what is live of the partitions of `producers` that were asked for.
+    """
+
+    def __init__(self, log: StateLog, clock: Clock, data: DataLog, offsets: Offsets) -> None:
+        self._log = log
+        self._clock = clock
+        self.now_ms = clock.now_ms
+        self.sure_until_ms: dict[str, int] = {}
+        """By topic, until when this process's last sign of life counts."""
+        self._entities: Entities[str] = Entities(log, PRODUCERS, CLAIMS_KEYS, clock)
+        self._session = secrets.token_hex(16)
+        self._process = this_process()
+        self._views: dict[int, LogView[SignsAndFences]] = {}
+        self._views_lock = threading.Lock()
+        self._held: dict[tuple[str, str], list[Membership]] = {}
+        """By topic and name; several only under the name of the unnamed."""
+        self.fence_records = FenceRecords(
+            log, data, offsets, lambda topic, question, deadline: self._view(topic).ask(
+                lambda state: question(state.fences.get(topic, _NOTHING)), deadline
+            ),
+        )  # fmt: skip
+        self._to_clean: dict[str, Topic] = {}
+        self._lock = threading.RLock()
+        self._keeper: threading.Thread | None = None
+        self._stopping = False
+        self._wake = threading.Event()
+        self._untold: set[str] = set()
+        """Topics whose producers changed since the last sign of life."""
+
+    # In and out ---------------------------------------------------------------------------------------------------
+
+    def join(
+        self, topic: Topic, name: str | None, mode: AccessMode, deadline: Deadline, *, own_epoch: bool = False
+    ) -> Membership:
+        """Be admitted; `name` None is an unnamed Shared producer. With `own_epoch` a named one gets an epoch that
+        nobody else has, as exclusive ones always do.
+
+        Raises:
+            ProducerNameTaken, ProducerExcluded: see `producer_admission.admit`.
+            DeadlineExceeded: WaitForExclusive waited in vain.
+        """
+        place = str(topic.name)
+        pause = threading.Event()
+        while True:
+            try:
+                with self._lock:
+                    joined, displaced = self._join(topic, place, name, mode, deadline, own_epoch=own_epoch)
+                break
+            except errors.ProducerExcluded:
+                if mode is not AccessMode.WAIT_FOR_EXCLUSIVE:
+                    raise
+                deadline.check(f"{place} to be free of other producers")
+                pause.wait(_TRY_AGAIN_S)
+        self._await_departure(place, displaced, deadline)
+        if joined.claim.exclusive:
+            try:
+                self.fence_records.begin(topic, Epoch(joined.name, joined.epoch), deadline)
+            except errors.LayerError:
+                self.leave(joined, deadline)
+                raise
+            self._to_clean[place] = topic
+        return joined
+
+    def _join(
+        self, topic: Topic, place: str, name: str | None, mode: AccessMode, deadline: Deadline, *, own_epoch: bool
+    ) -> tuple[Membership, list[ProducerClaim]]:
+        claimed = name if name is not None else f"*{self._session}"
+        beside = self._held.get((place, claimed))
+        if beside and name is None:
+            joined = Membership(self, place, claimed, beside[0].claim)
+            beside.append(joined)
+            return joined, []
+        admission: list[Admission] = []
+
+        def admitted(current: Versioned | None) -> bytes | None:
+            claims = decode_claims(current.value) if current is not None else None
+            if claims is None or claims.topic_incarnation != topic.layout.incarnation:
+                epoch = 0 if claims is None else claims.epoch  # no two claims have one number, over all lives
+                claims = ProducerClaims(place, topic.layout.incarnation, epoch)
+            if admission and stands(claims, claimed, admission[0].own):
+                return None  # a time-out had hidden that it was written
+            until = self._clock.now_ms() + LIFE_MS
+            applicant = Applicant(claimed, mode, self._session, self._process, until, own_epoch and name is not None)
+            admission[:] = [admit(claims, applicant, lambda other, claim: self._lives(place, other, claim, deadline))]
+            return encode_claims(admission[0].claims)
+
+        if not self._holds(place):
+            self._give_sign(place, deadline)
+        self._entities.update(place, place, admitted, deadline)
+        displaced = admission[0].displaced
+        for other in displaced:
+            self._throw_out(self._held.pop((place, other), []))
+        joined = Membership(self, place, claimed, admission[0].own)
+        self._held[place, claimed] = [joined]
+        self._keep()
+        return joined, [claim for claim in displaced.values() if claim.session != self._session]
+
+    def renew(self, membership: Membership, deadline: Deadline) -> None:
+        """Give a named producer an epoch that nobody else has or had.
+
+        Raises:
+            ProducerExcluded: it was thrown out.
+        """
+
+        def raised(current: Versioned | None) -> bytes | None:
+            claims = ProducerClaims(membership.topic, 0) if current is None else decode_claims(current.value)
+            if claim and stands(claims, membership.name, claim[0]):
+                return None  # a time-out had hidden that it was written
+            if not stands(claims, membership.name, membership.claim):
+                raise thrown_out(membership)
+            record = renewed(claims, membership.name)
+            claim[:] = [record.claims[membership.name]]
+            return encode_claims(record)
+
+        claim: list[ProducerClaim] = []
+        with self._lock:
+            self._entities.update(membership.topic, membership.topic, raised, deadline)
+            membership.claim = claim[0]
+
+    def leave(self, membership: Membership, deadline: Deadline) -> None:
+        with self._lock:
+            key = membership.topic, membership.name
+            held = self._held.get(key, [])
+            if membership not in held:
+                return
+            held.remove(membership)
+            if held:
+                self.tell_soon(membership.topic)
+                return
+            del self._held[key]
+
+            def left(current: Versioned | None) -> bytes | None:
+                if current is None:
+                    return None
+                claims = decode_claims(current.value)
+                rest = dismiss(claims, membership.name, self._session)
+                return None if rest is claims else encode_claims(rest)
+
+            self._entities.update(membership.topic, membership.topic, left, deadline)
+            if self._holds(membership.topic):
+                self.tell_soon(membership.topic)
+            else:
+                self._take_sign_back(membership.topic, deadline)
+
+    def tell_soon(self, topic: str) -> None:
+        """Have the keeper tell of a topic's producers before it is due."""
+        self._untold.add(topic)
+        self._wake.set()
+
+    def publishers(self, topic: str, deadline: Deadline) -> list[SignOfLife]:
+        """Each living process's producers on a topic, at most 3 s old, by process."""
+        found = self._view(topic).ask(
+            lambda state: [sign for (place, _), sign in state.signs.items() if place == topic], deadline
+        )
+        now = self._clock.now_ms()
+        living = (sign for sign in found if sign.deadline_ms > now and not is_dead_process(sign.process))
+        return sorted(living, key=lambda sign: sign.process)
+
+    def claims_of(self, topic: str, deadline: Deadline) -> ProducerClaims:
+        """As they stand in the log now."""
+        current = self._entities.read(topic, topic, deadline)
+        return ProducerClaims(topic, 0) if current is None else decode_claims(current.value)
+
+    def fences(self, topic: Topic, partition: int, deadline: Deadline) -> list[tuple[int, int]]:
+        """Where exclusive epochs begin in a partition as it is now: (offset, epoch).
+
+        Without the right to read `producers` there are none to be had: then those that are met while reading count.
+        """
+        try:
+            return self.fence_records.of_partition(topic, partition, deadline)
+        except errors.NotAuthorized as refused:
+            _log.warning("topic=%s void records from before are not known: %s", topic.name, refused)
+            return []
+
+    def close(self, deadline: Deadline) -> None:
+        """Leave with every producer that has not."""
+        self._stopping = True
+        self._wake.set()
+        keeper = self._keeper
+        if keeper is not None and keeper is not threading.current_thread():
+            keeper.join(min(_SIGN_EVERY_S, deadline.remaining_s()))
+        for membership in [membership for held in list(self._held.values()) for membership in list(held)]:
+            self.leave(membership, deadline)
+
+    # Who lives ----------------------------------------------------------------------------------------------------
+
+    def _holds(self, topic: str) -> bool:
+        return any(place == topic for place, _ in self._held)
+
+    def _lives(self, topic: str, name: str, claim: ProducerClaim, deadline: Deadline) -> bool:
+        if claim.session == self._session:
+            return (topic, name) in self._held
+        if is_dead_process(claim.process):
+            return False
+        return self._clock.now_ms() < max(claim.deadline_ms, self._sign_of(topic, claim.session, deadline) or 0)
+
+    def _sign_of(self, topic: str, session: str, deadline: Deadline) -> int | None:
+        """Until when the session says that it lives; None when it took its sign back."""
+        sign = self._view(topic).ask(lambda state: state.signs.get((topic, session)), deadline)
+        return None if sign is None else sign.deadline_ms
+
+    def _view(self, topic: str) -> LogView[SignsAndFences]:
+        partition = PRODUCERS.partition_for(topic)
+        with self._views_lock:
+            view = self._views.get(partition)
+            if view is None:
+                view = self._views[partition] = LogView(self._log, PRODUCERS, partition, SignsAndFences, self._clock)
+            return view
+
+    def _await_departure(self, topic: str, displaced: list[ProducerClaim], deadline: Deadline) -> None:
+        """Wait until the Shared producers thrown out have stopped: their receipts are not confirmed one by one."""
+        waiting = [claim for claim in displaced if not claim.exclusive]
+
+        def gone() -> bool:
+            waiting[:] = [claim for claim in waiting if not is_dead_process(claim.process)]
+            now = self._clock.now_ms()
+            waiting[:] = [c for c in waiting if (self._sign_of(topic, c.session, deadline) or 0) > now]
+            return not waiting
+
+        if waiting and not wait_until(gone, Deadline.after(min(_LEAVING_S, deadline.remaining_s()))):
+            _log.warning(
+                "topic=%s %d producers that were thrown out have not said that they stopped", topic, len(waiting)
+            )
+
+    def _give_sign(self, topic: str, deadline: Deadline) -> None:
+        self._untold.discard(topic)
+        held = [membership for (place, _), held in list(self._held.items()) if place == topic for membership in held]
+        publishers = [membership.describe() for membership in held if membership.describe is not None]
+        sign = sign_of_life(self._clock.now_ms() + LIFE_MS, self._process, publishers)
+        key = encode_key(ProducerSessionKey(topic, self._session))
+        self._log.append(PRODUCERS, PRODUCERS.partition_for(topic), key, encode_sign_of_life(sign), deadline)
+        self.sure_until_ms[topic] = sign.deadline_ms
+
+    def _take_sign_back(self, topic: str, deadline: Deadline) -> None:
+        self.sure_until_ms.pop(topic, None)
+        key = encode_key(ProducerSessionKey(topic, self._session))
+        self._log.append(PRODUCERS, PRODUCERS.partition_for(topic), key, None, deadline)
+
+    # The keeper's thread ------------------------------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        if self._keeper is None:
+            self._keeper = threading.Thread(target=self._keep_on, name="pok-producer-claims", daemon=True)
+            self._keeper.start()
+
+    def _keep_on(self) -> None:
+        next_sign_s = self._clock.monotonic() + _SIGN_EVERY_S
+        next_look_s = self._clock.monotonic() + _LOOK_EVERY_S
+        while True:
+            self._wake.wait(max(0.0, next_look_s - self._clock.monotonic()))
+            if self._stopping:
+                return
+            self._wake.clear()
+            try:
+                if self._clock.monotonic() >= next_look_s:
+                    next_look_s = self._clock.monotonic() + _LOOK_EVERY_S
+                    self._look(Deadline.after(_SIGN_EVERY_S))
+                    self._clean_one(Deadline.after(_SIGN_EVERY_S))
+                due = self._clock.monotonic() >= next_sign_s
+                if due:
+                    next_sign_s = self._clock.monotonic() + _SIGN_EVERY_S
+                self._tell({topic for topic, _ in list(self._held) if due or topic in self._untold})
+            except errors.Closed:
+                return
+            except Exception as failure:
+                _log.warning("producer claims could not be looked after, trying again: %s", failure)
+
+    def _tell(self, topics: set[str]) -> None:
+        """Give signs of life, but none on a topic that was left: nobody would take it back."""
+        for topic in topics:
+            with self._lock:
+                if self._holds(topic):
+                    self._give_sign(topic, Deadline.after(_SIGN_EVERY_S))
+
+    def _look(self, deadline: Deadline) -> None:
+        """Find out which of our producers were thrown out."""
+        with self._lock:
+            held = {key: memberships[0] for key, memberships in self._held.items() if memberships}
+        one_of_each = {PRODUCERS.partition_for(topic): topic for topic, _ in held}
+        claims: dict[str, ProducerClaims] = {}
+        for topic in one_of_each.values():
+            for found in self._entities.of_partition(topic, deadline):
+                record = decode_claims(found.value)
+                claims[record.topic] = record
+        for (topic, name), membership in held.items():
+            if stands(claims.get(topic, ProducerClaims(topic, 0)), name, membership.claim):
+                continue
+            with self._lock:
+                if stands(self.claims_of(topic, deadline), name, membership.claim):
+                    continue  # its epoch was raised in between
+                gone = self._held.pop((topic, name), [])
+                stops = not self._holds(topic)
+            self._throw_out(gone)
+            if stops:
+                self._take_sign_back(topic, deadline)
+
+    def _clean_one(self, deadline: Deadline) -> None:
+        """Clean the records of one topic that had an exclusive producer of this process since the last time."""
+        for place, topic in list(self._to_clean.items())[:1]:
+            del self._to_clean[place]
+            if self.fence_records.clean(topic, deadline) == MOST_CLEANED:
+                self._to_clean[place] = topic
+
+    @staticmethod
+    def _throw_out(memberships: list[Membership]) -> None:
+        for membership in memberships:
+            try:
+                membership.throw_out()
+            except Exception:
+                _log.exception("producer=%s could not be told that it was thrown out", membership.name)
+
+
+_NOTHING: Final = KnownFences()
+
+
+def thrown_out(membership: Membership) -> errors.ProducerExcluded:
+    return errors.ProducerExcluded(
+        f"producer {membership.name} of {membership.topic} was thrown out by an exclusive producer"
+        f" (its epoch was {membership.epoch})"
+    )

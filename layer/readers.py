@@ -1,0 +1,122 @@
+"""The readers of a process, which follow a topic without a subscription; and what compacted reading leaves of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final
+
+from layer import errors
+from layer.deadline import Deadline
+from layer.dispatch.batches import Begun
+from layer.dispatch.compaction import CompactedRange
+from layer.dispatch.delivery import PartitionSlot
+from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.fences import Fences
+from layer.dispatch.readable import Readable
+from layer.dispatch.reader_chunks import ReaderChunks
+from layer.dispatch.tail import Tail
+from layer.limits import warn_when_files_run_out
+from layer.metadata.topics import Topic
+from layer.services import FETCH_QUEUE_KBYTES, Services
+
+_log = logging.getLogger(__name__)
+
+_FENCES_S: Final = 10.0
+_READ_AGAIN_S: Final = 10.0
+
+
+class Readers:
+    """Thread-safe."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._tails: dict[Tail, str] = {}
+        """With the name of the topic that each reads."""
+
+    def open_tail(
+        self,
+        topic: Topic,
+        starts: Mapping[int, int],
+        endpoint: Endpoint,
+        compacted: Mapping[int, CompactedRange] = MappingProxyType({}),
+        begun: Mapping[int, Begun] = MappingProxyType({}),
+    ) -> Tail:
+        """Read these partitions from these offsets on, into `endpoint`; of what is `compacted` only what is left."""
+        slots: dict[int, PartitionSlot] = {}
+
+        def read_again(partition: int, offsets: Sequence[int]) -> dict[int, Any]:
+            batches = self._services.fetcher.read_at(
+                topic.kafka_topic, partition, offsets, Deadline.after(_READ_AGAIN_S)
+            )
+            return {record.offset(): record for batch in batches for record in batch}
+
+        readable = Readable(
+            lambda p: self._services.producers.fences(topic, p, Deadline.after(_FENCES_S)),
+            starts,
+            ReaderChunks(endpoint.name, read_again, self._services.clock.monotonic),
+            compacted,
+        )
+        config = self._services.settings.tail(client_id=endpoint.name, fetch_queue_kbytes=FETCH_QUEUE_KBYTES)
+        tail = Tail(
+            endpoint.name,
+            topic.kafka_topic,
+            config,
+            lambda p: slot_of(topic, p, slots),
+            starts,
+            endpoint,
+            readable,
+            begun,
+        )
+        self._tails[tail] = str(topic.name)
+        self._services.meters.reader(str(topic.name)).opened(tail)
+        tail.start()
+        warn_when_files_run_out()
+        return tail
+
+    def close_tail(self, tail: Tail, deadline: Deadline) -> None:
+        """End it; a second call does nothing."""
+        topic = self._tails.pop(tail, None)
+        if topic is not None:
+            self._services.meters.reader(topic).closed(tail)
+        tail.stop(deadline)
+
+    def tails(self) -> list[tuple[str, Tail]]:
+        """The open readers of this process, each with its topic."""
+        return [(topic, tail) for tail, topic in self._tails.copy().items()]
+
+    def close(self, deadline: Deadline) -> None:
+        """End all of them."""
+        for tail in list(self._tails):
+            try:
+                self.close_tail(tail, deadline)
+            except errors.LayerError as failure:
+                _log.warning("cluster=%s closing: %s", self._services.cluster_id, failure)
+
+
+def compacted_ranges(
+    services: Services, topic: Topic, partitions: Iterable[int], deadline: Deadline
+) -> dict[int, CompactedRange]:
+    """What a compacted read leaves of these partitions; reads what was compacted of them."""
+    ranges: dict[int, CompactedRange] = {}
+    for partition in partitions:
+        end = topic.compacted_to.get(partition, 0)
+        low, _ = services.fetcher.watermarks(topic.kafka_topic, partition, deadline)
+        if end <= low:
+            continue
+        ranges[partition] = folded = CompactedRange(end, Fences(services.producers.fences(topic, partition, deadline)))
+        for batch in services.fetcher.read(topic.kafka_topic, partition, low, end, deadline):
+            folded.fold(batch)
+        folded.seal()
+    return ranges
+
+
+def slot_of(topic: Topic, partition: int, slots: dict[int, PartitionSlot]) -> PartitionSlot:
+    """The slot of a partition out of `slots`, put in there when it is new."""
+    found = slots.get(partition)
+    if found is None:
+        name = str(topic.name.with_partition(partition)) if topic.partitioned else str(topic.name)
+        made = PartitionSlot(name, partition, topic.partition_field(partition), topic.layout)
+        found = slots.setdefault(partition, made)  # two threads that ask at once get the same one
+    return found

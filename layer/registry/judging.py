@@ -1,0 +1,123 @@
+"""The registry's questions to `schema_compat`, and its refusals. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from layer import errors
+from layer.registry.model import SchemaEntry, SchemaHistory, StoredSchema
+from mapping.errors import MappingError
+from mapping.schema_version import SchemaVersion
+from mapping.state_records.schemas import check_definition_size
+from schema_compat import (
+    SAME_AFTER_PARSING,
+    CompatibilityResult,
+    CompatibilityStrategy,
+    Incompatibility,
+    SchemaInfo,
+    SchemaType,
+    UnreadableSchema,
+    check_compatibility,
+    check_readable,
+    same_schema,
+)
+
+Load = Callable[[Sequence[SchemaEntry]], Iterator[StoredSchema]]
+"""Gives these versions with their definitions, one by one: they need not all be in memory."""
+
+_REASON_CHARS: Final = 1000
+_READERS_OF_THE_LATEST: Final = frozenset(
+    {
+        CompatibilityStrategy.BACKWARD,
+        CompatibilityStrategy.FORWARD,
+        CompatibilityStrategy.FORWARD_TRANSITIVE,
+        CompatibilityStrategy.FULL,
+    }
+)
+
+
+def version_of(info: SchemaInfo, history: SchemaHistory, load: Load) -> SchemaVersion | None:
+    """The live version that is the same schema: by its bytes first, then by what it says; the newest of several.
+
+    The index's hashes say which ones to look at; equal are the bytes themselves. Differs from Pulsar: a KEY_VALUE
+    schema that has its keys elsewhere is another one, since the version alone tells where a message's key is.
+    """
+    sha256 = hashlib.sha256(info.schema).hexdigest()
+    of_its_type = [entry for entry in reversed(history.live) if entry.type_name == info.type.name]
+    for stored in load([entry for entry in of_its_type if entry.sha256 == sha256]):
+        same_bytes = info.schema == stored.info.schema and same_schema(info, stored.info)
+        if same_bytes and _keys_at(info) == _keys_at(stored.info):
+            return stored.version
+    if info.type in SAME_AFTER_PARSING:
+        for stored in load(of_its_type):
+            if same_schema(info, stored.info):
+                return stored.version
+    return None
+
+
+def _keys_at(info: SchemaInfo) -> str | None:
+    return info.properties.get("kv.encoding.type", "INLINE") if info.type is SchemaType.KEY_VALUE else None
+
+
+def check_size(topic: str, info: SchemaInfo) -> None:
+    """Before anybody parses it. Raises InvalidOption for a definition that cannot be kept."""
+    try:
+        check_definition_size(info.type.name, info.name, info.schema)
+    except MappingError as error:
+        raise errors.InvalidOption(f"topic {topic}: {error}") from error
+
+
+def check_readable_or_refuse(topic: str, info: SchemaInfo) -> None:
+    """Raises IncompatibleSchema for what is no schema of its type: it could not be judged beside the next one."""
+    try:
+        check_readable(info)
+    except UnreadableSchema as error:
+        raise refused(topic, info, [str(error)]) from error
+
+
+def refuse_unless_compatible(
+    topic: str, info: SchemaInfo, history: SchemaHistory, load: Load, strategy: CompatibilityStrategy
+) -> None:
+    """Raises IncompatibleSchema with every reason."""
+    result = compatibility(info, history, load, strategy)
+    if not result.is_compatible:
+        raise refused(topic, info, [str(one) for one in result.incompatibilities], strategy)
+
+
+def compatibility(
+    info: SchemaInfo, history: SchemaHistory, load: Load, strategy: CompatibilityStrategy
+) -> CompatibilityResult:
+    """What `check_compatibility` says beside all live versions, which are looked at one by one, newest first."""
+    asked: tuple[SchemaEntry, ...] = ()
+    if strategy is not CompatibilityStrategy.ALWAYS_COMPATIBLE:
+        asked = history.live[::-1] if strategy.is_transitive else history.live[-1:]
+    if not asked:
+        return check_compatibility(info, [], strategy)
+    found: list[Incompatibility] = []
+    for stored in load(asked):
+        one = check_compatibility(info, [stored.info], strategy, first_version=stored.version.number)
+        found += one.incompatibilities
+    return CompatibilityResult(tuple(found))
+
+
+def strategy_for_readers(strategy: CompatibilityStrategy) -> CompatibilityStrategy:
+    """What is asked of a consumer's schema: under most strategies, whether it can read the latest one."""
+    return CompatibilityStrategy.BACKWARD if strategy in _READERS_OF_THE_LATEST else strategy
+
+
+def refused(
+    topic: str, info: SchemaInfo, reasons: Sequence[str], strategy: CompatibilityStrategy | None = None
+) -> errors.IncompatibleSchema:
+    under = f" under {strategy.name}" if strategy else ""
+    what = f"schema {info.name!r:.100} of type {info.type.name} is refused on topic {topic}{under}"
+    return errors.IncompatibleSchema(what, tuple(map(_brief, reasons)))
+
+
+def _brief(reason: str) -> str:
+    """Without its middle, where that is long: the path to a place 10,000 levels down is."""
+    if len(reason) <= _REASON_CHARS:
+        return reason
+    half = _REASON_CHARS // 2
+    return f"{reason[:half]} ... {reason[-half:]}"

@@ -1,0 +1,300 @@
+"""Where schemas are kept: one record a version in the compacted `schemas` state topic, every winner for good.
+
+A version is a proposal by compare-and-set (design.md 5): version n is the winner of the entity's version n + 1, so
+versions are dense from 0 whoever races, and compaction has nothing to take: each key is written once, and losers alone
+are tombstoned. A deletion is a version as well. It ends what is live before it; the records stay, because messages that
+name them do, unless it is forced. Views hold what `index.py` says of each record, definitions are read when they are
+wanted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol
+
+from layer import errors
+from layer.clock import Clock
+from layer.deadline import Deadline
+from layer.metadata.entities import Entities, EntityKeys, Versioned
+from layer.registry.index import Kind, summarized, summary_of
+from layer.registry.known import BoundedCache
+from layer.registry.model import (
+    NOTHING_REGISTERED,
+    SchemaEntry,
+    SchemaHistory,
+    StoredSchema,
+    TopicLife,
+    info_of,
+)
+from layer.statelog.api import StateLog
+from layer.statelog.compare_and_set import Won
+from mapping.errors import MappingError
+from mapping.schema_version import SchemaVersion
+from mapping.state_keys import SchemaKey
+from mapping.state_records.schemas import SchemaRecord, decode_schema, deletion, encode_schema
+from mapping.state_topics import SCHEMAS
+from schema_compat import SchemaType
+
+DEFINITIONS_BYTES: Final = 64 * 1024 * 1024
+PORTION_BYTES: Final = 8 * 1024 * 1024
+
+SCHEMA_KEYS: Final[EntityKeys[TopicLife]] = EntityKeys(
+    SchemaKey, lambda key: TopicLife(key.topic, key.kafka_topic_id), lambda life: (life.topic, life.kafka_topic_id)
+)
+
+
+class SchemaStorage(Protocol):
+    """Thread-safe. Every call may raise what `StateLog` raises."""
+
+    def history(self, life: TopicLife, deadline: Deadline) -> SchemaHistory:
+        """The topic's versions, read to the end first.
+
+        Raises:
+            UnreadableSchemas: a live one can never be read again.
+            Corrupt: a later version of this project wrote one that this version does not know.
+        """
+        ...
+
+    def load(
+        self, life: TopicLife, history: SchemaHistory, entries: Sequence[SchemaEntry], deadline: Deadline
+    ) -> Iterator[StoredSchema]:
+        """These of the topic's live versions with their definitions, one after the other in this order.
+
+        Raises:
+            UnreadableSchemas: one is not there any more.
+        """
+        ...
+
+    def get(self, life: TopicLife, version: SchemaVersion, deadline: Deadline) -> StoredSchema | None:
+        """This version, also when it was deleted since; None for a deletion itself, for what never was, and for what
+        was removed. Asked once a version, as long as there is room for it.
+
+        Raises:
+            UnreadableSchemas: its record can never be read again.
+        """
+        ...
+
+    def put(
+        self, life: TopicLife, expected: SchemaVersion | None, record: SchemaRecord, deadline: Deadline
+    ) -> SchemaVersion | None:
+        """Write the version after `expected` (None: the first). None unless it certainly was: read again.
+
+        Raises:
+            InvalidOption: the record is too large.
+        """
+        ...
+
+    def delete(self, life: TopicLife, user: str, deadline: Deadline, *, forced: bool = False) -> SchemaVersion | None:
+        """Write a deletion after whatever is there, readable or not, and give its version; None when nothing is.
+
+        With `forced` what stands before it, deleted earlier or not, counts for nobody, and its records are removed.
+        """
+        ...
+
+    def force_delete(
+        self, life: TopicLife, after: SchemaVersion, user: str, deadline: Deadline
+    ) -> SchemaVersion | None:
+        """A deletion, only if `after` is still the newest version. None unless it certainly was: read again."""
+        ...
+
+    def forget(self, topic: str, deadline: Deadline) -> None:
+        """Remove every record of a topic that is gone, of all its lives."""
+        ...
+
+    def newest_seen(self, life: TopicLife) -> SchemaVersion | None:
+        """The last version, deletions included, as far as is known without asking; None when nothing is."""
+        ...
+
+
+class StateLogSchemaStorage:
+    """Schemas on a state log: Kafka's, or the one in memory.
+
+    Memory: less than 1.5 kB a version of the topics in those of the state topic's 8 partitions that were asked for, and
+    definitions up to `DEFINITIONS_BYTES`; they are read again when they are wanted and not there. A call that goes
+    through a topic's definitions holds at most `PORTION_BYTES` of them beyond that (or one, if it is larger).
+    """
+
+    def __init__(self, log: StateLog, clock: Clock) -> None:
+        self._log = log
+        self._entities = Entities(log, SCHEMAS, SCHEMA_KEYS, clock, keep_winners=True, kept=summarized)
+        self._clock = clock
+        self._definitions: BoundedCache[tuple[TopicLife, SchemaVersion], StoredSchema] = BoundedCache(DEFINITIONS_BYTES)
+
+    def history(self, life: TopicLife, deadline: Deadline) -> SchemaHistory:
+        winners = self._entities.winners(life.topic, life, deadline)
+        if not winners:
+            return NOTHING_REGISTERED
+        newest = winners[-1].version
+        by_version = {winner.version: winner for winner in winners}
+        live: list[SchemaEntry] = []
+        for version in range(newest, 0, -1):
+            winner = by_version.get(version)
+            if winner is None:
+                gone = f"schema version {version - 1} of {life} is no longer in {SCHEMAS.kafka_name}"
+                raise errors.UnreadableSchemas(gone, newest - 1)
+            entry = _entry(life, winner, newest)
+            if entry is None:
+                break
+            live.append(entry)
+        return SchemaHistory(SchemaVersion(newest - 1), tuple(reversed(live)))
+
+    def load(
+        self, life: TopicLife, history: SchemaHistory, entries: Sequence[SchemaEntry], deadline: Deadline
+    ) -> Iterator[StoredSchema]:
+        newest = history.newest.number if history.newest else 0
+        for portion in _portions(entries):
+            yield from self._load_together(life, newest, portion, deadline)
+
+    def _load_together(
+        self, life: TopicLife, newest: int, entries: Sequence[SchemaEntry], deadline: Deadline
+    ) -> list[StoredSchema]:
+        known = {entry: self._definitions.get((life, entry.version)) for entry in entries}
+        missing = [entry for entry, stored in known.items() if stored is None]
+        found = self._read(life, missing, deadline) if missing else {}
+        again = [entry for entry in missing if entry not in found]
+        if again:  # before anybody believes that they are gone for ever
+            found |= self._read(life, again, deadline)
+        loaded = []
+        for entry in entries:
+            stored = known[entry] or found.get(entry)
+            if stored is None:
+                gone = f"schema version {entry.version} of {life} is no longer at offset {entry.kafka_offset}"
+                raise errors.UnreadableSchemas(f"{gone} of {SCHEMAS.kafka_name}-{_partition(life)}", newest)
+            loaded.append(stored)
+        return loaded
+
+    def _read(
+        self, life: TopicLife, entries: Sequence[SchemaEntry], deadline: Deadline
+    ) -> dict[SchemaEntry, StoredSchema]:
+        offsets = [entry.kafka_offset for entry in entries]
+        records = self._log.read_at(SCHEMAS, _partition(life), offsets, deadline)
+        found = {}
+        for entry in entries:
+            record = records.get(entry.kafka_offset)
+            if record is None or record.value is None or summary_of(summarized(record.value)).sha256 != entry.sha256:
+                continue
+            stored = _stored(entry, decode_schema(record.value))
+            self._definitions.put((life, entry.version), stored, entry.record_bytes)
+            found[entry] = stored
+        return found
+
+    def get(self, life: TopicLife, version: SchemaVersion, deadline: Deadline) -> StoredSchema | None:
+        known = self._definitions.get((life, version))
+        if known is not None:
+            return known
+        for winner in reversed(self._entities.winners(life.topic, life, deadline)):
+            if winner.version == version.number + 1:
+                entry = _entry(life, winner, winner.version)
+                return None if entry is None else self._load_together(life, version.number, [entry], deadline)[0]
+            if summary_of(winner.value).kind is Kind.REMOVAL:
+                return None  # below it may stand what arrived late, and never was a version
+        return None
+
+    def put(
+        self, life: TopicLife, expected: SchemaVersion | None, record: SchemaRecord, deadline: Deadline
+    ) -> SchemaVersion | None:
+        try:
+            value = encode_schema(record)
+        except MappingError as error:
+            raise errors.InvalidOption(f"topic {life}: {error}") from error
+        after = 0 if expected is None else expected.number + 1
+        try:
+            outcome = self._entities.propose(life.topic, life, after, value, deadline)
+        except errors.RecordTooLarge as error:
+            raise errors.RecordTooLarge(
+                f"the schema of {life} takes {len(value)} bytes, more than {SCHEMAS.kafka_name} takes, which an "
+                f"earlier version made: pok doctor says how to raise its max.message.bytes ({error})"
+            ) from error
+        return SchemaVersion(outcome.version - 1) if isinstance(outcome, Won) else None
+
+    def delete(self, life: TopicLife, user: str, deadline: Deadline, *, forced: bool = False) -> SchemaVersion | None:
+        deleted = self._mark_deleted(life, user, deadline, forced=forced)
+        if forced:
+            self._entities.remove(life.topic, life, deadline, below=self._removed_to(life, deadline))
+            self._definitions.clear()
+        return deleted
+
+    def _removed_to(self, life: TopicLife, deadline: Deadline) -> int:
+        """The newest removal, as versions are counted in the log; 0 for none. What was registered after it stays."""
+        winners = self._entities.winners(life.topic, life, deadline)
+        return max((one.version for one in winners if summary_of(one.value).kind is Kind.REMOVAL), default=0)
+
+    def _mark_deleted(self, life: TopicLife, user: str, deadline: Deadline, *, forced: bool) -> SchemaVersion | None:
+        done = (Kind.REMOVAL,) if forced else (Kind.DELETION, Kind.REMOVAL)
+        while True:
+            newest = self._entities.read(life.topic, life, deadline)
+            if newest is None or summary_of(newest.value).kind in done:
+                return None
+            after = SchemaVersion(newest.version - 1)
+            record = deletion(user, self._clock.now_ms(), forced=forced, removes=forced)
+            deleted = self.put(life, after, record, deadline)
+            if deleted is not None:
+                return deleted
+            deadline.check(f"an undisturbed deletion of the schemas of {life}")
+
+    def force_delete(
+        self, life: TopicLife, after: SchemaVersion, user: str, deadline: Deadline
+    ) -> SchemaVersion | None:
+        return self.put(life, after, deletion(user, self._clock.now_ms(), forced=True), deadline)
+
+    def forget(self, topic: str, deadline: Deadline) -> None:
+        for life in self._entities.beside(topic, deadline):
+            if life.topic == topic:
+                self._entities.remove(topic, life, deadline)
+
+    def newest_seen(self, life: TopicLife) -> SchemaVersion | None:
+        newest = self._entities.cached(life.topic, life)
+        return None if newest is None else SchemaVersion(newest.version - 1)
+
+
+def _portions(entries: Sequence[SchemaEntry]) -> Iterator[list[SchemaEntry]]:
+    """One after the other, as many together as fit into `PORTION_BYTES`."""
+    portion: list[SchemaEntry] = []
+    size = 0
+    for entry in entries:
+        if portion and size + entry.record_bytes > PORTION_BYTES:
+            yield portion
+            portion, size = [], 0
+        portion.append(entry)
+        size += entry.record_bytes
+    if portion:
+        yield portion
+
+
+def _entry(life: TopicLife, winner: Versioned, newest: int) -> SchemaEntry | None:
+    """None for a deletion. Raises UnreadableSchemas and Corrupt, as `SchemaStorage.history`."""
+    summary = summary_of(winner.value)
+    match summary.kind:
+        case Kind.DELETION | Kind.REMOVAL:
+            return None
+        case Kind.NEWER:
+            raise errors.Corrupt(f"{_place(life, winner)}: {summary.reason}")
+        case Kind.UNREADABLE:
+            raise errors.UnreadableSchemas(f"{_place(life, winner)}: {summary.reason}", newest - 1)
+        case Kind.SCHEMA if summary.type_name not in SchemaType.__members__:
+            # Perhaps of a later version: nothing that may be deleted for that.
+            raise errors.Corrupt(f"{_place(life, winner)}: type {summary.type_name!r} is not known")
+        case Kind.SCHEMA:
+            return SchemaEntry(
+                SchemaVersion(winner.version - 1),
+                winner.offset,
+                summary.type_name,
+                summary.sha256,
+                summary.record_bytes,
+                summary.timestamp_ms,
+            )
+
+
+def _stored(entry: SchemaEntry, record: SchemaRecord) -> StoredSchema:
+    return StoredSchema(
+        entry.version, entry.kafka_offset, info_of(record), entry.sha256, record.user, record.timestamp_ms
+    )
+
+
+def _partition(life: TopicLife) -> int:
+    return SCHEMAS.partition_for(life.topic)
+
+
+def _place(life: TopicLife, winner: Versioned) -> str:
+    place = f"{SCHEMAS.kafka_name}-{_partition(life)} offset {winner.offset}"
+    return f"schema version {winner.version - 1} of {life} ({place})"

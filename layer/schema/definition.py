@@ -1,0 +1,299 @@
+"""Record, and the fields that hold other types. Source: `pulsar.schema.definition` of pulsar-client 3.13.0.
+
+Definitions and values are the official client's to the byte, with its peculiarities: a record has the fields of its
+own class and none of its bases; every field that is not required is a union with null first; items of an array or map
+that are enums are called 'enum', which Avro cannot read; an absent sub-record is the one that the class declares, the
+same for all of its records; a field called default, required or required_default cannot be given to the constructor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum, EnumMeta
+from typing import Any, ClassVar, Final, TypeAlias
+
+from layer.schema.fields import Boolean, Bytes, Double, Field, Float, Integer, Long, String, wrong_type
+
+
+class RecordMeta(type):
+    """Collects the fields of a class; enum and record classes stand for a field of theirs without options."""
+
+    def __new__(mcs, name: str, bases: tuple[type, ...], attributes: dict[str, Any]) -> RecordMeta:
+        attributes["_fields"] = (
+            {
+                field_name: field
+                for field_name, value in attributes.items()
+                if isinstance(field := _declared(value), Field | Record)
+            }
+            if bases
+            else {}
+        )
+        attributes["_kept"] = tuple((name, _kept_type(field), field) for name, field in attributes["_fields"].items())
+        attributes["_required"] = False
+        return super().__new__(mcs, name, bases, attributes)
+
+
+class Record(metaclass=RecordMeta):
+    """Base of the classes whose instances are messages of a JsonSchema or AvroSchema, and fields of each other.
+
+    Args:
+        default, required_default, required: as for `Field`, where the record is a field.
+        kwargs: the fields' values; a dict where a record is wanted is taken for the record's fields.
+
+    Raises:
+        TypeError: a value does not fit its field. AttributeError: something is set that is no field.
+    """
+
+    _fields: ClassVar[Mapping[str, Declared]]
+    _kept: ClassVar[tuple[tuple[str, type | None, Declared], ...]]
+    """The fields, with the type whose values each keeps as they are, if there is one."""
+    _required: bool
+    _avro_namespace: ClassVar[str | None] = None
+    """Namespace of the definition."""
+    _sorted_fields: ClassVar[bool] = False
+    """The definition has the fields by name, and not as they are declared."""
+
+    def __init__(
+        self, default: Any = None, required_default: bool = False, required: bool = False, *args: Any, **kwargs: Any
+    ) -> None:
+        values = self.__dict__
+        values["_required_default"] = required_default
+        values["_default"] = default
+        values["_required"] = required
+        for name, kept, field in type(self)._kept:
+            if name in kwargs:
+                given = kwargs[name]
+                if type(given) is not kept:
+                    if type(given) in (dict, list):
+                        given = _with_records(field, given)
+                    given = field.validate_type(name, given)
+                values[name] = given
+            else:
+                values[name] = field if isinstance(field, Record) else field.default()
+
+    @classmethod
+    def schema(cls) -> Any:
+        """The Avro definition, as JSON's types."""
+        return cls.schema_info(set())
+
+    @classmethod
+    def schema_info(cls, defined_names: set[str]) -> Any:
+        """The definition, or the full name when it is in `defined_names` already; adds it there."""
+        full_name = cls.__name__ if cls._avro_namespace is None else f"{cls._avro_namespace}.{cls.__name__}"
+        if full_name in defined_names:
+            return full_name
+        defined_names.add(full_name)
+        definition: dict[str, Any] = {"type": "record", "name": cls.__name__}
+        if cls._avro_namespace is not None:
+            definition["namespace"] = cls._avro_namespace
+        names = sorted(cls._fields) if cls._sorted_fields else cls._fields
+        definition["fields"] = [_field_definition(name, cls._fields[name], defined_names) for name in names]
+        return definition
+
+    def __setattr__(self, key: str, value: Any) -> None:
+        if key not in _OPTIONS:
+            field = type(self)._fields.get(key)
+            if field is None:
+                raise AttributeError(f"{type(self).__name__} has no field {key!r}, only {', '.join(self._fields)}")
+            value = field.validate_type(key, value)
+        super().__setattr__(key, value)
+
+    def __eq__(self, other: object) -> bool:
+        """True when `other` has an equal value under each name of this record's fields."""
+        if not isinstance(other, Record):
+            return NotImplemented
+        missing = object()
+        return all(self.__dict__[name] == other.__dict__.get(name, missing) for name in self._fields)
+
+    __hash__ = None  # type: ignore[assignment]  # records change
+
+    def __str__(self) -> str:
+        return str(self.__dict__)
+
+    def type(self) -> str:
+        """The name of the record's type."""
+        return type(self).__name__
+
+    def python_type(self) -> Any:
+        return type(self)
+
+    def validate_type(self, name: str, val: Any) -> Any:
+        """`val` as the value of the field `name` that this record declares; the default for None. Raises TypeError."""
+        if val is None and not self._required:
+            return self.default()
+        if not isinstance(val, type(self)):
+            raise wrong_type(name, val, type(self))
+        return val
+
+    def default(self) -> Any:
+        return self.__dict__["_default"]
+
+    def required_default(self) -> bool:
+        return bool(self.__dict__["_required_default"])
+
+
+Declared: TypeAlias = Field | Record
+"""What may stand for a field in a record's class, an array or a map."""
+
+_OPTIONS = frozenset({"_default", "_required", "_required_default"})
+
+
+def values_of(record: Record) -> dict[str, Any]:
+    """The fields' values by name, in the order in which they were set first."""
+    return {name: value for name, value in record.__dict__.items() if name not in _OPTIONS}
+
+
+class CustomEnum(Field):
+    """A member of an enum: itself, its name or its int value.
+
+    Raises:
+        TypeError: `enum_type` is no Enum class.
+    """
+
+    avro_type = "enum"
+
+    def __init__(
+        self, enum_type: type[Enum], default: Any = None, required: bool = False, required_default: bool = False
+    ) -> None:
+        if not isinstance(enum_type, EnumMeta):
+            raise TypeError(f"CustomEnum takes an Enum class, got {enum_type!r:.60}")
+        self.enum_type = enum_type
+        self.values = {member.value: member for member in enum_type.__members__.values()}
+        super().__init__(default, required, required_default)
+
+    def python_type(self) -> Any:
+        return self.enum_type
+
+    def validate_type(self, name: str, val: Any) -> Any:
+        """The member; None for None, whatever the options say."""
+        if val is None or isinstance(val, self.enum_type):
+            return val
+        known: Mapping[Any, Enum] = {}
+        if type(val) is str:
+            known = self.enum_type.__members__
+        elif type(val) is int:
+            known = self.values
+        if val in known:
+            return known[val]
+        expected = ", ".join(repr(key) for key in known) or self.enum_type.__name__
+        raise TypeError(f"field {name!r} takes {expected}, got {type(val).__name__}: {val!r:.60}")
+
+    def schema(self) -> Any:
+        return self.schema_info(set())
+
+    def schema_info(self, defined_names: set[str]) -> Any:
+        name = self.enum_type.__name__
+        if name in defined_names:
+            return name
+        defined_names.add(name)
+        return {"type": self.type(), "name": name, "symbols": [member.name for member in self.enum_type]}
+
+
+class Array(Field):
+    """A list whose items are all of one type."""
+
+    avro_type = "array"
+    python_types = (list,)
+
+    def __init__(
+        self, array_type: Declared, default: Any = None, required: bool = False, required_default: bool = False
+    ) -> None:
+        self.array_type = _checked_declared("Array", array_type)
+        super().__init__(default, required, required_default)
+
+    def validate_type(self, name: str, val: Any) -> Any:
+        """The list; None for None, whatever the options say."""
+        if val is None:
+            return None
+        super().validate_type(name, val)
+        expected = self.array_type.python_type()
+        for item in val:
+            if not isinstance(item, expected):
+                raise wrong_type(f"{name}[]", item, expected)
+        return val
+
+    def schema(self) -> Any:
+        return self.schema_info(set())
+
+    def schema_info(self, defined_names: set[str]) -> Any:
+        return {"type": self.type(), "items": _definition_inside(self.array_type, defined_names)}
+
+
+class Map(Field):
+    """A dict from text to values of one type."""
+
+    avro_type = "map"
+    python_types = (dict,)
+
+    def __init__(
+        self, value_type: Declared, default: Any = None, required: bool = False, required_default: bool = False
+    ) -> None:
+        self.value_type = _checked_declared("Map", value_type)
+        super().__init__(default, required, required_default)
+
+    def validate_type(self, name: str, val: Any) -> Any:
+        """The dict; None for None, whatever the options say."""
+        if val is None:
+            return None
+        super().validate_type(name, val)
+        expected = self.value_type.python_type()
+        for key, item in val.items():
+            if type(key) is not str:
+                raise TypeError(f"field {name!r} takes str keys, got {type(key).__name__}: {key!r:.60}")
+            if not isinstance(item, expected):
+                raise wrong_type(f"{name}[{key!r:.60}]", item, expected)
+        return val
+
+    def schema(self) -> Any:
+        return self.schema_info(set())
+
+    def schema_info(self, defined_names: set[str]) -> Any:
+        return {"type": self.type(), "values": _definition_inside(self.value_type, defined_names)}
+
+
+_KEPT: Final[Mapping[type, type]] = {
+    Boolean: bool, Integer: int, Long: int, Float: float, Double: float, String: str, Bytes: bytes,
+}  # fmt: skip
+
+
+def _kept_type(field: Declared) -> type | None:
+    """None for a class that is not ours: its `validate_type` may make something else of any value."""
+    return field.enum_type if type(field) is CustomEnum else _KEPT.get(type(field))
+
+
+def _declared(value: Any) -> object:
+    if isinstance(value, EnumMeta) and issubclass(value, Enum):
+        return CustomEnum(value)
+    return value() if isinstance(value, RecordMeta) else value
+
+
+def _checked_declared(where: str, value: object) -> Declared:
+    if not isinstance(value, Field | Record):
+        raise TypeError(f"{where} takes an instance of a Field or Record, such as String(), got {value!r:.60}")
+    return value
+
+
+def _field_definition(name: str, field: Declared, defined_names: set[str]) -> dict[str, Any]:
+    inner = field.schema_info(defined_names)
+    kind = inner if field._required else ["null", inner]
+    if not field.required_default():
+        return {"name": name, "type": kind}
+    default = field.default()
+    return {"name": name, "default": default.name if isinstance(default, Enum) else default, "type": kind}
+
+
+def _definition_inside(declared: Declared, defined_names: set[str]) -> Any:
+    has_parts = isinstance(declared, Array | Map | Record)
+    return declared.schema_info(defined_names) if has_parts else declared.type()
+
+
+def _with_records(field: Declared, given: Any) -> Any:
+    """`given` with its dicts made records, where `field` holds records, or an array or map of them."""
+    if isinstance(given, dict):
+        if isinstance(field, Record):
+            return type(field)(**given)
+        if isinstance(field, Map) and isinstance(field.value_type, Record):
+            return {key: _with_records(field.value_type, value) for key, value in given.items()}
+    elif isinstance(given, list) and isinstance(field, Array) and isinstance(field.array_type, Record):
+        return [_with_records(field.array_type, item) for item in given]
+    return given

@@ -1,0 +1,130 @@
+"""Schemas made of a registry's entry alone, for who has no class: AutoConsumeSchema and AutoProduceBytesSchema.
+
+Source: the Java client (`AutoConsumeSchema`, `AutoProduceBytesSchema`) of Pulsar 4.0.7; the official Python client has
+neither. A value is what Python has for it: a dict for an Avro record, JSON's types, a message of a class made for it
+(PROTOBUF_NATIVE), a dict of its fields (PROTOBUF, `protobuf_fields.py`), a number, date or time (`java_values.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+from layer.exceptions import InvalidMessage, NotSupported
+from layer.schema.avro import AvroSchema, avro_definition
+from layer.schema.java_values import PLAIN_TYPES, plain_reader
+from layer.schema.json import parsed
+from layer.schema.key_value import KeyValueSchema, encoding_of
+from layer.schema.plain import BytesSchema, Schema, StringSchema
+from layer.schema.protobuf import message_class
+from layer.schema.protobuf_fields import fields_reader
+from schema_compat.key_value import split
+from schema_compat.model import SchemaInfo, SchemaType
+
+
+class GenericSchema(Schema):
+    """Reads what was written with `info`."""
+
+    def __init__(self, info: SchemaInfo, decode: Callable[[bytes], Any]) -> None:
+        self._schema_info = info
+        self._decode = decode
+
+    def encode(self, obj: Any) -> bytes:
+        """Raises TypeError: it only reads."""
+        raise TypeError(f"a schema of type {self._schema_info.type.name} without a class only reads, got {obj!r:.60}")
+
+    def decode(self, data: bytes) -> Any:
+        return self._decode(data)
+
+
+@lru_cache(maxsize=128)
+def generic_schema(info: SchemaInfo) -> Schema:
+    """The schema for values written with `info`; the last 128 are kept.
+
+    Raises:
+        NotSupported: a PROTOBUF schema that says nothing of its fields; or a type that no topic has.
+        ValueError, or what `AvroSchema` raises: the definition cannot be read.
+    """
+    kind = info.type
+    if kind in (SchemaType.BYTES, SchemaType.NONE):
+        return BytesSchema()
+    if kind is SchemaType.STRING:
+        return StringSchema()
+    if kind is SchemaType.AVRO:
+        return AvroSchema(None, avro_definition(info))
+    if kind is SchemaType.JSON:
+        return GenericSchema(info, parsed)
+    if kind is SchemaType.PROTOBUF_NATIVE:
+        return GenericSchema(info, message_class(info).FromString)
+    if kind is SchemaType.KEY_VALUE:
+        return _generic_key_value(info)
+    if kind is SchemaType.PROTOBUF:
+        return GenericSchema(info, fields_reader(info))
+    if kind in PLAIN_TYPES:
+        return GenericSchema(info, plain_reader(kind))
+    raise NotSupported(f"values of a schema of type {kind.name} without a class")
+
+
+def _generic_key_value(info: SchemaInfo) -> KeyValueSchema:
+    parts = split(info)
+    return KeyValueSchema(generic_schema(parts["key"]), generic_schema(parts["value"]), encoding_of(info))
+
+
+class AutoConsumeSchema(Schema):
+    """Reads each message by the schema that it was written with."""
+
+    def __init__(self) -> None:
+        self._schema_info = SchemaInfo(SchemaType.AUTO_CONSUME, b"", "AUTO_CONSUME")
+
+    def encode(self, obj: Any) -> bytes:
+        """Raises TypeError: it only reads."""
+        raise TypeError(f"AutoConsumeSchema only reads, got {obj!r:.60}")
+
+    def decode(self, data: bytes) -> Any:
+        """Raises ValueError: only the writer's schema says what the bytes are (`decode_as_written`)."""
+        raise ValueError(f"AutoConsumeSchema wants the writer's schema for a payload of {len(data)} bytes")
+
+    def decode_as_written(self, data: bytes, writer: SchemaInfo) -> Any:
+        """The value by `writer` alone. Raises as `generic_schema`, and as its `decode`."""
+        return generic_schema(writer).decode(data)
+
+    def __str__(self) -> str:
+        return "AutoConsumeSchema"
+
+
+class AutoProduceBytesSchema(Schema):
+    """Bytes that are encoded already, checked before they are sent.
+
+    Args:
+        schema: what they must be by; None: the topic's schema, whatever it is (`checked`).
+    """
+
+    def __init__(self, schema: Schema | None = None) -> None:
+        if schema is not None and not isinstance(schema, Schema):
+            raise TypeError(f"schema must be a Schema or None, got {type(schema).__name__}: {schema!r:.60}")
+        self._record_cls = bytes
+        self._schema = schema
+        topics = SchemaInfo(SchemaType.AUTO_PUBLISH, b"", "AUTO_PUBLISH")
+        self._schema_info = topics if schema is None else schema.schema_info()
+
+    def encode(self, obj: Any) -> bytes:
+        """`obj`, as it is. Raises TypeError for no bytes, InvalidMessage for what the schema cannot read."""
+        self._validate_object_type(obj)
+        return bytes(obj) if self._schema is None else self._checked_by(self._schema, obj)
+
+    def checked(self, obj: bytes, topic_schema: SchemaInfo) -> bytes:
+        """`obj`, as it is, when a value of `topic_schema` can be read from it. Raises as `encode`."""
+        self._validate_object_type(obj)
+        return self._checked_by(generic_schema(topic_schema), obj)
+
+    def __str__(self) -> str:
+        return f"AutoProduceBytesSchema({'' if self._schema is None else self._schema})"
+
+    def _checked_by(self, schema: Schema, data: bytes) -> bytes:
+        try:
+            schema.decode(data)
+        except Exception as error:  # each codec has its own
+            kind = schema.schema_info().type.name
+            raise InvalidMessage(f"{len(data)} bytes are no {kind} value of the schema: {error!r:.200}") from error
+        return bytes(data)

@@ -1,0 +1,156 @@
+"""What a process has of one cluster: librdkafka's handles, shared by everybody, and the services over the state log."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from layer import errors
+from layer.clock import Clock, SystemClock
+from layer.cursor.checkpoints import Checkpoints
+from layer.cursor.store import CursorStore
+from layer.deadline import Deadline
+from layer.deduplication.journal import SequenceJournal
+from layer.kafka.fetcher import Fetcher
+from layer.kafka.opening import open_admin
+from layer.kafka.producer import KafkaProducer
+from layer.kafka.settings import KafkaSettings
+from layer.limits import raise_open_file_limit
+from layer.metadata.entities import Entities
+from layer.metadata.namespaces import NAMESPACE_KEYS, Namespaces
+from layer.metadata.policies import DEDUPLICATION, applied
+from layer.metadata.producers import ProducerRegistry
+from layer.metadata.subscriptions import SUBSCRIPTION_KEYS, Subscriptions
+from layer.metadata.topics import TOPIC_KEYS, Topics
+from layer.meters import Meters
+from layer.registry.model import SchemaPolicies, TopicLife
+from layer.registry.policies import schema_policies
+from layer.registry.registry import SchemaRegistry
+from layer.registry.storage import StateLogSchemaStorage
+from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
+from layer.statelog.kafka_log import KafkaStateLog
+from mapping.state_topics import NAMESPACES, SUBSCRIPTIONS, TOPICS
+from mapping.topic_name import TopicName
+
+_log = logging.getLogger(__name__)
+
+DEFAULT_LINGER_MS: Final = 1.0
+FETCH_QUEUE_KBYTES: Final = 16 * 1024
+
+
+class Services:
+    """Thread-safe. Memory: what its services keep of the state log, and one producer for each pair of settings."""
+
+    def __init__(self, settings: KafkaSettings, deadline: Deadline) -> None:
+        raise_open_file_limit()
+        settings.security.check()
+        self.settings = settings
+        self.clock: Clock = SystemClock()
+        self._producers: dict[tuple[str, int], KafkaProducer] = {}
+        self._lock = threading.RLock()
+        self.fetcher = Fetcher(settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
+        log_fetcher = Fetcher(settings.reader(fetch_queue_kbytes=STATE_FETCH_QUEUE_KBYTES))
+        try:
+            self.admin = open_admin(settings, log_fetcher.open, self.fetcher.open)
+            try:
+                self.cluster_id = self.admin.cluster_id(deadline)
+            except errors.LayerError:
+                self.admin.close()
+                raise
+        except errors.LayerError:
+            self.fetcher.close()
+            log_fetcher.close()
+            raise
+        self.log = KafkaStateLog(log_fetcher, self._state_producer, self.admin)
+        self.namespaces = Namespaces(Entities(self.log, NAMESPACES, NAMESPACE_KEYS, self.clock), self.clock)
+        self.topics = Topics(
+            Entities(self.log, TOPICS, TOPIC_KEYS, self.clock),
+            self.namespaces,
+            self.admin,
+            self.clock,
+        )
+        self.subscriptions = Subscriptions(
+            Entities(self.log, SUBSCRIPTIONS, SUBSCRIPTION_KEYS, self.clock),
+            self.admin,
+            self.clock,
+        )
+        self.producers = ProducerRegistry(self.log, self.clock, self.fetcher, self.admin)
+        self.sequences = SequenceJournal(self.log, self.admin, self.fetcher, self.clock)
+        self.schemas = SchemaRegistry(
+            StateLogSchemaStorage(self.log, self.clock), self._schema_policies, self._topic_life, self.clock
+        )
+        self.store = CursorStore(self.log)
+        self.checkpoints = Checkpoints(self.log, self.clock)
+        self._names = 0
+        # A cluster id is base64url; of three parts, as Pulsar's `standalone-0-1`, none holds a dash.
+        self._label = f"{self.cluster_id[:8].replace('-', '_')}-{secrets.token_hex(4)}"
+        self.meters = Meters()
+
+    def _state_producer(self) -> KafkaProducer:
+        return self.producer("none", 30_000)
+
+    def producer(self, compression: str, message_timeout_ms: int) -> KafkaProducer:
+        """The shared producer with these settings; one that librdkafka gave up is replaced.
+
+        `compression` is Kafka's name; a time-out of 0 never passes.
+        """
+        with self._lock:
+            key = (compression, message_timeout_ms)
+            producer = self._producers.get(key)
+            if producer is not None and producer.fatal is not None:
+                producer.close(Deadline.after(0))
+                producer = None
+            if producer is None:
+                producer = KafkaProducer(
+                    self.settings.producer(
+                        compression=compression, message_timeout_ms=message_timeout_ms, linger_ms=DEFAULT_LINGER_MS
+                    )
+                )
+                producer.connect(Deadline.after(self.settings.connect_timeout_ms / 1000))
+                self._producers[key] = producer
+            return producer
+
+    def deduplicated(self, topics: Iterable[TopicName], deadline: Deadline) -> dict[TopicName, bool]:
+        """Whether the policy applies to these topics (without a partition's suffix). Without the right to read
+        `namespaces` only what is set for a topic itself counts."""
+        return {
+            topic: applied(DEDUPLICATION, own, theirs)
+            for topic, (own, theirs) in self._policies_of(topics, deadline).items()
+        }
+
+    def _schema_policies(self, topic: TopicName, deadline: Deadline) -> SchemaPolicies:
+        return schema_policies(*self._policies_of([topic], deadline)[topic])
+
+    def _topic_life(self, topic: TopicName, deadline: Deadline) -> TopicLife:
+        return TopicLife(str(topic.base), self.topics.kafka_topic_id(topic.base, deadline))
+
+    def _policies_of(
+        self, topics: Iterable[TopicName], deadline: Deadline
+    ) -> dict[TopicName, tuple[Mapping[str, Any], Mapping[str, Any]]]:
+        """What is set for each topic itself, and for its namespace."""
+        own = self.topics.policies_of(topics, deadline)
+        theirs = self.namespaces.policies_of({topic.namespace_name for topic in own}, deadline)
+        return {topic: (policies, theirs.get(topic.namespace_name, {})) for topic, policies in own.items()}
+
+    def unique_name(self) -> str:
+        """A name no other producer of the cluster has."""
+        with self._lock:
+            self._names += 1
+            return f"{self._label}-{self._names - 1}"
+
+    def close_services(self, deadline: Deadline) -> None:
+        """Answer what is under way, and end every handle."""
+        try:
+            self.producers.close(deadline)
+        except errors.LayerError as failure:
+            _log.warning("cluster=%s closing: %s", self.cluster_id, failure)
+        self.log.close()
+        self.fetcher.close()
+        for producer in self._producers.values():
+            unanswered = producer.close(deadline)
+            if unanswered:
+                _log.warning("cluster=%s closed with %d unanswered records", self.cluster_id, unanswered)
+        self.admin.close()

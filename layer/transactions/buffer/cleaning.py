@@ -1,0 +1,64 @@
+"""Which entries of a transaction buffer nobody needs any more. Pure.
+
+* An OPEN that is void (see `entries`).
+* What speaks of a former life of the topic.
+* An ABORTED or VOID an hour after the log start passed the last record that it speaks of: by then no reader holds such
+  a record any more, and none comes late. An ABORTED only at or below its coordinator's low-water mark and after the
+  OPENs beside it: what makes an OPEN void must not go before it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from layer.transactions.buffer.entries import BufferEntries
+from layer.transactions.buffer.model import DataPartition
+from mapping.state_keys import TransactionBufferKey
+from mapping.state_records.transaction_buffer import AbortedEntry, BufferEntry, OpenEntry, VoidEntry
+from mapping.txn_id import TxnId
+
+KEPT_FOR_MS: Final = 3_600_000
+
+
+class BufferCleaning:
+    """Of one data partition; belongs to whoever cleans it. Memory: a number for each entry that was passed."""
+
+    def __init__(self, where: DataPartition) -> None:
+        self._where = where
+        self._passed_ms: dict[TransactionBufferKey, int] = {}
+
+    def due(self, entries: BufferEntries, log_start: int, now_ms: int) -> list[TransactionBufferKey]:
+        """What may be tombstoned now. `entries` at the end; `log_start` is the data partition's first offset."""
+        found: list[TransactionBufferKey] = []
+        passed: dict[TransactionBufferKey, int] = {}
+        open_ones = entries.open_bounds(self._where)
+        for txn in entries.transactions(self._where):
+            has_open = False
+            for key, entry in entries.entries(self._where, txn):
+                if entry.incarnation < self._where.incarnation:
+                    found.append(key)
+                elif isinstance(entry, OpenEntry):
+                    has_open = True
+                    if txn not in open_ones:
+                        found.append(key)
+                elif _end(entry) <= log_start:
+                    passed[key] = self._passed_ms.get(key, now_ms)
+                    if now_ms - passed[key] >= KEPT_FOR_MS and _may_go(entry, txn, entries, has_open=has_open):
+                        found.append(key)
+        self._passed_ms = passed
+        return found
+
+
+def _end(entry: BufferEntry) -> int:
+    """Behind the last record that an entry speaks of."""
+    match entry:
+        case OpenEntry(_, lower_bound):
+            return lower_bound
+        case AbortedEntry(offsets=offsets, end=end):
+            return max(end, int(offsets.max()) + 1 if offsets else 0)
+        case VoidEntry(offsets=offsets):
+            return int(offsets.max()) + 1 if offsets else 0
+
+
+def _may_go(entry: BufferEntry, txn: TxnId, entries: BufferEntries, *, has_open: bool) -> bool:
+    return isinstance(entry, VoidEntry) or (not has_open and entries.is_over(txn))

@@ -1,0 +1,245 @@
+"""What is on record of transactions in data partitions: one partition of `__transaction_buffer_snapshot`, folded. Pure.
+
+The rule (design.md 9): a partition's OPEN entry is durable before the first record of a transaction is appended there.
+So whoever takes the data's end first, then the high watermark of this topic, and reads it to there, knows of every
+record below that end: its transaction is OPEN (not readable, nor is anything at or beyond it), or ABORTED (left out),
+or has no entry (committed). An OPEN at or below its coordinator's low-water mark is void, and so is one with an ABORTED
+beside it: a coordinator that was paused may have written it after the transaction was over.
+
+Several sessions may speak of one transaction, because keys carry them. What counts is the union.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import Enum
+from functools import reduce
+from typing import TypeVar
+
+from pyroaring import BitMap64
+
+from layer.statelog.api import LogRecord
+from layer.transactions.buffer.model import BufferSnapshot, DataPartition
+from mapping.state_keys import LowWaterKey, TransactionBufferKey, decode_key
+from mapping.state_records.transaction_buffer import (
+    AbortedEntry,
+    BufferEntry,
+    BufferKind,
+    OpenEntry,
+    VoidEntry,
+    decode_buffer_entry,
+    decode_low_water,
+)
+from mapping.txn_id import TxnId
+
+_E = TypeVar("_E", OpenEntry, AbortedEntry, VoidEntry)
+
+
+class TxnStatus(Enum):
+    """What the entries say of a transaction that has records in a partition."""
+
+    OPEN = "open"
+    ABORTED = "aborted"
+    COMMITTED = "committed"
+
+
+@dataclass(slots=True)
+class _Known:
+    """All entries of one transaction in one partition, by key."""
+
+    opened: dict[TransactionBufferKey, OpenEntry] = field(default_factory=dict)
+    aborted: dict[TransactionBufferKey, AbortedEntry] = field(default_factory=dict)
+    void: dict[TransactionBufferKey, VoidEntry] = field(default_factory=dict)
+
+    def put(self, key: TransactionBufferKey, entry: BufferEntry) -> None:
+        match entry:
+            case OpenEntry():
+                self.opened[key] = entry
+            case AbortedEntry():
+                self.aborted[key] = entry
+            case VoidEntry():
+                self.void[key] = entry
+
+    def pop(self, key: TransactionBufferKey) -> None:
+        self.opened.pop(key, None)
+        self.aborted.pop(key, None)
+        self.void.pop(key, None)
+
+    def __bool__(self) -> bool:
+        return bool(self.opened or self.aborted or self.void)
+
+
+class BufferEntries:
+    """A fold for `LogView`. Ask only at the end of the log.
+
+    Memory: what is not tombstoned: an entry of some 500 bytes for each open transaction and partition, as much and a
+    compressed bitmap for each aborted one until `BufferCleaning` lets it go, an hour after the last of its records left
+    the log; some numbers for each coordinator.
+    """
+
+    def __init__(self) -> None:
+        self._partitions: dict[tuple[str, int], dict[TxnId, _Known]] = {}
+        self._low_water: dict[int, dict[str, int]] = {}
+
+    def apply(self, record: LogRecord) -> None:
+        """Raises CorruptRecord; then nothing has changed. Keys of other kinds are passed over."""
+        match decode_key(record.key):
+            case TransactionBufferKey() as key:
+                if record.value is None:
+                    self._forget(key)
+                else:
+                    entry = decode_buffer_entry(key.kind, record.value)
+                    transactions = self._partitions.setdefault((key.topic, key.partition), {})
+                    transactions.setdefault(TxnId(key.txn_most, key.txn_least), _Known()).put(key, entry)
+            case LowWaterKey(coordinator, session):
+                if record.value is None:
+                    self._low_water.get(coordinator, {}).pop(session, None)
+                else:
+                    self._low_water.setdefault(coordinator, {})[session] = decode_low_water(record.value)
+            case _:
+                pass
+
+    def _forget(self, key: TransactionBufferKey) -> None:
+        txn = TxnId(key.txn_most, key.txn_least)
+        transactions = self._partitions.get((key.topic, key.partition), {})
+        known = transactions.get(txn)
+        if known is not None:
+            known.pop(key)
+            if not known:
+                del transactions[txn]
+        if not transactions:
+            self._partitions.pop((key.topic, key.partition), None)
+
+    # Coordinators -------------------------------------------------------------------------------------------------
+
+    def low_water(self, coordinator: int) -> int:
+        """Every transaction of this coordinator up to this one (least significant bits) is over; -1 for none known."""
+        return max(self._low_water.get(coordinator, {}).values(), default=-1)
+
+    def low_waters(self) -> dict[int, int]:
+        """By coordinator."""
+        return {coordinator: self.low_water(coordinator) for coordinator in self._low_water}
+
+    def is_over(self, txn: TxnId) -> bool:
+        """It is at or below its coordinator's mark: nothing is to be written in it any more."""
+        return txn.least_bits <= self.low_water(txn.coordinator)
+
+    def superseded_low_waters(self, coordinator: int, session: str) -> list[LowWaterKey]:
+        """What the owner `session` may tombstone once its own mark is there: marks of others that are not above it."""
+        marks = self._low_water.get(coordinator, {})
+        own = marks.get(session, -1)
+        return [LowWaterKey(coordinator, other) for other, mark in marks.items() if other != session and mark <= own]
+
+    # Transactions -------------------------------------------------------------------------------------------------
+
+    def status(self, where: DataPartition, txn: TxnId) -> TxnStatus:
+        """Of a transaction that a record below the data's end names, when that end was taken before this log's."""
+        known = self._known(where, txn)
+        if known is None:
+            return TxnStatus.COMMITTED
+        if _of_life(known.aborted, where):
+            return TxnStatus.ABORTED
+        if _of_life(known.opened, where) and not self.is_over(txn):
+            return TxnStatus.OPEN
+        return TxnStatus.COMMITTED
+
+    def void(self, where: DataPartition, txn: TxnId) -> BitMap64:
+        """Records of this transaction that came after its end, as far as somebody met them."""
+        known = self._known(where, txn)
+        return _union([] if known is None else [entry.offsets for entry in _of_life(known.void, where)])
+
+    def aborted(self, where: DataPartition, txn: TxnId) -> AbortedEntry | None:
+        """What all sessions say of an aborted transaction, together."""
+        known = self._known(where, txn)
+        return None if known is None else _together(known.aborted, where)
+
+    def open_bounds(self, where: DataPartition) -> dict[TxnId, int]:
+        """The open transactions, and below which offset none of their records lies."""
+        return {
+            txn: min(entry.lower_bound for entry in _of_life(known.opened, where))
+            for txn, known in self._in(where)
+            if known.opened and self.status(where, txn) is TxnStatus.OPEN
+        }
+
+    def snapshot(self, where: DataPartition) -> BufferSnapshot:
+        """All of it at once, for readers without headers."""
+        excluded = BitMap64()
+        unsealed: dict[TxnId, int] = {}
+        for txn, known in self._in(where):
+            entry = _together(known.aborted, where)
+            if entry is not None:
+                excluded |= entry.offsets
+                if not entry.sealed:
+                    unsealed[txn] = entry.lower_bound
+            for void in _of_life(known.void, where):
+                excluded |= void.offsets
+        return BufferSnapshot(where, self.open_bounds(where), excluded, unsealed)
+
+    # What writers and cleaners need -------------------------------------------------------------------------------
+
+    def keys_of(self, where: DataPartition, txn: TxnId, kind: BufferKind) -> list[TransactionBufferKey]:
+        """All that is there of one kind, whoever wrote it, of whatever life."""
+        known = self._known(where, txn)
+        return [] if known is None else list(_kept(known, kind))
+
+    def void_of_session(self, where: DataPartition, txn: TxnId, session: str) -> BitMap64:
+        """What this session has on record as void; its next VOID entry must hold it, too."""
+        known = self._known(where, txn)
+        entries = {} if known is None else {key: e for key, e in known.void.items() if key.session == session}
+        return _union([entry.offsets for entry in _of_life(entries, where)])
+
+    def transactions(self, where: DataPartition) -> list[TxnId]:
+        """Those that anything is on record of, of whatever life."""
+        return list(self._partitions.get((where.topic, where.partition), {}))
+
+    def entries(self, where: DataPartition, txn: TxnId) -> Iterator[tuple[TransactionBufferKey, BufferEntry]]:
+        """One by one, of whatever life."""
+        known = self._known(where, txn)
+        if known is not None:
+            yield from known.opened.items()
+            yield from known.aborted.items()
+            yield from known.void.items()
+
+    def _in(self, where: DataPartition) -> list[tuple[TxnId, _Known]]:
+        return list(self._partitions.get((where.topic, where.partition), {}).items())
+
+    def _known(self, where: DataPartition, txn: TxnId) -> _Known | None:
+        return self._partitions.get((where.topic, where.partition), {}).get(txn)
+
+
+def _kept(known: _Known, kind: BufferKind) -> Iterator[TransactionBufferKey]:
+    match kind:
+        case BufferKind.OPEN:
+            yield from known.opened
+        case BufferKind.ABORTED:
+            yield from known.aborted
+        case BufferKind.VOID:
+            yield from known.void
+
+
+def _of_life(entries: dict[TransactionBufferKey, _E], where: DataPartition) -> list[_E]:
+    return [entry for entry in entries.values() if entry.incarnation == where.incarnation]
+
+
+def _together(entries: dict[TransactionBufferKey, AbortedEntry], where: DataPartition) -> AbortedEntry | None:
+    """Sealed when one session wrote all the parts of a sealed entry."""
+    found = {key: entry for key, entry in entries.items() if entry.incarnation == where.incarnation}
+    if not found:
+        return None
+    sealed: dict[tuple[str, int], set[int]] = {}
+    for key, entry in found.items():
+        if entry.sealed:
+            sealed.setdefault((key.session, entry.parts), set()).add(key.part)
+    return AbortedEntry(
+        where.incarnation,
+        min(entry.lower_bound for entry in found.values()),
+        max(entry.end for entry in found.values()),
+        any(len(parts) == number for (_, number), parts in sealed.items()),
+        _union([entry.offsets for entry in found.values()]),
+        len(found),
+    )
+
+
+def _union(bitmaps: list[BitMap64]) -> BitMap64:
+    return reduce(BitMap64.union, bitmaps, BitMap64())

@@ -1,0 +1,128 @@
+"""What a reader that sees headers may deliver of one data partition. No I/O, no clock.
+
+A reader asks for what is on record of transactions only when it meets a record of one whose outcome it does not know;
+everything before the first such record is readable. So topics without transactions cost nothing, and what has to be
+looked at in others is one entry for each transactional record, not one for each record.
+
+The order that counts is that of records in the partition, not that of transaction ids: a transaction with a smaller id
+may write later than one with a larger id, and reading stops at the first record of either that is open.
+
+A record of a transaction whose marker stands before it came too late: it is never readable, whatever the outcome. Who
+reads on past the marker sees that (`Judged.late`) and puts it on record as VOID, for those that begin behind
+it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from pyroaring import BitMap64
+
+from layer.transactions.buffer.entries import BufferEntries, TxnStatus
+from layer.transactions.buffer.model import DataPartition, Met
+from mapping.txn_id import TxnId
+
+MOST_KNOWN: Final = 10_000
+LATE_FOR_MS: Final = 3_600_000
+"""A record cannot come later than this after the end of its transaction (Kafka refuses it after 2 minutes)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """Of a run of records.
+
+    Attributes:
+        upto: exclusive: nothing at or beyond it may be delivered yet; None when all of the run may.
+        excluded: offsets below it that are never delivered: they count as acknowledged.
+        late: some of these, which nobody has on record as void yet, by transaction.
+    """
+
+    upto: int | None
+    excluded: BitMap64
+    late: dict[TxnId, BitMap64]
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    aborted: bool
+    void: BitMap64
+
+
+class TransactionBuffer:
+    """One reader's. It reads in order, but for `rewind`.
+
+    Memory: the outcomes of the 10,000 transactions that were asked for last (whatever is forgotten is asked for again),
+    and for each coordinator a compressed bitmap of the transactions whose markers were passed in the last hour or two.
+    """
+
+    def __init__(self, where: DataPartition) -> None:
+        self.where = where
+        self._known: dict[TxnId, _Outcome] = {}
+        self._ended: dict[int, BitMap64] = {}
+        """Markers that were passed, by most significant bits; `_ended_before` those of the hour before."""
+        self._ended_before: dict[int, BitMap64] = {}
+        self._hour_since_ms: int | None = None
+
+    def unsettled(self, met: Sequence[Met]) -> list[TxnId]:
+        """The transactions of a run whose outcome has to be looked up (`learn`) before it can be judged."""
+        return list(
+            dict.fromkeys(
+                txn for _, txn, ended in met if ended is None and txn not in self._known and not self._has_ended(txn)
+            )
+        )
+
+    def learn(self, txns: Iterable[TxnId], entries: BufferEntries) -> None:
+        """Take in what is on record now of these, in entries whose end was asked for after the run was fetched."""
+        for txn in txns:
+            status = entries.status(self.where, txn)
+            if status is not TxnStatus.OPEN:
+                self._known[txn] = _Outcome(status is TxnStatus.ABORTED, entries.void(self.where, txn))
+
+    def judge(self, met: Sequence[Met], now_ms: int) -> Judged:
+        """Judge a run: `met` are its transactional records and markers in offset order, and no offset of it is below
+        what was judged before (or `rewind` comes first). What it holds back (`upto`) is judged again later.
+        """
+        if not met:
+            return Judged(None, BitMap64(), {})
+        self._turn_the_hour(now_ms)
+        judged = self._judge(met)
+        while len(self._known) > MOST_KNOWN:
+            del self._known[next(iter(self._known))]
+        return judged
+
+    def _judge(self, met: Sequence[Met]) -> Judged:
+        excluded = BitMap64()
+        late: dict[TxnId, BitMap64] = {}
+        for offset, txn, ended in met:
+            if ended is not None:
+                self._ended.setdefault(txn.most_bits, BitMap64()).add(txn.least_bits)
+                self._known.pop(txn, None)
+            elif self._has_ended(txn):
+                excluded.add(offset)
+                late.setdefault(txn, BitMap64()).add(offset)
+            else:
+                outcome = self._known.get(txn)
+                if outcome is None:
+                    return Judged(offset, excluded, late)
+                if outcome.aborted or offset in outcome.void:
+                    excluded.add(offset)
+        return Judged(None, excluded, late)
+
+    def rewind(self) -> None:
+        """Reading goes on elsewhere: what was passed does not count."""
+        self._ended.clear()
+        self._ended_before.clear()
+        self._known.clear()
+
+    def _has_ended(self, txn: TxnId) -> bool:
+        most, least = txn
+        return any(most in ended and least in ended[most] for ended in (self._ended, self._ended_before))
+
+    def _turn_the_hour(self, now_ms: int) -> None:
+        if self._hour_since_ms is None:
+            self._hour_since_ms = now_ms
+        elif now_ms - self._hour_since_ms >= LATE_FOR_MS:
+            self._hour_since_ms = now_ms
+            self._ended_before, self._ended = self._ended, {}

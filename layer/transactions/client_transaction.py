@@ -1,0 +1,252 @@
+"""A transaction as the program that began it sees it: what takes part is registered once, then it is ended.
+
+Statuses and rules are those of the Java client's TransactionImpl: a send or acknowledgement that failed makes `commit`
+abort; commit and abort wait for operations under way; after a lost answer the same end may be asked for again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable
+from enum import Enum
+from typing import Final
+
+from layer.clock import Clock
+from layer.deadline import Deadline
+from layer.errors import (
+    DeadlineExceeded,
+    InvalidTxnStatus,
+    LayerError,
+    NotAuthenticated,
+    NotAuthorized,
+    StoreError,
+    TooManyTransactions,
+    TransactionCoordinatorNotFound,
+    TransactionHasFailed,
+    TransactionNotFound,
+    TransactionOutcomeUnknown,
+)
+from layer.transactions.coordinator_access import CoordinatorAccess
+from layer.waiting import pause
+from mapping.state_records.transaction_log import TopicPartition, TopicSubscription
+from mapping.state_records.transaction_requests import AddPartitions, AddSubscriptions, Begin, End, Wish
+from mapping.txn_id import TxnId
+
+DEFAULT_TIMEOUT_MS: Final = 60_000
+_TRY_AGAIN_S: Final = 0.05
+_A_COORDINATOR_S: Final = 8.0
+"""How long one is asked to begin before the next is: longer than it takes Kafka to notice that its owner died."""
+
+
+class TransactionState(str, Enum):
+    """As in Pulsar's Java client."""
+
+    OPEN = "OPEN"
+    COMMITTING = "COMMITTING"
+    ABORTING = "ABORTING"
+    COMMITTED = "COMMITTED"
+    ABORTED = "ABORTED"
+    ERROR = "ERROR"
+    TIME_OUT = "TIME_OUT"
+
+
+class ClientTransaction:
+    """Thread-safe. Memory: what is registered, at most what the coordinator allows a transaction."""
+
+    def __init__(
+        self,
+        id: TxnId,  # noqa: A002 - Pulsar's name
+        timeout_ms: int,
+        access: CoordinatorAccess,
+        clock: Clock,
+        wait: Callable[[float], None] = pause,
+    ) -> None:
+        """For `TransactionClient`. The time-out counts from now, which must not be later than the coordinator's."""
+        self.id = id
+        self.timeout_ms = timeout_ms
+        self._access = access
+        self._clock = clock
+        self._wait = wait
+        self._over_at_s = clock.monotonic() + timeout_ms / 1000
+        self._changed = threading.Condition()
+        self._state = TransactionState.OPEN
+        self._registered: set[Hashable] = set()
+        self._registering: set[Hashable] = set()
+        self._operations = 0
+        self._failure: str | None = None
+
+    @property
+    def state(self) -> TransactionState:
+        """TIME_OUT once its time is over without an end: the coordinator aborts it."""
+        with self._changed:
+            if self._state is TransactionState.OPEN and self._clock.monotonic() >= self._over_at_s:
+                self._state = TransactionState.TIME_OUT
+            return self._state
+
+    def remaining_ms(self) -> int:
+        """Until it times out; never negative."""
+        return max(0, int((self._over_at_s - self._clock.monotonic()) * 1000))
+
+    # Taking part --------------------------------------------------------------------------------------------------
+
+    def register_partition(self, topic: str, partition: int, deadline: Deadline) -> None:
+        """Must return before the first record of the transaction goes to this partition; later calls cost nothing.
+
+        Raises:
+            InvalidTxnStatus: it is not open (any more). What `CoordinatorAccess.ask` raises: call again.
+        """
+        each = TopicPartition(topic, partition)
+        self._register(each, AddPartitions(self.id, (each,)), deadline)
+
+    def register_subscription(self, topic: str, partition: int, subscription: str, deadline: Deadline) -> None:
+        """Must return before the first acknowledgement there. Raises as `register_partition`."""
+        each = TopicSubscription(topic, partition, subscription)
+        self._register(each, AddSubscriptions(self.id, (each,)), deadline)
+
+    def _register(self, each: Hashable, wish: Wish, deadline: Deadline) -> None:
+        with self._changed:
+            while True:
+                self._check_open()
+                if each in self._registered:
+                    return
+                if each not in self._registering:
+                    break
+                if not self._changed.wait(deadline.remaining_s()):
+                    raise DeadlineExceeded(f"time ran out while {each} was being registered")
+            self._registering.add(each)
+        try:
+            self._access.ask(self.id.coordinator, wish, deadline)
+            with self._changed:
+                self._registered.add(each)
+        except (TransactionNotFound, InvalidTxnStatus):
+            with self._changed:
+                if self._state is TransactionState.OPEN:
+                    self._state = TransactionState.ERROR
+            raise
+        finally:
+            with self._changed:
+                self._registering.discard(each)
+                self._changed.notify_all()
+
+    def begin_operation(self) -> None:
+        """A send or acknowledgement is on its way. Raises InvalidTxnStatus when the transaction is not open."""
+        with self._changed:
+            self._check_open()
+            self._operations += 1
+
+    def end_operation(self, failure: str | None = None) -> None:
+        """It succeeded, or failed: then the transaction cannot be committed any more."""
+        with self._changed:
+            self._operations -= 1
+            if failure is not None and self._failure is None:
+                self._failure = failure
+            self._changed.notify_all()
+
+    def _check_open(self) -> None:
+        state = self.state
+        if state is not TransactionState.OPEN:
+            raise InvalidTxnStatus(f"transaction {self._text()} is {state.value}, expected OPEN")
+
+    def _text(self) -> str:
+        return self.id.to_bytes().decode()
+
+    # Ending -------------------------------------------------------------------------------------------------------
+
+    def commit(self, deadline: Deadline) -> None:
+        """Make everything in it visible at once. Returns when it is; operations under way are waited for first.
+
+        After `TransactionOutcomeUnknown` (also for what was never asked: a repeated commit does no harm) call it again.
+
+        Raises:
+            InvalidTxnStatus: it was aborted, by whomever, or will be because its time is over; nothing takes effect.
+            TransactionHasFailed: an operation in it failed, so it was aborted.
+            TransactionNotFound: the coordinator has forgotten it. After an earlier unknown outcome it may be committed.
+            TransactionOutcomeUnknown: no answer within `deadline`.
+            DeadlineExceeded: operations under way took longer. It is open still.
+        """
+        self._start_end(TransactionState.COMMITTING, deadline)
+        with self._changed:
+            failure = self._failure
+        if failure is not None:
+            self._set(TransactionState.ABORTING)
+            self._end(commit=False, deadline=deadline)
+            raise TransactionHasFailed(f"transaction {self._text()} was aborted: {failure}")
+        self._end(commit=True, deadline=deadline)
+
+    def abort(self, deadline: Deadline) -> None:
+        """Undo everything in it. Raises as `commit`; here InvalidTxnStatus means that it is committed."""
+        self._start_end(TransactionState.ABORTING, deadline)
+        self._end(commit=False, deadline=deadline)
+
+    def _start_end(self, ending: TransactionState, deadline: Deadline) -> None:
+        with self._changed:
+            before = self.state
+            if before is not TransactionState.OPEN and before is not ending:
+                raise InvalidTxnStatus(f"transaction {self._text()} is {before.value}, expected OPEN or {ending.value}")
+            self._state = ending  # so that nothing new begins
+            if not self._changed.wait_for(lambda: self._operations == 0, deadline.remaining_s()):
+                self._state = before
+                raise DeadlineExceeded(f"{self._operations} operations of transaction {self._text()} are under way")
+
+    def _end(self, *, commit: bool, deadline: Deadline) -> None:
+        while True:
+            try:
+                self._access.ask(self.id.coordinator, End(self.id, commit), deadline)
+            except (TransactionNotFound, InvalidTxnStatus):
+                self._set(TransactionState.ERROR)
+                raise
+            except StoreError as failure:  # ending twice the same way does no harm
+                self._again(failure, deadline)
+            else:
+                self._set(TransactionState.COMMITTED if commit else TransactionState.ABORTED)
+                return
+
+    def _again(self, failure: LayerError, deadline: Deadline) -> None:
+        if deadline.passed():
+            raise TransactionOutcomeUnknown(f"ending transaction {self._text()}: {failure}") from failure
+        self._wait(min(_TRY_AGAIN_S, deadline.remaining_s()))
+
+    def _set(self, state: TransactionState) -> None:
+        with self._changed:
+            self._state = state
+            self._changed.notify_all()
+
+
+class TransactionClient:
+    """Begins transactions for one client. Thread-safe."""
+
+    def __init__(self, access: CoordinatorAccess, clock: Clock, wait: Callable[[float], None] = pause) -> None:
+        self._access = access
+        self._clock = clock
+        self._wait = wait
+
+    def begin(self, timeout_ms: int, deadline: Deadline) -> ClientTransaction:
+        """A new transaction of the next coordinator that answers, aborted unless it is ended within `timeout_ms`.
+
+        One that was perhaps begun by a coordinator that did not answer is nobody's, and times out.
+
+        Raises:
+            InvalidOption: no coordinator takes such a time-out.
+            TransactionCoordinatorNotFound: none could be reached. TooManyTransactions: the last one has no room.
+            NotAuthorized, NotAuthenticated: a right or credentials are missing.
+        """
+        failure: LayerError = TransactionCoordinatorNotFound("there is no coordinator of transactions")
+        while True:
+            for coordinator in self._access.candidates():
+                try:
+                    began_s = self._clock.monotonic()
+                    patience = Deadline.after(min(_A_COORDINATOR_S, deadline.remaining_s()))
+                    txn = self._access.ask(coordinator, Begin(timeout_ms), patience)
+                    spent_ms = int((self._clock.monotonic() - began_s) * 1000)
+                    return ClientTransaction(txn, max(0, timeout_ms - spent_ms), self._access, self._clock, self._wait)
+                except (NotAuthenticated, NotAuthorized):
+                    raise
+                except (StoreError, TooManyTransactions) as missed:
+                    failure = missed
+                if deadline.passed():
+                    break
+            if isinstance(failure, TooManyTransactions):
+                raise failure
+            if deadline.passed():
+                raise TransactionCoordinatorNotFound(f"no transaction was begun in time: {failure}") from failure
+            self._wait(min(_TRY_AGAIN_S, deadline.remaining_s()))

@@ -1,0 +1,162 @@
+"""How a coordinator's decisions get to where they take effect: in groups, smaller ones when something fails.
+
+A transaction whose effects fail by themselves is tried again alone, at growing intervals, and holds up nobody else. For
+the coordinator's thread. Memory: what is announced of open transactions, and one entry for each that failed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from math import inf
+from typing import Final
+
+from layer.clock import Clock
+from layer.deadline import Deadline
+from layer.errors import LayerError
+from layer.transactions import coordinator_machine as machine
+from layer.transactions.coordinator_rules import CoordinatorSettings
+from layer.transactions.coordinator_state import NO_ID, Transaction
+from layer.transactions.outcomes import Ended, Outcomes
+from mapping.state_records.transaction_log import TopicPartition
+from mapping.txn_id import TxnId
+
+_log: Final = logging.getLogger(__name__)
+_MOST_AT_ONCE: Final = 512
+
+
+class Effects:
+    """What one session of a coordinator did, and has to do, outside of its log."""
+
+    def __init__(self, outcomes: Outcomes, coordinator: int, settings: CoordinatorSettings, clock: Clock) -> None:
+        self._outcomes = outcomes
+        self._coordinator = coordinator
+        self._settings = settings
+        self._clock = clock
+        self.begin("")
+
+    def begin(self, session: str) -> None:
+        """Forget the session before."""
+        self._session = session
+        self._announced: dict[int, set[TopicPartition]] = {}
+        self._at_once = _MOST_AT_ONCE
+        self._again_at_s: dict[int, float] = {}
+        self._pauses_ms: dict[int, int] = {}
+        self._announce_at_s = -inf
+        self._published = NO_ID
+        self._publish_at_s = -inf
+        self._due = False
+
+    def next_s(self) -> float:
+        """The time on the monotonic clock at which there is something to try again; in the past if there is now."""
+        if self._due:
+            return -inf
+        return min(self._again_at_s.values(), default=inf)
+
+    # Registrations ------------------------------------------------------------------------------------------------
+
+    def announced(self, local_id: int) -> AbstractSet[TopicPartition]:
+        """Partitions whose buffers know of the transaction, as this session saw to it."""
+        return self._announced.get(local_id, frozenset())
+
+    def forget(self, local_id: int) -> None:
+        """The transaction is not open any more."""
+        self._announced.pop(local_id, None)
+
+    def announce(self, wanted: Sequence[machine.Announce], deadline: Deadline) -> bool:
+        """Tell the buffers, and whether any heard; the others are asked for again, a little later.
+
+        When it fails for all together each is tried alone: the trouble may be with one topic only.
+        """
+        if not wanted or self._clock.monotonic() < self._announce_at_s:
+            return False
+        partitions: dict[TxnId, dict[TopicPartition, None]] = {}
+        for each in wanted:
+            partitions.setdefault(each.txn, {}).update(dict.fromkeys(each.partitions))
+        together = [(txn, tuple(found)) for txn, found in partitions.items()]
+        if self._announced_these(together, deadline):
+            self._announce_at_s = -inf
+            return True
+        self._announce_at_s = self._clock.monotonic() + self._settings.retry_effects_ms / 1000
+        alone = [self._announced_these([one], deadline) for one in together] if len(together) > 1 else []
+        return any(alone)
+
+    def _announced_these(
+        self, together: Sequence[tuple[TxnId, tuple[TopicPartition, ...]]], deadline: Deadline
+    ) -> bool:
+        try:
+            self._outcomes.announce(together, self._session, deadline)
+        except LayerError as failure:
+            _log.warning("coordinator=%d announcing %d failed: %s", self._coordinator, len(together), failure)
+            return False
+        for txn, found in together:
+            self._announced.setdefault(txn.least_bits, set()).update(found)
+        return True
+
+    # Ends ---------------------------------------------------------------------------------------------------------
+
+    def put_in_place(self, ending: Sequence[Transaction], deadline: Deadline) -> list[Transaction]:
+        """Give those of `ending` that are due their effects, and say which have them all."""
+        now_s = self._clock.monotonic()
+        known = {transaction.id.least_bits for transaction in ending}
+        for local_id in self._again_at_s.keys() - known:
+            self._settled(local_id)
+        due = [found for found in ending if self._again_at_s.get(found.id.least_bits, -inf) <= now_s]
+        group = due[: self._at_once]
+        self._due = len(due) > len(group)
+        if not group:
+            return []
+        try:
+            self._take_effect(group, deadline)
+        except LayerError as failure:
+            _log.warning("coordinator=%d ending %d transactions: %s", self._coordinator, len(group), failure)
+            self._failed(group, now_s)
+            return []
+        self._at_once = min(_MOST_AT_ONCE, self._at_once * 2)
+        for transaction in group:
+            self._settled(transaction.id.least_bits)
+        return group
+
+    def _take_effect(self, group: Sequence[Transaction], deadline: Deadline) -> None:
+        ended = [
+            Ended(found.id, machine.committed(found), tuple(found.partitions), tuple(found.subscriptions))
+            for found in group
+        ]
+        writing = [each for each in ended if each.partitions]
+        acking = [each for each in ended if each.subscriptions]
+        if writing:
+            self._outcomes.write_markers(writing, deadline)
+        if acking:
+            self._outcomes.end_acks(acking, deadline)
+        if writing:
+            self._outcomes.settle_buffers(writing, self._session, deadline)
+
+    def _failed(self, group: Sequence[Transaction], now_s: float) -> None:
+        if len(group) > 1:
+            self._at_once = len(group) // 2
+            pause_ms = self._settings.retry_effects_ms
+        else:
+            local_id = group[0].id.least_bits
+            before_ms = self._pauses_ms.get(local_id, self._settings.retry_effects_ms // 2)
+            pause_ms = self._pauses_ms[local_id] = min(2 * before_ms, self._settings.retry_effects_most_ms)
+        for transaction in group:
+            self._again_at_s[transaction.id.least_bits] = now_s + pause_ms / 1000
+
+    def _settled(self, local_id: int) -> None:
+        self._again_at_s.pop(local_id, None)
+        self._pauses_ms.pop(local_id, None)
+
+    # Low water ----------------------------------------------------------------------------------------------------
+
+    def publish_low_water(self, low_water: int, deadline: Deadline) -> None:
+        """Say it now and then, when it rose. What fails is said the next time."""
+        now_s = self._clock.monotonic()
+        if low_water <= self._published or now_s < self._publish_at_s:
+            return
+        self._publish_at_s = now_s + self._settings.low_water_every_ms / 1000
+        try:
+            self._outcomes.publish_low_water(self._coordinator, low_water, self._session, deadline)
+            self._published = low_water
+        except LayerError as failure:
+            _log.warning("coordinator=%d low water %d: %s", self._coordinator, low_water, failure)

@@ -1,0 +1,87 @@
+"""A coordinator's partition of `__transaction_log`, and the requests that come to it: read to the end, append."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Final, Protocol
+
+from layer.clock import Clock
+from layer.deadline import Deadline
+from layer.errors import OffsetOutOfRange
+from layer.statelog.api import LogRecord, StateLog
+from layer.statelog.view import LogView
+from layer.transactions.coordinator_state import CoordinatorState
+from layer.transactions.record_groups import Record
+from mapping.state_topics import TRANSACTION_LOG, TRANSACTION_REQUESTS, StateTopic
+
+_log: Final = logging.getLogger(__name__)
+_MOST_REQUESTS: Final = 10_000
+
+
+class CoordinatorLog:
+    """For one thread: the state that `read` gives is the view's own, and stays the same until the next `read`."""
+
+    def __init__(
+        self,
+        log: StateLog,
+        coordinator: int,
+        clock: Clock,
+        *,
+        follow_changes: bool = False,
+        topic: StateTopic = TRANSACTION_LOG,
+    ) -> None:
+        self.coordinator = coordinator
+        self._log = log
+        self._topic = topic
+        self._partition = topic.partition_of_coordinator(coordinator)
+        self._view: LogView[CoordinatorState] = LogView(
+            log,
+            topic,
+            self._partition,
+            lambda: CoordinatorState(coordinator, follow_changes=follow_changes),
+            clock,
+        )
+
+    def read(self, deadline: Deadline) -> CoordinatorState:
+        """The state at an end that was asked for after this call was made. Raises Corrupt, and as `StateLog`."""
+        return self._view.ask(lambda state: state, deadline)
+
+    def append(self, records: Sequence[Record], deadline: Deadline) -> None:
+        """Append in this order, and wait until all are durable. Raises as `StateLog.append_many`."""
+        self._log.append_many(self._topic, self._partition, records, deadline)
+
+
+class RequestFeed(Protocol):
+    """Requests of other processes to one coordinator, as they come."""
+
+    def take(self, deadline: Deadline) -> Sequence[LogRecord]:
+        """What came since the last call, in the order of the log, at most some thousands; the first call may begin at
+        the end: who is not answered asks again."""
+        ...
+
+
+class StateLogRequests:
+    """Reads the coordinator's partition of `transaction_requests` from where it ended at the first call."""
+
+    def __init__(self, log: StateLog, coordinator: int) -> None:
+        self._log = log
+        self._partition = TRANSACTION_REQUESTS.partition_of_coordinator(coordinator)
+        self._position: int | None = None
+
+    def take(self, deadline: Deadline) -> list[LogRecord]:
+        end = self._log.end_offset(TRANSACTION_REQUESTS, self._partition, deadline)
+        if self._position is None or self._position > end:
+            self._position = end
+        found: list[LogRecord] = []
+        try:
+            for batch in self._log.read(TRANSACTION_REQUESTS, self._partition, self._position, end, deadline):
+                found.extend(batch)
+                self._position = batch[-1].offset + 1
+                if len(found) >= _MOST_REQUESTS:
+                    return found
+            self._position = end
+        except OffsetOutOfRange as gone:  # retention took them; nobody waits for an answer that long
+            _log.info("requests=%d position=%d starts over: %s", self._partition, self._position, gone)
+            self._position = self._log.start_offset(TRANSACTION_REQUESTS, self._partition, deadline)
+        return found

@@ -1,0 +1,181 @@
+"""Outcomes where they belong: OPEN and ABORTED entries, ENDs and low-water marks in state topics, markers in the data.
+
+The order makes every step repeatable. Markers come first, for transactions whose OPEN is there; then ENDs; then the
+buffers: ABORTED is durable before its OPEN goes, since nothing on record means committed. A partition whose OPEN is
+gone was settled before and is left alone. (A crash between a marker and the rest writes the marker once more, which
+readers pass over like the first.) ABORTED entries are written unsealed: readers compare headers from their bound on, so
+a record that comes late is not read either; sealing them is for whoever cleans buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from typing import Final, Protocol, TypeVar
+
+from pyroaring import BitMap64
+
+from layer.clock import Clock
+from layer.deadline import Deadline
+from layer.errors import NoSuchTopic
+from layer.statelog.api import StateLog
+from layer.statelog.view import LogView
+from layer.transactions import outcome_records
+from layer.transactions.buffer.entries import BufferEntries
+from layer.transactions.buffer.model import DataPartition
+from layer.transactions.outcome_records import Records
+from layer.transactions.outcomes import Ended
+from mapping.state_records.transaction_buffer import OpenEntry
+from mapping.state_records.transaction_log import TopicPartition
+from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
+from mapping.txn_id import TxnId
+
+_NO_LIFE: Final = -1
+
+T = TypeVar("T")
+
+
+class DataPartitions(Protocol):
+    """What outcomes need of data topics. Thread-safe; raises LayerErrors."""
+
+    def incarnation(self, topic: str, deadline: Deadline) -> int | None:
+        """Of the topic's present life; None when there is no such topic."""
+        ...
+
+    def end_offset(self, topic: str, partition: int, deadline: Deadline) -> int:
+        """Where the next record will lie, or behind that."""
+        ...
+
+    def append_markers(
+        self, topic: str, partition: int, ended: Sequence[tuple[TxnId, bool]], deadline: Deadline
+    ) -> None:
+        """A marker for each (True: committed), all durable."""
+        ...
+
+    def find(
+        self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline
+    ) -> Mapping[TxnId, BitMap64]:
+        """Offsets of the messages of these transactions in [start, end); one without any may be missing."""
+        ...
+
+
+class LoggedOutcomes:
+    """For all coordinators of a process; thread-safe. Implements `Outcomes`.
+
+    Memory: the entries (`BufferEntries`) of those of the buffer topic's partitions in which a transaction was ended.
+    """
+
+    def __init__(self, log: StateLog, data: DataPartitions, clock: Clock) -> None:
+        self._log = log
+        self._data = data
+        self._views = [
+            LogView(log, TRANSACTION_BUFFER_SNAPSHOT, partition, BufferEntries, clock)
+            for partition in range(TRANSACTION_BUFFER_SNAPSHOT.partitions)
+        ]
+
+    # Registrations ------------------------------------------------------------------------------------------------
+
+    def announce(
+        self, participants: Sequence[tuple[TxnId, Sequence[TopicPartition]]], session: str, deadline: Deadline
+    ) -> None:
+        """Raises NoSuchTopic when one of the topics is not there."""
+        announced: list[tuple[TxnId, DataPartition]] = []
+        ends: dict[DataPartition, int] = {}
+        for each, txns in _by_partition((each, txn) for txn, partitions in participants for each in partitions):
+            where = self._where(each, deadline)
+            if where is None:
+                raise NoSuchTopic(f"topic {each.topic} was deleted, a transaction cannot write to it")
+            ends[where] = self._data.end_offset(each.topic, each.partition, deadline)
+            announced.extend((txn, where) for txn in txns)
+        self._append(outcome_records.open_records(announced, ends, session), deadline)
+
+    # Ends ---------------------------------------------------------------------------------------------------------
+
+    def write_markers(self, ended: Sequence[Ended], deadline: Deadline) -> None:
+        for each, those in _by_partition((each, one) for one in ended for each in one.partitions):
+            where = self._where(each, deadline)
+            if where is None:
+                continue
+            bounds = self._bounds(where, deadline)
+            markers = [(one.txn, one.committed) for one in those if one.txn in bounds]
+            if markers:
+                self._data.append_markers(each.topic, each.partition, markers, deadline)
+
+    def end_acks(self, ended: Sequence[Ended], deadline: Deadline) -> None:
+        for partition, together in outcome_records.end_records(ended).items():
+            self._log.append_many(TRANSACTION_PENDING_ACK, partition, together, deadline)
+
+    def settle_buffers(self, ended: Sequence[Ended], session: str, deadline: Deadline) -> None:
+        aborted: list[Records] = []
+        over: list[Records] = []
+        for each, those in _by_partition((each, one) for one in ended for each in one.partitions):
+            where = self._where(each, deadline) or DataPartition(each.topic, each.partition, _NO_LIFE)
+            failed = {one.txn for one in those if not one.committed}
+            aborted.extend(self._aborted(where, failed, session, deadline))
+            over.append(self._opens_gone(where, those, deadline))
+        self._append(_together(aborted), deadline)
+        self._append(_together(over), deadline)
+
+    def _aborted(self, where: DataPartition, txns: Set[TxnId], session: str, deadline: Deadline) -> list[Records]:
+        """ABORTED entries of those with an OPEN of this life. (One that is there already may be incomplete.)"""
+        known = self._bounds(where, deadline) if txns else {}
+        bounds = {txn: bound for txn, bound in known.items() if txn in txns}
+        if not bounds:
+            return []
+        end = self._data.end_offset(where.topic, where.partition, deadline)
+        found = self._data.find(where.topic, where.partition, min(bounds.values()), end, bounds.keys(), deadline)
+        return [
+            outcome_records.aborted_records(
+                txn, where, found.get(txn, BitMap64()), bound, max(bound, end), session, sealed=False
+            )
+            for txn, bound in bounds.items()
+        ]
+
+    def publish_low_water(self, coordinator: int, low_water: int, session: str, deadline: Deadline) -> None:
+        """In every partition of the buffer topic: a former owner that wakes up may write an OPEN to any."""
+        self._append(outcome_records.low_water_records(coordinator, low_water, session), deadline)
+
+    # Access -------------------------------------------------------------------------------------------------------
+
+    def _where(self, each: TopicPartition, deadline: Deadline) -> DataPartition | None:
+        incarnation = self._data.incarnation(each.topic, deadline)
+        return None if incarnation is None else DataPartition(each.topic, each.partition, incarnation)
+
+    def _ask(self, where: DataPartition, question: Callable[[BufferEntries], T], deadline: Deadline) -> T:
+        return self._views[TRANSACTION_BUFFER_SNAPSHOT.partition_for(where.topic)].ask(question, deadline)
+
+    def _bounds(self, where: DataPartition, deadline: Deadline) -> dict[TxnId, int]:
+        return self._ask(where, lambda entries: _bounds(entries, where), deadline)
+
+    def _opens_gone(self, where: DataPartition, ended: Sequence[Ended], deadline: Deadline) -> Records:
+        over = [(one.txn, where) for one in ended]
+        return self._ask(where, lambda entries: outcome_records.opens_gone(over, entries), deadline)
+
+    def _append(self, records: Records, deadline: Deadline) -> None:
+        for partition, together in records.items():
+            if together:
+                self._log.append_many(TRANSACTION_BUFFER_SNAPSHOT, partition, together, deadline)
+
+
+def _by_partition(pairs: Iterable[tuple[TopicPartition, T]]) -> list[tuple[TopicPartition, list[T]]]:
+    found: dict[TopicPartition, list[T]] = {}
+    for each, one in pairs:
+        found.setdefault(each, []).append(one)
+    return list(found.items())
+
+
+def _together(several: Iterable[Records]) -> Records:
+    found: Records = {}
+    for records in several:
+        for partition, those in records.items():
+            found.setdefault(partition, []).extend(those)
+    return found
+
+
+def _bounds(entries: BufferEntries, where: DataPartition) -> dict[TxnId, int]:
+    """Of the transactions with an OPEN of this life, void or not: below which offset none of their records lies."""
+    found: dict[TxnId, int] = {}
+    for txn in entries.transactions(where):
+        for _, entry in entries.entries(where, txn):
+            if isinstance(entry, OpenEntry) and entry.incarnation == where.incarnation:
+                found[txn] = min(found.get(txn, entry.lower_bound), entry.lower_bound)
+    return found

@@ -1,0 +1,57 @@
+"""What a coordinator does outside of its own log, as it sees it: the places where a transaction takes effect.
+
+Every call is idempotent, because whoever takes the coordinator over does it again. A coordinator that was paused may
+make a call long after another one did: then it says what was decided, since it was durable and valid before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from layer.deadline import Deadline
+from mapping.state_records.transaction_log import TopicPartition, TopicSubscription
+from mapping.txn_id import TxnId
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A transaction that is COMMITTING or ABORTING in the log, durable and valid, and what takes part in it."""
+
+    txn: TxnId
+    committed: bool
+    partitions: tuple[TopicPartition, ...]
+    subscriptions: tuple[TopicSubscription, ...]
+
+
+class Outcomes(Protocol):
+    """Each call returns when everything it was given is durable, and raises a LayerError otherwise; then the
+    coordinator does it again, later. What cannot take part any more (its topic or subscription was deleted) is done.
+
+    `session` is the coordinator's, for keys of its records.
+    """
+
+    def announce(
+        self, participants: Sequence[tuple[TxnId, Sequence[TopicPartition]]], session: str, deadline: Deadline
+    ) -> None:
+        """OPEN entries in the buffers: these transactions are about to write there. A transaction may be over by the
+        time it is written, or announced a second time by another session with a later lower bound."""
+        ...
+
+    def write_markers(self, ended: Sequence[Ended], deadline: Deadline) -> None:
+        """Commit and abort markers into the data partitions."""
+        ...
+
+    def end_acks(self, ended: Sequence[Ended], deadline: Deadline) -> None:
+        """ENDs to the pending acks of the subscriptions."""
+        ...
+
+    def settle_buffers(self, ended: Sequence[Ended], session: str, deadline: Deadline) -> None:
+        """Buffer entries: OPEN goes, of an aborted one ABORTED stands before that."""
+        ...
+
+    def publish_low_water(self, coordinator: int, low_water: int, session: str, deadline: Deadline) -> None:
+        """Every transaction of this coordinator at or below this id is finished for good. The highest ever said
+        counts."""
+        ...

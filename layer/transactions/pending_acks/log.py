@@ -1,0 +1,206 @@
+"""One partition of `__transaction_pending_ack`, folded: which acks count, and how their transactions ended. Pure.
+
+Acks are written by the cursor's owner and fenced by its TAKEOVERs (`layer.statelog.take_over`); an owner's acks stay
+valid when another one takes over. ENDs are written by coordinators, the same one as often as they like, before or after
+the acks that they end. An ack behind the END of its transaction is none: whoever took it was too late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from layer.statelog.api import LogRecord
+from layer.statelog.take_over import TakeOverFence
+from mapping.errors import CorruptRecord
+from mapping.state_keys import CursorTakeoverKey, PendingAckEndKey, PendingAckKey, decode_key
+from mapping.state_records.pending_acks import (
+    CursorLife,
+    TxnAck,
+    TxnOutcome,
+    decode_cursor_takeover,
+    decode_end,
+    decode_pending_ack,
+)
+from mapping.txn_id import TxnId
+
+
+class CursorName(NamedTuple):
+    """A subscription on one partition; `topic` is the partitioned topic's full name."""
+
+    topic: str
+    partition: int
+    subscription: str
+
+
+@dataclass(frozen=True, slots=True)
+class StoredAck:
+    """An ack as it lies in the log."""
+
+    txn: TxnId
+    offset: int
+    ack: TxnAck
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEnd:
+    """How a transaction ended; `offset` is that of the first END that is known and not tombstoned."""
+
+    offset: int
+    outcome: TxnOutcome
+
+
+class LifeAcks:
+    """What is on record for one life of a cursor; void acks too (see `fence`)."""
+
+    def __init__(self) -> None:
+        self.fence = TakeOverFence()
+        self._acks: dict[bytes, StoredAck] = {}
+        self._keys: dict[TxnId, dict[bytes, None]] = {}
+        self.takeovers: set[bytes] = set()
+        """Keys of those that are not tombstoned."""
+
+    def __bool__(self) -> bool:
+        return bool(self._acks or self.takeovers)
+
+    def take_over(self, key: bytes, session: str, version: int) -> None:
+        self.fence.takeover(key, session, version)
+        self.takeovers.add(key)
+
+    def put(self, key: bytes, version: int, stored: StoredAck) -> None:
+        self.fence.record(key, version)
+        self._acks[key] = stored
+        self._keys.setdefault(stored.txn, {})[key] = None
+
+    def pop(self, key: bytes) -> None:
+        """Take what stood under this key away."""
+        self.fence.tombstone(key)
+        self.takeovers.discard(key)
+        stored = self._acks.pop(key, None)
+        if stored is not None:
+            keys = self._keys[stored.txn]
+            del keys[key]
+            if not keys:
+                del self._keys[stored.txn]
+
+    def get(self, key: bytes) -> StoredAck | None:
+        return self._acks.get(key)
+
+    def transactions(self) -> list[TxnId]:
+        """Those with acks here, the one with the oldest first."""
+        return list(self._keys)
+
+    def keys_of(self, txn: TxnId) -> list[bytes]:
+        """Keys of its acks, void ones too, in log order."""
+        return list(self._keys.get(txn, ()))
+
+
+class CursorAcks:
+    """What is on record for one cursor."""
+
+    def __init__(self) -> None:
+        self.lives: dict[CursorLife, LifeAcks] = {}
+        self.ends: dict[TxnId, StoredEnd] = {}
+
+    def life(self, life: CursorLife) -> LifeAcks:
+        """Empty when nothing is on record."""
+        return self.lives.get(life) or LifeAcks()
+
+    def counts(self, life: CursorLife, key: bytes) -> bool:
+        """Whether this ack is one: it is there, valid, and before the END of its transaction."""
+        acks = self.lives.get(life)
+        if acks is None or not acks.fence.is_valid(key):
+            return False
+        stored = acks.get(key)
+        if stored is None:
+            return False
+        end = self.ends.get(stored.txn)
+        return end is None or stored.offset < end.offset
+
+    def counted(self, life: CursorLife, txn: TxnId) -> list[TxnAck]:
+        """The acks of a transaction that count, in log order."""
+        acks = self.life(life)
+        keys = [key for key in acks.keys_of(txn) if self.counts(life, key)]
+        return [stored.ack for key in keys if (stored := acks.get(key)) is not None]
+
+
+class PendingAckLog:
+    """A fold for `LogView`. Ask only at the end of the log.
+
+    Memory: for each ack of a transaction that is open, or whose outcome its cursor's owner has not cleaned away, some
+    hundred bytes and its record's size; a few hundred bytes for each cursor and former life that has records here.
+    """
+
+    def __init__(self) -> None:
+        self._cursors: dict[CursorName, CursorAcks] = {}
+
+    def apply(self, record: LogRecord) -> None:
+        """Raises CorruptRecord, also for an END that contradicts another; then nothing has changed."""
+        match decode_key(record.key):
+            case CursorTakeoverKey() as takeover:
+                self._takeover(takeover, record)
+            case PendingAckKey() as ack:
+                self._ack(ack, record)
+            case PendingAckEndKey() as end:
+                self._end(end, record)
+            case _:
+                pass
+
+    def cursor(self, name: CursorName) -> CursorAcks:
+        """Live: ask and do not keep it. Empty when nothing is on record."""
+        return self._cursors.get(name) or CursorAcks()
+
+    def cursors(self) -> Mapping[CursorName, CursorAcks]:
+        """All that anything is on record of, as of subscriptions that nobody serves any more."""
+        return self._cursors
+
+    def _takeover(self, key: CursorTakeoverKey, record: LogRecord) -> None:
+        name = CursorName(key.topic, key.partition, key.subscription)
+        if record.value is None:
+            self._gone(name, record.key)
+            return
+        life = decode_cursor_takeover(record.value)
+        self._life(name, life).take_over(record.key, key.session, key.version)
+
+    def _ack(self, key: PendingAckKey, record: LogRecord) -> None:
+        name = CursorName(key.topic, key.partition, key.subscription)
+        if record.value is None:
+            self._gone(name, record.key)
+            return
+        pending = decode_pending_ack(record.value)
+        stored = StoredAck(TxnId(key.txn_most, key.txn_least), record.offset, pending.ack)
+        self._life(name, pending.life).put(record.key, pending.version, stored)
+
+    def _end(self, key: PendingAckEndKey, record: LogRecord) -> None:
+        name, txn = CursorName(key.topic, key.partition, key.subscription), TxnId(key.txn_most, key.txn_least)
+        if record.value is None:
+            self.cursor(name).ends.pop(txn, None)
+            self._drop_if_empty(name)
+            return
+        outcome = decode_end(record.value)
+        cursor = self._cursors.setdefault(name, CursorAcks())
+        known = cursor.ends.get(txn)
+        if known is None:
+            cursor.ends[txn] = StoredEnd(record.offset, outcome)
+        elif known.outcome is not outcome:
+            raise CorruptRecord(
+                f"transaction {txn.most_bits}:{txn.least_bits} is {outcome.name} for {name.subscription} on "
+                f"{name.topic}[{name.partition}], at offset {known.offset} it was {known.outcome.name}"
+            )
+
+    def _life(self, name: CursorName, life: CursorLife) -> LifeAcks:
+        return self._cursors.setdefault(name, CursorAcks()).lives.setdefault(life, LifeAcks())
+
+    def _gone(self, name: CursorName, key: bytes) -> None:
+        lives = self.cursor(name).lives
+        for life, acks in list(lives.items()):
+            acks.pop(key)
+            if not acks:
+                del lives[life]
+        self._drop_if_empty(name)
+
+    def _drop_if_empty(self, name: CursorName) -> None:
+        cursor = self._cursors.get(name)
+        if cursor is not None and not cursor.lives and not cursor.ends:
+            del self._cursors[name]

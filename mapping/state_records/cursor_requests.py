@@ -1,0 +1,170 @@
+"""Values of the `deliveries` state topic: what processes ask of a cursor's owner, and its answers. JSON objects.
+
+    {"v":1,"ask":"seek","id":"9f86d081884c7d65","life":["<topic id>",17,42],"offset":120,"batch_size":0,"begun":0}
+    {"v":1,"answer":"9f86d081884c7d65","result":0,"refused":""}
+
+A value that is no JSON object, or one with neither `ask` nor `answer`, is of another kind and not for these functions.
+The key (`DeliveryKey`) names topic, partition and subscription; partition -1: every process with consumers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from mapping.errors import CorruptRecord
+
+FORMAT: Final = 1
+EVERYBODY: Final = -1
+"""In the key: the request is for every process that has consumers on the subscription, owner or not."""
+REQUEST_ID_BYTES: Final = 8
+
+
+class CursorLife(NamedTuple):
+    """Which life of topic and subscription a request is about: an owner of another one ignores it."""
+
+    topic_id: str
+    topic_incarnation: int
+    subscription_incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Seek:
+    """Set the cursor to `offset`: everything below is acknowledged, nothing at or above it is.
+
+    With `batch_size` above 0 a batch entry of that many messages lies there, of which the first `begun` are not to
+    come.
+    """
+
+    offset: int
+    batch_size: int = 0
+    begun: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AcknowledgeUpTo:
+    """Acknowledge every entry up to and including the offset `upto`."""
+
+    upto: int
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """Acknowledge the next `count` unacknowledged entries below the offset `end`; the result is how many those are."""
+
+    count: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class SaveNow:
+    """Make durable what was acknowledged."""
+
+
+@dataclass(frozen=True, slots=True)
+class CloseConsumers:
+    """The subscription is being deleted: every consumer of it ends. Not answered; the group tells."""
+
+
+Wish = Seek | AcknowledgeUpTo | Skip | SaveNow | CloseConsumers
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`id` is 8 random bytes; a request that is sent again keeps it, so that it takes effect once."""
+
+    id: bytes
+    life: CursorLife
+    wish: Wish
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The request with this id took effect, durably, with this result; or it was `refused`, for that reason."""
+
+    id: bytes
+    result: int = 0
+    refused: str = ""
+
+
+_WISHES: Final[dict[str, type[Any]]] = {
+    "seek": Seek,
+    "acknowledge_up_to": AcknowledgeUpTo,
+    "skip": Skip,
+    "save": SaveNow,
+    "close": CloseConsumers,
+}
+_NAMES: Final = {kind: name for name, kind in _WISHES.items()}
+
+
+def encode_request(request: Request) -> bytes:
+    name = _NAMES[type(request.wish)]
+    return orjson.dumps(
+        {"v": FORMAT, "ask": name, "id": request.id.hex(), "life": list(request.life), **asdict(request.wish)}
+    )
+
+
+def encode_answer(answer: Answer) -> bytes:
+    return orjson.dumps({"v": FORMAT, "answer": answer.id.hex(), "result": answer.result, "refused": answer.refused})
+
+
+def decode(value: bytes) -> Request | Answer | None:
+    """A request or an answer; None for a value of another kind, a wish that a later version has among them.
+
+    Raises:
+        CorruptRecord: it says that it is one of ours, and cannot be read.
+    """
+    if value[:1] != b"{":
+        return None
+    try:
+        parsed = orjson.loads(value)
+    except orjson.JSONDecodeError as error:
+        raise CorruptRecord(f"cursor request {value[:60]!r} is no JSON: {error}") from error
+    if "answer" in parsed:
+        return _answer(value, parsed)
+    return _request(value, parsed) if "ask" in parsed else None
+
+
+def _request(value: bytes, parsed: dict[str, Any]) -> Request | None:
+    name, life = parsed["ask"], parsed.get("life")
+    if parsed.get("v") != FORMAT or not isinstance(name, str) or name not in _WISHES:
+        return None
+    kind = _WISHES[name]
+    if (
+        not isinstance(life, list)
+        or len(life) != len(CursorLife._fields)
+        or not isinstance(life[0], str)
+        or not all(_is_count(number) for number in life[1:])
+    ):
+        raise CorruptRecord(f"cursor request {value[:200]!r}: life is {life!r:.100}, expected a text and two numbers")
+    numbers = {each.name: parsed.get(each.name) for each in fields(kind)}
+    wrong = [field for field, number in numbers.items() if not _is_count(number, least=-1)]
+    if wrong:
+        raise CorruptRecord(f"cursor request {value[:200]!r}: {', '.join(wrong)} must be a number")
+    return Request(_id(value, parsed.get("id")), CursorLife(*life), kind(**numbers))
+
+
+def _answer(value: bytes, parsed: dict[str, Any]) -> Answer | None:
+    if parsed.get("v") != FORMAT:
+        return None
+    result, refused = parsed.get("result"), parsed.get("refused")
+    if not _is_count(result) or not isinstance(refused, str):
+        raise CorruptRecord(f"answer {value[:200]!r}: expected the number result and the text refused")
+    assert isinstance(result, int)  # noqa: S101 - checked
+    return Answer(_id(value, parsed["answer"]), result, refused)
+
+
+def _id(value: bytes, text: object) -> bytes:
+    try:
+        found = bytes.fromhex(text) if isinstance(text, str) else b""
+    except ValueError:
+        found = b""
+    if len(found) != REQUEST_ID_BYTES:
+        raise CorruptRecord(f"{value[:200]!r} has id {text!r:.60}, expected {2 * REQUEST_ID_BYTES} hexadecimal digits")
+    return found
+
+
+def _is_count(number: object, least: int = 0) -> bool:
+    return type(number) is int and number >= least

@@ -1,0 +1,119 @@
+"""Avro schemas as linked objects. Two are the same only if they are one object; a recursive schema refers to itself."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+NO_DEFAULT: Final = object()
+"""Stands for a field's default that is not there; None is the default `null`."""
+
+
+@dataclass(eq=False, slots=True)
+class Primitive:
+    """null, boolean, int, long, float, double, bytes or string, one object each (`PRIMITIVES`).
+
+    Logical types count as what they are stored as.
+    """
+
+    kind: str
+
+
+@dataclass(eq=False, slots=True)
+class Array:
+    items: AvroType
+
+
+@dataclass(eq=False, slots=True)
+class Map:
+    values: AvroType
+
+
+@dataclass(eq=False, slots=True)
+class Union:
+    branches: tuple[AvroType, ...]
+    _by_kind: dict[str, list[AvroType]] = field(default_factory=dict)
+    _by_simple_name: dict[str, list[AvroType]] = field(default_factory=dict)
+
+    def of_kind(self, kind: str) -> list[AvroType]:
+        """The branches of this kind, in order."""
+        self._index()
+        return self._by_kind.get(kind, [])
+
+    def of_simple_name(self, name: str) -> list[AvroType]:
+        """The records, enums and fixed of this name in any namespace, in order."""
+        self._index()
+        return self._by_simple_name.get(name, [])
+
+    def _index(self) -> None:
+        if self.branches and not self._by_kind:
+            for branch in self.branches:
+                self._by_kind.setdefault(kind_of(branch), []).append(branch)
+                if isinstance(branch, Enum | Fixed | Record):
+                    self._by_simple_name.setdefault(simple_name(branch.name), []).append(branch)
+
+
+@dataclass(eq=False, slots=True)
+class Enum:
+    name: str
+    """The full name, with its namespace."""
+    symbols: tuple[str, ...]
+    aliases: frozenset[str]
+    """Full names."""
+
+
+@dataclass(eq=False, slots=True)
+class Fixed:
+    name: str
+    size: int
+    aliases: frozenset[str]
+
+
+@dataclass(eq=False, slots=True)
+class Field:
+    name: str
+    type: AvroType
+    aliases: tuple[str, ...]
+    default: Any
+    """As JSON gives it, or NO_DEFAULT."""
+
+
+@dataclass(eq=False, slots=True)
+class Record:
+    name: str
+    aliases: frozenset[str]
+    fields: dict[str, Field] = field(default_factory=dict)
+    """By name, in order."""
+    has_field_aliases: bool = False
+
+
+AvroType = Primitive | Array | Map | Union | Enum | Fixed | Record
+
+_KINDS: Final = {Array: "array", Map: "map", Union: "union", Enum: "enum", Fixed: "fixed", Record: "record"}
+PRIMITIVES: Final = {
+    kind: Primitive(kind) for kind in ("null", "boolean", "int", "long", "float", "double", "bytes", "string")
+}
+_BRANCHES_SHOWN: Final = 6
+
+
+def kind_of(schema: AvroType) -> str:
+    """Avro's word for what it is, as `long` or `record`."""
+    return schema.kind if isinstance(schema, Primitive) else _KINDS[type(schema)]
+
+
+def simple_name(full_name: str) -> str:
+    """The name without its namespace."""
+    return full_name.rpartition(".")[2]
+
+
+def described(schema: AvroType) -> str:
+    """A few words for a message: `record a.B`, `union of null, int`."""
+    if isinstance(schema, Union):
+        shown = [_label(branch) for branch in schema.branches[:_BRANCHES_SHOWN]]
+        more = len(schema.branches) - len(shown)
+        return f"union of {', '.join(shown) or 'nothing'}{f' and {more} more' if more else ''}"
+    return _label(schema)
+
+
+def _label(schema: AvroType) -> str:
+    return f"{kind_of(schema)} {schema.name:.100}" if isinstance(schema, Enum | Fixed | Record) else kind_of(schema)

@@ -1,0 +1,172 @@
+"""What a JSON Schema document says, as a graph of schemas.
+
+A `Place` is where a schema stands; once a document is read, its `schema` is what counts there: references are followed,
+and a combination of one member is that member. Comparison tells schemas apart by identity: nothing here has equality.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Final
+
+from schema_compat.json_schema.property_pattern import PropertyPattern
+
+TYPES: Final = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+
+Number = int | Decimal
+
+
+class Criterion(enum.Enum):
+    """How many members of a combination a document has to satisfy."""
+
+    ALL = "allOf"
+    ANY = "anyOf"
+    ONE = "oneOf"
+
+
+@dataclass(eq=False, slots=True)
+class Place:
+    """Where a schema stands.
+
+    Args:
+        pointer: from the document's root, `#/properties/a`.
+        has_default: the schema written here, not one that it refers to, has the keyword `default`.
+    """
+
+    pointer: str
+    schema: Schema
+    has_default: bool = False
+
+
+@dataclass(eq=False, slots=True)
+class Never:
+    """`false`: no document."""
+
+
+@dataclass(eq=False, slots=True)
+class Combined:
+    """`allOf`, `anyOf` or `oneOf`; equal members are there once."""
+
+    criterion: Criterion
+    members: tuple[Place, ...]
+
+
+@dataclass(eq=False, slots=True)
+class Not:
+    """`not`."""
+
+    inner: Place
+
+
+@dataclass(eq=False, slots=True)
+class Condition:
+    """`if` with its `then` and `else`."""
+
+    condition: Place
+    then: Place | None
+    otherwise: Place | None
+
+
+@dataclass(eq=False, slots=True)
+class Reference:
+    """`$ref`, until the document is read."""
+
+    target: Place
+
+
+@dataclass(eq=False, slots=True)
+class Conjunction:
+    """A schema with keywords of several sorts, all of which count: its own assertions, `anyOf`, `$ref` and so on."""
+
+    parts: tuple[Place, ...]
+
+
+@dataclass(eq=False, slots=True)
+class ObjectKeywords:
+    """What is said of objects. None stands for an absent keyword or one that allows everything.
+
+    Args:
+        additional_given: `additionalProperties` is there, so that `unevaluatedProperties` has nothing to say.
+        required_with, schema_with: dependencies of a property, with the keyword that they stand under.
+    """
+
+    properties: Mapping[str, Place] = field(default_factory=dict)
+    required: frozenset[str] = frozenset()
+    patterns: Mapping[str, tuple[PropertyPattern, Place]] = field(default_factory=dict)
+    additional: Place | None = None
+    unevaluated: Place | None = None
+    names: Place | None = None
+    additional_given: bool = False
+    required_with: dict[str, tuple[str, frozenset[str]]] = field(default_factory=dict)
+    schema_with: dict[str, tuple[str, Place]] = field(default_factory=dict)
+
+
+@dataclass(eq=False, slots=True)
+class ArrayKeywords:
+    """What is said of arrays. None stands for an absent keyword or one that allows everything.
+
+    Args:
+        rest: of the items behind `prefix`; of all items without a prefix.
+        rest_given: `rest_keyword` is there, so that `unevaluatedItems` has nothing to say.
+        idle_rest: `additionalItems` where there is no list of items for it to add to: validators ignore it.
+    """
+
+    prefix: tuple[Place, ...] = ()
+    prefix_keyword: str = "items"
+    rest: Place | None = None
+    rest_keyword: str = "items"
+    rest_given: bool = False
+    idle_rest: Place | None = None
+    unevaluated: Place | None = None
+    contains: Place | None = None
+    unique: bool = False
+
+
+# Of most schemas: nothing is said of objects, nothing of arrays.
+ANY_OBJECT: Final = ObjectKeywords()
+ANY_ARRAY: Final = ArrayKeywords()
+
+
+@dataclass(eq=False, slots=True)
+class Plain:
+    """The assertions of one schema.
+
+    Args:
+        types: None without `type`; `number` includes `integer`.
+        values: of `enum` or `const`: what is equal for equal values, and the value as text.
+        value_types: the types of `values`.
+        bounds: by keyword: `maxLength`, `minimum`, `multipleOf` ...
+        beside: the schema's parts of other sorts, with which `unevaluatedProperties` reckons.
+    """
+
+    types: frozenset[str] | None = None
+    values: Mapping[bytes, str] | None = None
+    value_types: frozenset[str] = TYPES
+    values_keyword: str = "enum"
+    bounds: Mapping[str, Number] = field(default_factory=dict)
+    pattern: str | None = None
+    objects: ObjectKeywords = ANY_OBJECT
+    arrays: ArrayKeywords = ANY_ARRAY
+    allows_everything: bool = False
+    beside: tuple[Place, ...] = ()
+    by_type: Combined | None = None
+
+
+Schema = Never | Plain | Combined | Not | Condition | Reference | Conjunction
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A JSON Schema document, read.
+
+    Args:
+        identifier: the root's `$id` or `id`; "" without.
+        digest: equal for documents that are equal as JSON values.
+    """
+
+    root: Place
+    identifier: str
+    digest: bytes

@@ -1,0 +1,184 @@
+"""What goes into a check and what comes out of it.
+
+A *checker* knows one kind of schema. It is anything with the two methods of `PairChecker`; `strategies.py` asks it, in
+the directions and of the versions that the strategy names, and makes `Incompatibility` of each `Difference`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+
+class SchemaType(enum.Enum):
+    """Kinds of schema, with their numbers in Pulsar's API."""
+
+    AUTO_PUBLISH = -4
+    AUTO_CONSUME = -3
+    BYTES = -1
+    NONE = 0
+    STRING = 1
+    JSON = 2
+    PROTOBUF = 3
+    AVRO = 4
+    BOOLEAN = 5
+    INT8 = 6
+    INT16 = 7
+    INT32 = 8
+    INT64 = 9
+    FLOAT = 10
+    DOUBLE = 11
+    DATE = 12
+    TIME = 13
+    TIMESTAMP = 14
+    KEY_VALUE = 15
+    INSTANT = 16
+    LOCAL_DATE = 17
+    LOCAL_TIME = 18
+    LOCAL_DATE_TIME = 19
+    PROTOBUF_NATIVE = 20
+
+
+class CompatibilityStrategy(enum.Enum):
+    """Which existing versions a new schema must get on with, and in which directions."""
+
+    UNDEFINED = "UNDEFINED"
+    ALWAYS_INCOMPATIBLE = "ALWAYS_INCOMPATIBLE"
+    ALWAYS_COMPATIBLE = "ALWAYS_COMPATIBLE"
+    BACKWARD = "BACKWARD"
+    FORWARD = "FORWARD"
+    FULL = "FULL"
+    BACKWARD_TRANSITIVE = "BACKWARD_TRANSITIVE"
+    FORWARD_TRANSITIVE = "FORWARD_TRANSITIVE"
+    FULL_TRANSITIVE = "FULL_TRANSITIVE"
+
+    @property
+    def is_transitive(self) -> bool:
+        """True when every existing version counts, and not the latest alone."""
+        return self.name.endswith("_TRANSITIVE")
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        """What is asked of each version; nothing for the strategies that always say the same."""
+        return _DIRECTIONS.get(self.name.removesuffix("_TRANSITIVE"), ())
+
+
+class Direction(enum.Enum):
+    """Who reads: backward, the new schema reads what was written with the old one; forward, the other way round."""
+
+    BACKWARD = "backward"
+    FORWARD = "forward"
+
+
+_DIRECTIONS = {
+    "BACKWARD": (Direction.BACKWARD,),
+    "FORWARD": (Direction.FORWARD,),
+    "FULL": (Direction.BACKWARD, Direction.FORWARD),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaInfo:
+    """A schema as a registry keeps it.
+
+    Args:
+        schema: the definition: Avro or JSON text, a protobuf descriptor, key and value schema; empty for primitives.
+        properties: as clients send them; KEY_VALUE has the types of its two parts here.
+    """
+
+    type: SchemaType
+    schema: bytes
+    name: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+    def __post_init__(self) -> None:
+        for attribute, wanted in (("type", SchemaType), ("schema", bytes), ("name", str), ("properties", Mapping)):
+            value = getattr(self, attribute)
+            if not isinstance(value, wanted):
+                raise TypeError(
+                    f"SchemaInfo.{attribute} must be {wanted.__name__}, got {type(value).__name__}: {value!r:.60}"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A place where a reader's schema cannot read what a writer's schema wrote.
+
+    Args:
+        path: into the reader, in the form of the checker's section in the rules; "" for the schema as a whole.
+        rule: the rule's name, as `READER_FIELD_MISSING_DEFAULT_VALUE`.
+        message: both sides' values, as `the reader has long, the writer string`; version and direction are added.
+    """
+
+    path: str
+    rule: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Incompatibility:
+    """Why a new schema may not follow.
+
+    Args:
+        path: where, as in `Difference`; below a KEY_VALUE schema it starts with `key:` or `value:`.
+        version: the number of the existing version concerned, its index if the first one has number 0; where the new
+            schema or the strategy alone is why, the newest one, and None when there is none.
+        direction: None where it does not matter.
+    """
+
+    path: str
+    rule: str
+    message: str
+    version: int | None
+    direction: Direction | None = None
+
+    def __str__(self) -> str:
+        return f"{self.rule} at {self.path or 'the schema itself'}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class CompatibilityResult:
+    """Every reason against the new schema: newest version first, then backward before forward, then by path."""
+
+    incompatibilities: tuple[Incompatibility, ...]
+
+    @property
+    def is_compatible(self) -> bool:
+        """True exactly when there is no incompatibility."""
+        return not self.incompatibilities
+
+
+class UnreadableSchema(Exception):
+    """The text or bytes are no schema of their type. The message names the value and what was expected."""
+
+
+Parsed = TypeVar("Parsed")
+
+
+class PairChecker(Protocol[Parsed]):
+    """How two schemas of one type are compared.
+
+    Neither method may raise anything else than said here, whatever the bytes; neither may depend on Python's recursion
+    limit; both end on schemas that refer to themselves.
+    """
+
+    def parse(self, schema: SchemaInfo) -> Parsed:
+        """The schema in the form that `differences` takes; called once for each schema of a check.
+
+        Raises:
+            UnreadableSchema: the definition cannot be understood; it becomes one `SCHEMA_UNREADABLE` with path "".
+        """
+        ...
+
+    def differences(self, reader: Parsed, writer: Parsed) -> Iterable[Difference]:
+        """Every reason why `reader` cannot read what `writer` wrote; none when it can. Any order, duplicates allowed.
+
+        Called with (new, existing) for backward and (existing, new) for forward. Where the new schema's properties
+        change the rules, the function that picks the checker for the new schema picks another one (`checkers.py`).
+
+        Raises:
+            UnreadableSchema: the two are too large to be compared.
+        """
+        ...

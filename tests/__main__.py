@@ -1,0 +1,80 @@
+"""`python -m tests [arguments of pytest]`: what `make test` runs, as phases one after the other, each to its end.
+
+Pure tests spread over the cores. Tests on a broker share two processes, a file always in one of them, each process
+with a broker of its own: most of their time is waiting. Those that kill and stop processes, or whole brokers, have the
+machine to themselves.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+from xml.etree import ElementTree
+
+_ANY: Final = "not benchmark and not soak and not pulsar"
+_SHOWN: Final = 15
+"""Last lines of a failure that are said again at the end."""
+_NO_TESTS: Final = 5
+"""pytest's exit code for an empty selection, such as `-k` of one phase's test in the others."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    name: str
+    select: str
+    """pytest's -m."""
+    workers: Sequence[str]
+    """pytest-xdist's options."""
+
+    def run(self, arguments: Sequence[str], report: Path) -> int:
+        """pytest's exit code; what failed is in `report`, as JUnit XML."""
+        command = [sys.executable, "-m", "pytest", "-m", f"{_ANY} and {self.select}", "--require", "kafka"]
+        print(f"\n=== {self.name}", flush=True)
+        return subprocess.run([*command, *self.workers, f"--junitxml={report}", *arguments], check=False).returncode
+
+
+PHASES: Final = (
+    Phase("pure tests", "not kafka", ("-n", "auto", "--maxprocesses", "8")),
+    Phase("tests on a broker", "kafka and not alone", ("-n", "2", "--dist", "loadfile")),
+    Phase("tests that need the machine to themselves", "kafka and alone", ()),
+)
+
+
+def main(arguments: Sequence[str]) -> int:
+    codes: dict[str, int] = {}
+    said: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="pok-tests-") as directory:
+        for number, phase in enumerate(PHASES):
+            start_s = time.monotonic()
+            report = Path(directory) / f"{number}.xml"
+            codes[phase.name] = phase.run(arguments, report)
+            print(f"=== {phase.name}: {time.monotonic() - start_s:.0f} s", flush=True)
+            said += _failures(report)
+    if all(code == _NO_TESTS for code in codes.values()):
+        print("no test was chosen")
+        return _NO_TESTS
+    failed = [name for name, code in codes.items() if code not in (0, _NO_TESTS)]
+    print("\n".join(["", *said, f"failed: {', '.join(failed)}" if failed else "all phases passed"]))
+    return 1 if failed else 0
+
+
+def _failures(report: Path) -> list[str]:
+    """Once more, briefly, for who sees the last lines only."""
+    if not report.exists():  # pytest did not come so far
+        return []
+    found: list[str] = []
+    for case in ElementTree.parse(report).iter("testcase"):  # noqa: S314 - written by pytest just now
+        for bad in (*case.findall("failure"), *case.findall("error")):
+            text = (bad.text or bad.get("message") or "").strip().splitlines()
+            found += [f"FAILED {case.get('classname')}::{case.get('name')}", *text[-_SHOWN:], ""]
+    return found
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

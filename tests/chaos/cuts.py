@@ -1,0 +1,53 @@
+"""Ends or stops a worker process between two writes of a save."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from typing import Any, Final
+
+from layer.cursor import segments
+from layer.cursor.segments import CursorSegments
+from layer.cursor.store import CursorStore
+from layer.dispatch.saving import CursorSaver
+from layer.kafka.group import GroupConsumer
+
+POINTS: Final = ("segments", "pages", "marker", "commit", "answer", "cleaning")
+"""What comes next when the process ends: segments; pages of the marker's index; the marker; the commit; the owner's
+learning of it; cleaning."""
+
+_SAVES_BEFORE: Final = 3
+_SMALL_RECORD_BYTES: Final = 1_000
+
+
+class Cut:
+    """`signal_name` comes at `point` of the third save that needs segments, or of a later one that comes by that point.
+    Records are so small that markers get pages."""
+
+    def __init__(self, point: str, signal_name: str, say: Callable[[str], None]) -> None:
+        self._point = point
+        self._signal = signal.Signals[signal_name]
+        self._say = say
+        self._saves = 0
+        segments.LARGEST_RECORD_BYTES = _SMALL_RECORD_BYTES  # type: ignore[misc]
+        self._before(CursorSegments, "write_ledgers", "segments")
+        self._before(CursorSegments, "write_marker", "pages")
+        self._before(segments, "paged_marker", "marker")
+        self._before(GroupConsumer, "commit", "commit")
+        self._before(GroupConsumer, "commit_async", "commit")
+        self._before(CursorSaver, "_accepted", "answer")
+        self._before(CursorStore, "clean", "cleaning")
+
+    def _before(self, owner: Any, name: str, point: str) -> None:
+        original = getattr(owner, name)
+
+        def cut(*arguments: Any, **named: Any) -> Any:
+            self._saves += point == "segments"
+            if self._saves >= _SAVES_BEFORE and point == self._point:
+                self._point = ""
+                self._say(point)
+                os.kill(os.getpid(), self._signal)
+            return original(*arguments, **named)
+
+        setattr(owner, name, cut)

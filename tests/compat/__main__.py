@@ -1,0 +1,44 @@
+"""`python -m tests.compat`: start a Pulsar and a Kafka, run `pok compat run` against them.
+
+Arguments go to that command. With `--pulsar` or `--kafka` among them that cluster is used and none is started for it;
+`--docker` starts them in containers. Clusters with TLS, logins and rights are started beside them for the scenarios
+about security.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from types import FrameType
+
+from layer.cli.main import app
+from layer.embedded import EmbeddedBrokerError
+from tests.compat.pulsar_standalone import PulsarStandaloneError
+from tests.compat.servers import start_servers
+
+
+def main(arguments: Sequence[str]) -> int:
+    with ExitStack() as stack:
+        try:
+            given = start_servers(stack, arguments)
+        except KeyboardInterrupt:
+            return 1
+        except (PulsarStandaloneError, EmbeddedBrokerError) as error:
+            print(error, file=sys.stderr)
+            return 1
+        try:
+            app(["compat", "run", *given], prog_name="pok")
+        except SystemExit as end:
+            return int(end.code or 0)
+    return 0
+
+
+def _as_ctrl_c(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _as_ctrl_c)
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,154 @@
+"""A Pulsar and a Kafka with TLS, logins by token and authorization, for the scenarios about security.
+
+Pulsar has its token and authorization providers, Kafka OAUTHBEARER and ACLs (those of docs/acls.md). What both know of
+each role is `layer.compat.secured.ROLES`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import re
+import secrets
+import ssl
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import layer
+from layer.compat import secured as roles
+from layer.embedded import BrokerOptions, EmbeddedBroker, SecureListeners
+from tests.certificates import Authority, Identity
+from tests.compat.pulsar_standalone import PulsarOptions, PulsarStandalone
+from tests.integration.secure_support import SecureCluster, unsecured_token
+
+_ACLS: Final = Path(__file__).resolve().parents[2] / "docs" / "acls.md"
+_LASTS_S: Final = 6 * 3600.0
+_NAMESPACE: Final = "public/default"
+_ACTIONS: Final = {roles.EVERYTHING: ["produce", "consume"], roles.PRODUCER: ["produce"], roles.CONSUMER: ["consume"]}
+_PAGES: Final = {roles.ADMIN: ["Administrator"], roles.PRODUCER: ["Producer"], roles.CONSUMER: ["Consumer"]}
+
+
+@contextmanager
+def secured_clusters() -> Iterator[Path]:
+    """Start both; gives the file for `pok compat run --secured`, which goes with them.
+
+    Raises:
+        PulsarStandaloneError, EmbeddedBrokerError: one of them cannot be started; one line on why.
+    """
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="pok-secured-")))
+        authority, stranger = Authority(folder), Authority(folder, "another authority")
+        server = authority.issue("server", address="127.0.0.1")
+        broker = stack.enter_context(_kafka(authority, server))
+        key = secrets.token_bytes(32)
+        pulsar = stack.enter_context(PulsarStandalone(_pulsar_options(key, authority, server)))
+        _grant_on_pulsar(pulsar.admin_url, authority, _signed(key, roles.ADMIN, _LASTS_S))
+        files = {"authority": authority.file.name, "other_authority": stranger.file.name}
+        wrong_key = secrets.token_bytes(32)
+        by_role = {role: _signed(key, role, _LASTS_S) for role in roles.ROLES}
+        of_pulsar = {
+            **by_role,
+            roles.EXPIRED: _signed(key, roles.EVERYTHING, -60),
+            roles.FORGED: _signed(wrong_key, roles.EVERYTHING, _LASTS_S),
+        }
+        of_kafka = {
+            **{role: unsecured_token(role, _LASTS_S) for role in roles.ROLES},
+            roles.EXPIRED: unsecured_token(roles.EVERYTHING, -3600),
+            roles.FORGED: _signed(wrong_key, roles.EVERYTHING, _LASTS_S),  # this broker takes none that is signed
+        }
+        description = {
+            "pulsar": {
+                "url": pulsar.service_url,
+                "admin_url": pulsar.admin_url,
+                "logins": {**files, "tokens": of_pulsar},
+            },
+            "kafka": {
+                "url": f"kafka+ssl://{broker.bootstrap_of('SASL')}",
+                "logins": {**files, "tokens": of_kafka},
+            },
+        }
+        file = folder / "secured.json"
+        file.write_text(json.dumps(description, indent=1), encoding="utf-8")
+        yield file
+
+
+@contextmanager
+def _kafka(authority: Authority, server: Identity) -> Iterator[EmbeddedBroker]:
+    listeners = SecureListeners(server.both, authority.file)
+    with EmbeddedBroker(BrokerOptions(heap_mb=512, security=listeners)) as broker:
+        cluster = SecureCluster(broker, authority)
+        for role, pages in {**_PAGES, roles.EVERYTHING: ["Producer", "Consumer", "Administrator"]}.items():
+            cluster.grant(role, dict.fromkeys(right for page in pages for right in _rights(page)))
+        _make_the_state_topics(f"kafka://{broker.bootstrap}")
+        yield broker
+
+
+def _make_the_state_topics(url: str) -> None:
+    """The first uses of a cluster make them: here, before scenarios with little patience."""
+    topic = "made-for-the-state-topics"
+    client = layer.Client(url)
+    consumer = client.subscribe(topic, "sub", initial_position=layer.InitialPosition.Earliest)
+    client.create_producer(topic).send(b"x")
+    consumer.acknowledge(consumer.receive(60_000), wait=True)
+    client.close()
+
+
+def _rights(section: str) -> list[tuple[str, str, str]]:
+    """Those of docs/acls.md, on every topic and subscription of the namespace."""
+    text = _ACLS.read_text(encoding="utf-8").split(f"## {section}\n", 1)[1].split("\n## ", 1)[0]
+    found = re.findall(r"^\| (\w+) \| (topic|group|cluster) `([^`]+)` \|", text, re.MULTILINE)
+    return [(operation, kind, re.sub(r"^(public\.default\.).*", r"\1*", name)) for operation, kind, name in found]
+
+
+def _pulsar_options(key: bytes, authority: Authority, server: Identity) -> PulsarOptions:
+    base64_key = base64.b64encode(key).decode()
+    own_login = {"token": _signed(key, roles.ADMIN, _LASTS_S)}
+    settings: dict[str, Any] = {
+        "authenticationEnabled": "true",
+        "authenticationProviders": "org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
+        "tokenSecretKey": f"data:;base64,{base64_key}",
+        "authorizationEnabled": "true",
+        "superUserRoles": roles.ADMIN,
+        "brokerClientAuthenticationPlugin": "org.apache.pulsar.client.impl.auth.AuthenticationToken",
+        "brokerClientAuthenticationParameters": json.dumps(own_login),
+        "brokerClientTlsEnabled": "true",
+        "brokerClientTrustCertsFilePath": str(authority.file),
+        "tlsCertificateFilePath": str(server.certificate),
+        "tlsKeyFilePath": str(server.key),
+        "tlsTrustCertsFilePath": str(authority.file),
+    }
+    return PulsarOptions(
+        start_timeout_s=300,
+        heap_mb=800,
+        direct_mb=512,
+        extra=settings,
+        tls_authority=authority.file,
+        token=own_login["token"],
+    )
+
+
+def _grant_on_pulsar(admin_url: str, authority: Authority, token: str) -> None:
+    context = ssl.create_default_context(cafile=str(authority.file))
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}"}
+    for role, actions in _ACTIONS.items():
+        url = f"{admin_url}/admin/v2/namespaces/{_NAMESPACE}/permissions/{role}"
+        request = urllib.request.Request(url, json.dumps(actions).encode(), headers, method="POST")  # noqa: S310
+        urllib.request.urlopen(request, timeout=30, context=context).close()  # noqa: S310 - our own address
+
+
+def _signed(key: bytes, subject: str, lasts_s: float) -> str:
+    """A JSON Web Token with HS256."""
+    claims = {"sub": subject, "exp": int(time.time() + lasts_s)}
+    signed = ".".join(_base64(json.dumps(part).encode()) for part in ({"alg": "HS256", "typ": "JWT"}, claims))
+    return f"{signed}.{_base64(hmac.digest(key, signed.encode(), hashlib.sha256))}"
+
+
+def _base64(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode().rstrip("=")

@@ -1,0 +1,71 @@
+"""Which servers a run of the harness uses: those that are named, and for the others processes or containers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import Any, Final
+
+from layer.compat.scenario import ScenarioError, choose, load
+from layer.embedded import EmbeddedBrokerError, open_broker
+from tests.compat.pulsar_standalone import PulsarContainer, PulsarStandalone, PulsarStandaloneError
+from tests.compat.secured import secured_clusters
+
+DOCKER: Final = "--docker"
+"""Start Kafka and Pulsar in containers; without it they are Java processes."""
+
+
+def start_servers(stack: ExitStack, arguments: Sequence[str]) -> list[str]:
+    """Start what no address was given for, at once; gives the arguments of `pok compat run`.
+
+    Raises:
+        PulsarStandaloneError, EmbeddedBrokerError: one cannot be started; one line on what to do.
+    """
+    given = [argument for argument in arguments if argument != DOCKER]
+    named = {argument.partition("=")[0] for argument in given}
+    in_containers = DOCKER in arguments
+    options: list[str] = []
+    with ThreadPoolExecutor(2) as pool:
+        kafka = pulsar = secured = None
+        if "--kafka" not in named:
+            kafka = pool.submit(stack.enter_context, open_broker("docker" if in_containers else "auto"))
+        if "--pulsar" not in named:
+            kind = PulsarContainer if in_containers else PulsarStandalone
+            pulsar = pool.submit(stack.enter_context, kind())
+        if "--secured" not in named and wants_secured(given):
+            secured = pool.submit(_secured, stack, started_here=not in_containers and kafka is not None is not pulsar)
+        if kafka is not None:
+            options += ["--kafka", f"kafka://{kafka.result().bootstrap}"]
+        if pulsar is not None:
+            running: Any = pulsar.result()
+            options += ["--pulsar", running.service_url, "--pulsar-admin", running.admin_url]
+        if secured is not None:
+            options += secured.result()
+    # Servers that were started here go with all that is in them.
+    ours = kafka is not None and pulsar is not None and not os.environ.get("POK_BOOTSTRAP")
+    return [*given, *options, *(["--keep"] if ours else [])]
+
+
+def wants_secured(arguments: Sequence[str]) -> bool:
+    """Whether a scenario about security is among those that the arguments choose."""
+    pattern = None
+    for index, argument in enumerate(arguments):
+        name, is_pair, value = argument.partition("=")
+        if name == "--scenario":
+            pattern = value if is_pair else next(iter(arguments[index + 1 :]), None)
+    try:
+        return any(found.secured for found in choose(load().values(), pattern))
+    except ScenarioError:
+        return False  # one of a folder, or a mistake, which the command tells
+
+
+def _secured(stack: ExitStack, *, started_here: bool) -> list[str]:
+    """The argument that names the secured clusters, or says why there are none."""
+    if not started_here:
+        return ["--not-secured", "secured clusters are started only beside a Pulsar and a Kafka of `make compat`'s own"]
+    try:
+        return ["--secured", str(stack.enter_context(secured_clusters()))]
+    except (PulsarStandaloneError, EmbeddedBrokerError) as error:
+        return ["--not-secured", f"the secured clusters cannot be started: {' '.join(str(error).split())}"]

@@ -1,0 +1,55 @@
+"""A few scenarios against a real Pulsar: that the harness itself holds there. `make compat` plays all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from layer.compat.compare import Verdict
+from layer.compat.driver import Target
+from layer.compat.history import Side
+from layer.compat.java import JavaRuntime, JavaSdk, known_jars
+from layer.compat.runner import Session
+from layer.compat.scenario import choose, load
+from tests.compat.pulsar_standalone import PulsarStandalone
+
+pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(600)]
+
+
+def test_ids_and_cumulative_acknowledgements_agree(service_url: str) -> None:
+    known = load()
+    chosen = choose(known.values(), "ids.*") + choose(known.values(), "cumulative.*")
+    with PulsarStandalone() as pulsar:
+        session = Session(
+            Target(Side.PULSAR, pulsar.service_url, pulsar.admin_url, clean=True),
+            Target(Side.KAFKA, service_url, clean=True),
+        )
+        report = session.run(chosen, known, {})
+    assert [
+        (found.scenario.name, found.diff) for found in report.comparisons if found.verdict is not Verdict.AGREE
+    ] == []
+    assert len(report.comparisons) >= 12
+
+
+def test_the_java_client_drives_scenarios_and_transactions() -> None:
+    with PulsarStandalone() as running, JavaRuntime(known_jars()) as java:
+        sdk = JavaSdk(java.address)
+        client = sdk.Client(running.service_url, enable_transaction=True)
+        consumer = client.subscribe("results", "s", consumer_type=sdk.ConsumerType.Shared)
+        producer = client.create_producer("results", send_timeout_millis=0)
+        aborted, committed = client.new_transaction(60_000), client.new_transaction(60_000)
+        producer.send(b"aborted", txn=aborted)
+        producer.send(b"committed", txn=committed)
+        aborted.abort()
+        committed.commit()
+        message = consumer.receive(20_000)
+        assert message.data() == b"committed"
+        acknowledging = client.new_transaction(60_000)
+        consumer.acknowledge(message, txn=acknowledging)
+        acknowledging.commit()
+        with pytest.raises(sdk.ConsumerBusy):
+            client.subscribe("results", "s")
+        with pytest.raises(sdk.Timeout):
+            consumer.receive(300)
+        with pytest.raises(TypeError, match="does not know"):
+            client.create_producer("results", no_such_option=True)
+        client.close()

@@ -1,0 +1,234 @@
+"""Messages that come again, and those that came often enough. As seen on Pulsar 4.0.7 with pulsar-client 3.13.0."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+
+import pytest
+
+import layer as pulsar
+from layer.admin import AdminClient
+from tests.integration.sdk_support import PATIENCE_MS, counted, payloads, receive, receive_rest, send, send_fast, until
+
+Unique = Callable[..., str]
+EARLIEST = pulsar.InitialPosition.Earliest
+SHARED = pulsar.ConsumerType.Shared
+
+
+def refuse(consumer: pulsar.Consumer, count: int) -> list[tuple[str, int]]:
+    """Negatively acknowledge the next `count` deliveries; nothing comes after them."""
+    found = []
+    for _ in range(count):
+        message = consumer.receive(PATIENCE_MS)
+        found.append((message.data().decode(), message.redelivery_count()))
+        consumer.negative_acknowledge(message)
+    assert receive_rest(consumer) == []
+    return found
+
+
+def dead_letters(client: pulsar.Client, topic: str, count: int) -> list[pulsar.Message]:
+    inspector = client.subscribe(topic, "inspector", initial_position=EARLIEST)
+    found = receive(inspector, count)
+    assert receive_rest(inspector) == []
+    inspector.close()
+    return found
+
+
+def backlog(admin: AdminClient, topic: str) -> int:
+    return sum(partition.backlog for partition in admin.subscription_stats(topic, "s").partitions)
+
+
+def test_what_fails_too_often_becomes_a_dead_letter(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(
+        topic, "s", SHARED, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=50,
+        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(2),
+    )  # fmt: skip
+    producer = client.create_producer(topic)
+    ids = [
+        producer.send(str(n).encode(), {"a": str(n)}, partition_key=f"k{n}", ordering_key="o", event_timestamp=7)
+        for n in range(3)
+    ]
+    assert refuse(consumer, 9) == [(str(n), count) for count in (0, 1, 2) for n in range(3)]
+    full = f"persistent://public/default/{topic}"
+    letters = dead_letters(client, f"{topic}-s-DLQ", 3)
+    assert payloads(letters) == ["0", "1", "2"]
+    for number, letter in enumerate(letters):
+        assert letter.properties() == {"a": str(number), "REAL_TOPIC": full, "ORIGIN_MESSAGE_ID": str(ids[number])}
+        assert (letter.partition_key(), letter.ordering_key(), letter.event_timestamp()) == (f"k{number}", "o", 0)
+        assert letter.producer_name()
+        assert letter.topic_name() == f"{full}-s-DLQ"
+    consumer.close()
+    assert backlog(admin, topic) == 0
+
+
+def test_null_and_empty_payloads_stay_what_they_are(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(
+        topic, "s", SHARED, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=20,
+        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1),
+    )  # fmt: skip
+    producer = client.create_producer(topic)
+    producer.send(None, partition_key="gone")
+    producer.send(b"")
+    refuse(consumer, 4)
+    letters = dead_letters(client, f"{topic}-s-DLQ", 2)
+    assert [letter.has_null_value() for letter in letters] == [True, False]
+    assert letters[0].partition_key() == "gone"
+
+
+def test_each_partition_has_a_dead_letter_topic_made_when_needed(
+    client: pulsar.Client, admin: AdminClient, unique: Unique
+) -> None:
+    topic = unique()
+    admin.create_partitioned_topic(topic, 2)
+    consumer = client.subscribe(
+        topic, "s", SHARED, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=20,
+        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1),
+    )  # fmt: skip
+    send(client, f"{topic}-partition-1", 3)
+    refuse(consumer, 6)
+    letters = dead_letters(client, f"{topic}-partition-1-s-DLQ", 3)
+    assert [letter.properties()["REAL_TOPIC"] for letter in letters] == [
+        f"persistent://public/default/{topic}-partition-1"
+    ] * 3
+    assert [letter.properties()["ORIGIN_MESSAGE_ID"].split(",")[2] for letter in letters] == ["1"] * 3
+    assert not [name for name in admin.list_topics("public/default") if f"{topic}-partition-0-s" in name]
+
+
+def test_a_named_dead_letter_topic_gets_its_initial_subscription(
+    client: pulsar.Client, admin: AdminClient, unique: Unique
+) -> None:
+    topic, dead = unique(), unique("dead")
+    consumer = client.subscribe(
+        topic, "s", SHARED, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=20,
+        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1, dead, "isub"),
+    )  # fmt: skip
+    send(client, topic, 2)
+    refuse(consumer, 4)
+    assert admin.list_subscriptions(dead) == ["isub"]
+    later = client.subscribe(dead, "isub", SHARED)  # the position is the subscription's, not "latest"
+    assert payloads(receive(later, 2)) == ["0", "1"]
+
+
+def test_redeliver_unacknowledged_messages_counts_towards_the_limit(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(
+        topic, "s", SHARED, initial_position=EARLIEST, dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(2)
+    )
+    send(client, topic, 5)
+    for turn in range(3):
+        assert counted(receive(consumer, 5)) == [(str(n), turn) for n in range(5)]
+        consumer.redeliver_unacknowledged_messages()
+    assert receive_rest(consumer) == []
+    assert payloads(dead_letters(client, f"{topic}-s-DLQ", 5)) == ["0", "1", "2", "3", "4"]
+
+
+def test_on_exclusive_nothing_ever_becomes_a_dead_letter(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(
+        topic, "s", initial_position=EARLIEST, negative_ack_redelivery_delay_ms=20,
+        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1),
+    )  # fmt: skip
+    send(client, topic, 1)
+    for _ in range(5):
+        message = receive(consumer, 1)[0]
+        assert message.redelivery_count() == 0
+        consumer.negative_acknowledge(message)
+
+
+def test_a_dead_letter_topic_that_cannot_be_written_keeps_the_message(
+    client: pulsar.Client, admin: AdminClient, unique: Unique
+) -> None:
+    topic = unique()
+    namespace = f"public/{unique('ns')}"
+    consumer = client.subscribe(
+        topic, "s", SHARED, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=20,
+        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1, f"persistent://{namespace}/dead"),
+    )  # fmt: skip
+    send(client, topic, 2)
+    refuse(consumer, 4)
+    consumer.flush()
+    assert backlog(admin, topic) == 2
+    admin.create_namespace(namespace)
+    until(lambda: consumer.flush() or backlog(admin, topic) == 0, "the dead letters to be stored")
+    assert payloads(dead_letters(client, f"persistent://{namespace}/dead", 2)) == ["0", "1"]
+
+
+def test_dead_letters_of_many_consumers_come_in_order_each_once(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumers = [
+        client.subscribe(
+            topic, "s", SHARED, initial_position=EARLIEST, receiver_queue_size=100,
+            dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1),
+        )
+        for _ in range(3)
+    ]  # fmt: skip
+    send_fast(client, topic, 300)
+    for turn in range(2):
+        found = [receive_rest(consumer) for consumer in consumers]
+        assert sorted(int(text) for part in found for text in payloads(part)) == list(range(300)), turn
+        for consumer in consumers:
+            consumer.redeliver_unacknowledged_messages()
+    assert [receive_rest(consumer) for consumer in consumers] == [[], [], []]
+    letters = [int(text) for text in payloads(dead_letters(client, f"{topic}-s-DLQ", 300))]
+    assert sorted(letters) == list(range(300))
+
+
+def test_the_delay_grows_with_each_redelivery(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(
+        topic, "s", SHARED, initial_position=EARLIEST,
+        negative_ack_redelivery_backoff=pulsar.MultiplierRedeliveryBackoff(10, 10_000, 40),
+    )  # fmt: skip
+    send(client, topic, 1)
+    consumer.negative_acknowledge(receive(consumer, 1)[0])
+    message = receive(consumer, 1)[0]
+    assert message.redelivery_count() == 1
+    consumer.negative_acknowledge(message)
+    with pytest.raises(pulsar.Timeout):
+        consumer.receive(350)  # it was 10 ms the first time, and is 400 now
+    assert counted(receive(consumer, 1)) == [("0", 2)]
+
+
+def test_what_is_not_acknowledged_in_time_comes_again(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST, unacked_messages_timeout_ms=10_000)
+    single = client.subscribe(topic, "exclusive", initial_position=EARLIEST, unacked_messages_timeout_ms=10_000)
+    send(client, topic, 5)
+    consumer.acknowledge(receive(consumer, 5)[0])
+    single.acknowledge(receive(single, 5)[1])
+    with pytest.raises(pulsar.Timeout):
+        consumer.receive(9000)
+    assert counted([consumer.receive(3000) for _ in range(4)]) == [(str(n), 1) for n in range(1, 5)]
+    assert counted([single.receive(3000) for _ in range(4)]) == [(str(n), 0) for n in (0, 2, 3, 4)]
+    assert receive_rest(consumer) == []
+
+
+def test_a_redelivery_storm_of_100_000_messages_takes_bounded_memory(client: pulsar.Client, unique: Unique) -> None:
+    topic, count = unique(), 100_000
+    consumers = [
+        client.subscribe(
+            topic, "s", SHARED, initial_position=EARLIEST, receiver_queue_size=50_000,
+            negative_ack_redelivery_delay_ms=1000,
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    send_fast(client, topic, count)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    refused = 0
+    again: set[bytes] = set()
+    while len(again) < count:
+        for consumer in consumers:
+            for message in receive_rest(consumer, 100):
+                if message.redelivery_count() == 0:
+                    consumer.negative_acknowledge(message)
+                    refused += 1
+                else:
+                    assert message.redelivery_count() == 1
+                    again.add(message.data())
+                    consumer.acknowledge(message)
+    assert refused == count
+    grown_mb = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    assert grown_mb < 250, f"{grown_mb:.0f} MB"

@@ -1,0 +1,416 @@
+"""TLS, SASL and ACLs: a broker that lets nobody in without a login, and forbids what nothing allows."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import layer as pulsar
+from layer.admin import AdminClient
+from layer.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError, SecureListeners
+from tests.certificates import Authority, Identity
+from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, send, until
+from tests.integration.secure_support import PASSWORDS, SecureCluster, granted_by_the_page, unsecured_token
+
+TOPIC, SUBSCRIPTION = "orders", "billing"
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("certificates")
+
+
+@pytest.fixture(scope="module")
+def authority(folder: Path) -> Authority:
+    return Authority(folder)
+
+
+@pytest.fixture(scope="module")
+def alice(authority: Authority) -> Identity:
+    return authority.issue("alice")
+
+
+@pytest.fixture(scope="module")
+def cluster(authority: Authority, missing: Callable[[str, str], None]) -> Iterator[SecureCluster]:
+    listeners = SecureListeners(
+        authority.issue("broker", address="127.0.0.1").both, authority.file, PASSWORDS, reauthenticate_ms=3000
+    )
+    try:
+        broker = EmbeddedBroker(BrokerOptions(heap_mb=512, start_timeout_s=240, security=listeners))
+        broker.start()
+    except EmbeddedBrokerError as error:
+        missing("kafka", f"no broker: {error}")
+    try:
+        made = SecureCluster(broker, authority)
+        for user in ("CN=alice", "alice"):
+            made.grant(user, [("Read", "group", "*")])
+            made.grant(user, [(operation, "topic", "*") for operation in ("Read", "Write", "Create")])
+        with AdminClient(f"kafka://{broker.bootstrap}") as admin:
+            admin.create_topic(TOPIC)
+        yield made
+    finally:
+        broker.stop()
+
+
+class Reading(pulsar.schema.Record):
+    celsius = pulsar.schema.Double()
+
+
+def round_trip(client: pulsar.Client, topic: str) -> None:
+    consumer = client.subscribe(topic, "s", initial_position=pulsar.InitialPosition.Earliest)
+    send(client, topic, 3)
+    messages = receive(consumer, 3)
+    assert payloads(messages) == ["0", "1", "2"]
+    consumer.acknowledge_cumulative(messages[-1])
+    consumer.close()
+
+
+# Logins ---------------------------------------------------------------------------------------------------------------
+
+
+def test_mutual_tls(cluster: SecureCluster, alice: Identity, unique: Callable[..., str]) -> None:
+    login = pulsar.AuthenticationTLS(str(alice.certificate), str(alice.key))
+    client = cluster.client(login, "TLS", tls_validate_hostname=True)
+    round_trip(client, unique())
+    client.close()
+
+
+def test_tls_by_the_client_s_own_arguments(cluster: SecureCluster, alice: Identity, unique: Callable[..., str]) -> None:
+    client = pulsar.Client(
+        f"kafka://{cluster.broker.bootstrap_of('TLS')}",
+        use_tls=True,
+        tls_allow_insecure_connection=True,
+        tls_certificate_file_path=str(alice.certificate),
+        tls_private_key_file_path=str(alice.key),
+    )
+    round_trip(client, unique())
+    client.close()
+
+
+def test_a_name_and_a_password(cluster: SecureCluster, unique: Callable[..., str]) -> None:
+    client = cluster.as_user("alice")
+    round_trip(client, unique())
+    client.close()
+
+
+def test_an_administrator_logs_in_too(cluster: SecureCluster) -> None:
+    login = pulsar.AuthenticationBasic("alice", PASSWORDS["alice"])
+    with AdminClient(
+        cluster.url("SASL"), authentication=login, tls_trust_certs_file_path=str(cluster.authority.file)
+    ) as admin:
+        assert f"persistent://public/default/{TOPIC}" in admin.list_topics()
+
+
+def test_a_token_is_renewed_while_it_is_used(cluster: SecureCluster, unique: Callable[..., str]) -> None:
+    asked: list[float] = []
+
+    def supply() -> str:
+        asked.append(time.monotonic())
+        return unsecured_token("alice", 7.0)
+
+    client = cluster.client(pulsar.AuthenticationToken(supply))
+    round_trip(client, topic := unique())
+    until(lambda: time.monotonic() - asked[0] > 8, "the first tokens to be over")
+    consumer = client.subscribe(topic, "late", initial_position=pulsar.InitialPosition.Earliest)
+    send(client, topic, 1, start=3)
+    assert payloads(receive(consumer, 4)) == ["0", "1", "2", "3"]
+    client.close()
+
+
+# Refusals -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_wrong_password_is_told_at_once_and_never_shown(
+    cluster: SecureCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    client = cluster.client(pulsar.AuthenticationBasic("alice", "a-wrong-secret"))
+    start = time.monotonic()
+    with pytest.raises(pulsar.AuthenticationError) as refused:
+        client.create_producer(TOPIC)
+    assert time.monotonic() - start < 5
+    assert "a-wrong-secret" not in str(refused.value) + repr(client._settings) + caplog.text
+    client.close()
+
+
+@pytest.mark.parametrize("listener", ["TLS", "SASL"])
+def test_an_unknown_authority_is_told_at_once(cluster: SecureCluster, folder: Path, listener: Any) -> None:
+    stranger = Authority(folder, "another authority")
+    client = pulsar.Client(cluster.url(listener), tls_trust_certs_file_path=str(stranger.file))
+    start = time.monotonic()
+    with pytest.raises(pulsar.ConnectError, match="certificate"):
+        client.create_producer(TOPIC)
+    assert time.monotonic() - start < 5
+    client.close()
+
+
+def test_a_supplier_that_fails_is_told_at_once(cluster: SecureCluster) -> None:
+    def supply() -> str:
+        raise RuntimeError("the vault's secret is 12345")
+
+    client = cluster.client(pulsar.AuthenticationToken(supply))
+    with pytest.raises(pulsar.AuthenticationError, match="RuntimeError") as refused:
+        client.create_producer(TOPIC)
+    assert "12345" not in str(refused.value)
+    client.close()
+
+
+def test_what_no_acl_allows_names_the_missing_right(cluster: SecureCluster) -> None:
+    client = cluster.as_user("nobody")
+    with pytest.raises(pulsar.AuthorizationError, match=r"Describe on topic pulsar\.system\.topics.*kafka-acls"):
+        client.create_producer(TOPIC)
+    cluster.grant("nobody", [("Read", "topic", "pulsar.system.*"), ("Describe", "topic", "public.default.*")])
+    cluster.grant("nobody", [(operation, "topic", "pulsar.system.producers") for operation in ("Write", "Create")])
+    producer = client.create_producer(TOPIC)
+    with pytest.raises(pulsar.AuthorizationError, match=r"--operation Write --topic 'public\.default\.orders'"):
+        producer.send(b"x")
+    told: list[pulsar.Result] = []
+    answered = threading.Event()
+    producer.send_async(b"x", lambda result, _: (told.append(result), answered.set()))
+    assert answered.wait(PATIENCE_MS / 1000)
+    assert told == [pulsar.Result.AuthorizationError]
+    cluster.grant("nobody", [(operation, "topic", "pulsar.system.*") for operation in ("Write", "Create")])
+    with pytest.raises(pulsar.AuthorizationError, match=r"--operation Read --group 'public\.default\.orders/s'"):
+        client.subscribe(TOPIC, "s", pulsar.ConsumerType.Shared).receive(PATIENCE_MS)
+    client.shutdown()
+
+
+# The rights that docs/acls.md lists -----------------------------------------------------------------------------------
+
+
+def test_the_page_s_rights_are_enough_and_its_producer_may_not_consume(cluster: SecureCluster) -> None:
+    cluster.grant("producer", granted_by_the_page("Producer"))
+    cluster.grant("consumer", granted_by_the_page("Consumer"))
+    producing, consuming = cluster.as_user("producer"), cluster.as_user("consumer")
+    for kind in (pulsar.ConsumerType.Exclusive, pulsar.ConsumerType.Shared):
+        consumer = consuming.subscribe(TOPIC, SUBSCRIPTION, kind)
+        send(producing, TOPIC, 20)
+        messages = receive(consumer, 20)
+        for message in messages[::2]:
+            consumer.acknowledge(message)
+        consumer.flush()
+        consumer.seek(messages[0].message_id())
+        consumer.receive(PATIENCE_MS)
+        consumer.unsubscribe()
+    with pytest.raises(pulsar.AuthorizationError):
+        producing.subscribe(TOPIC, SUBSCRIPTION)
+    with pytest.raises(pulsar.AuthorizationError, match=r"pulsar\.system\.producers"):
+        consuming.create_producer(TOPIC)
+    producing.close()
+    consuming.close()
+
+
+def test_a_consumer_works_without_the_right_to_hear_what_others_ask(
+    cluster: SecureCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.revoke_all("consumer")
+    cluster.grant("consumer", [right for right in granted_by_the_page("Consumer") if "deliveries" not in right[2]])
+    client = cluster.as_user("consumer")
+    for subscription in (SUBSCRIPTION, SUBSCRIPTION):
+        consumer = client.subscribe(TOPIC, subscription, pulsar.ConsumerType.Shared)
+        writing = cluster.as_user("alice")
+        send(writing, TOPIC, 3)
+        for message in receive(consumer, 3):
+            consumer.acknowledge(message, wait=True)
+        consumer.seek(pulsar.MessageId.latest)  # its own partition
+        until(lambda: "other processes cannot seek" in caplog.text, "the log to tell what cannot be done")
+        consumer.unsubscribe()
+        writing.close()
+    warnings = [record for record in caplog.records if "other processes cannot seek" in record.message]
+    assert len(warnings) == 1
+    assert "Read on topic pulsar.system.deliveries" in warnings[0].message.replace("Describe", "Read")
+    client.close()
+
+
+def test_an_exclusive_producer_needs_no_more_rights(cluster: SecureCluster, unique: Callable[..., str]) -> None:
+    cluster.grant("producer", granted_by_the_page("Producer"))
+    first, second = cluster.as_user("producer"), cluster.as_user("producer")
+    held = first.create_producer(TOPIC, access_mode=pulsar.ProducerAccessMode.Exclusive)
+    held.send(b"x")
+    with pytest.raises(pulsar.ProducerFenced):
+        second.create_producer(TOPIC, access_mode=pulsar.ProducerAccessMode.Exclusive)
+    taking = second.create_producer(TOPIC, access_mode=pulsar.ProducerAccessMode.ExclusiveWithFencing)
+    taking.send(b"y")
+    with pytest.raises(pulsar.ProducerFenced):
+        held.send(b"z")
+    first.close()
+    second.close()
+
+
+def test_a_reader_s_rights_are_enough_and_named_when_they_are_missing(cluster: SecureCluster) -> None:
+    writing = cluster.as_user("alice")
+    writing.create_producer(TOPIC).send(b"v", partition_key="k")
+    table = granted_by_the_page("Reader")
+    cluster.grant("reader", table)
+    reading = cluster.as_user("reader")
+    reading.create_reader(TOPIC, pulsar.MessageId.earliest).read_next(PATIENCE_MS)
+    assert reading.create_table_view(TOPIC).get("k") == b"v"
+    reading.close()
+    for missing in table:
+        if missing[2] == "pulsar.system.producers":  # without it only what is met while reading counts
+            continue
+        cluster.revoke_all("reader")
+        cluster.grant("reader", [right for right in table if right != missing])
+        reading = cluster.as_user("reader", operation_timeout_seconds=10)
+        with pytest.raises(pulsar.AuthorizationError) as refused:
+            reading.create_reader(TOPIC, pulsar.MessageId.earliest).read_next(PATIENCE_MS)
+        assert f"on topic {missing[2]};" in str(refused.value)
+        reading.close()
+    writing.close()
+
+
+def test_the_page_s_rights_are_enough_for_schemas(cluster: SecureCluster) -> None:
+    reading, *registering = granted_by_the_page("Schemas")
+    schema = pulsar.schema.JsonSchema(Reading)
+    cluster.grant("producer", [*granted_by_the_page("Producer"), reading])
+    cluster.grant("consumer", [*granted_by_the_page("Consumer"), reading])
+    producing, consuming = cluster.as_user("producer", operation_timeout_seconds=10), cluster.as_user("consumer")
+    with pytest.raises(pulsar.AuthorizationError, match=r"pulsar\.system\.schemas"):
+        producing.create_producer(TOPIC, schema=schema)
+    cluster.grant("producer", registering)
+    producer = producing.create_producer(TOPIC, schema=schema)
+    for read_with in (schema, pulsar.schema.AutoConsumeSchema()):
+        consumer = consuming.subscribe(TOPIC, SUBSCRIPTION, schema=read_with)
+        producer.send(Reading(celsius=1.5))
+        value = receive(consumer, 1)[0].value()
+        assert value == {"celsius": 1.5} if read_with is not schema else value.celsius == 1.5
+        consumer.unsubscribe()
+    producing.close()
+    consuming.close()
+    cluster.revoke_all("consumer")
+    cluster.grant("consumer", granted_by_the_page("Consumer"))
+    consuming = cluster.as_user("consumer", operation_timeout_seconds=10)
+    with pytest.raises(pulsar.AuthorizationError, match=r"pulsar\.system\.schemas"):
+        consuming.subscribe(TOPIC, SUBSCRIPTION, schema=schema)
+    consuming.close()
+    cluster.revoke_all("producer")
+
+
+def letters_client(cluster: SecureCluster, *without: tuple[str, str, str]) -> Any:
+    """A client with the rights of Consumer, Dead letters and Retry letters, but for these."""
+    cluster.revoke_all("letters")
+    tables = [granted_by_the_page(section) for section in ("Consumer", "Dead letters", "Retry letters")]
+    cluster.grant("letters", [right for table in tables for right in table if right not in without])
+    return cluster.as_user("letters")
+
+
+def test_the_page_s_rights_are_enough_for_dead_and_retry_letters(cluster: SecureCluster) -> None:
+    client = letters_client(cluster)
+    consumer = client.subscribe(
+        TOPIC,
+        SUBSCRIPTION,
+        pulsar.ConsumerType.Shared,
+        retry_enable=True,
+        dead_letter_policy=pulsar.ConsumerDeadLetterPolicy(1),
+    )
+    writing = cluster.as_user("alice")
+    send(writing, TOPIC, 1)
+    consumer.reconsume_later(receive(consumer, 1)[0], 0)
+    again = receive(consumer, 1)[0]
+    assert again.properties()["RECONSUMETIMES"] == "1"
+    consumer.reconsume_later(again, 0)  # once too often: a dead letter
+    dead = writing.create_reader(f"{TOPIC}-{SUBSCRIPTION}-DLQ", pulsar.MessageId.earliest)
+    assert dead.read_next(PATIENCE_MS).data() == b"0"
+    client.close()
+    writing.close()
+
+
+def test_letters_name_the_right_that_is_missing(cluster: SecureCluster, caplog: pytest.LogCaptureFixture) -> None:
+    letters_client(cluster).close()
+    retry = ("Write", "topic", f"public.default.{TOPIC}-{SUBSCRIPTION}-RETRY")
+    dead = ("Write", "topic", f"public.default.{TOPIC}-{SUBSCRIPTION}-DLQ")
+    client = letters_client(cluster, retry, dead)
+    policy = pulsar.ConsumerDeadLetterPolicy(1)
+    consumer = client.subscribe(
+        TOPIC, SUBSCRIPTION, pulsar.ConsumerType.Shared, retry_enable=True, dead_letter_policy=policy,
+        negative_ack_redelivery_delay_ms=50,
+    )  # fmt: skip
+    writing = cluster.as_user("alice")
+    send(writing, TOPIC, 1)
+    message = receive(consumer, 1)[0]
+    with pytest.raises(pulsar.AuthorizationError, match=rf"missing is \w+ on topic {retry[2]};"):
+        consumer.reconsume_later(message, 0)
+    consumer.negative_acknowledge(message)
+    consumer.negative_acknowledge(receive(consumer, 1)[0])
+    until(lambda: f"on topic {dead[2]};" in caplog.text, "the log to name the dead letter topic's right")
+    client.close()
+    writing.close()
+
+
+def test_a_pattern_serves_what_it_may_and_tells_of_the_rest(
+    cluster: SecureCluster, unique: Callable[..., str], caplog: pytest.LogCaptureFixture
+) -> None:
+    prefix = unique("family")
+    writing = cluster.as_user("alice")
+    send(writing, f"{prefix}-open", 1)
+    system = [right for right in granted_by_the_page("Consumer") if "pulsar.system" in right[2]]
+    family = [("Read", kind, f"public.default.{prefix}-open*") for kind in ("topic", "group")]
+    cluster.revoke_all("consumer")
+    cluster.grant("consumer", [*system, *family])
+    client = cluster.as_user("consumer")
+    consumer = client.subscribe(
+        re.compile(f"public/default/{prefix}-.*"), "s", pattern_auto_discovery_period=1,
+        initial_position=pulsar.InitialPosition.Earliest,
+    )  # fmt: skip
+    assert payloads(receive(consumer, 1)) == ["0"]
+    send(writing, f"{prefix}-closed", 1)
+    send(writing, f"{prefix}-open-too", 1, start=1)
+    assert payloads(receive(consumer, 1)) == ["1"]
+    until(lambda: f"{prefix}-closed" in caplog.text, "the log to tell of the topic that may not be read")
+    assert "missing is" in caplog.text
+    client.close()
+    writing.close()
+
+
+@pytest.mark.parametrize(
+    "needed",
+    [
+        right
+        for right in granted_by_the_page("Consumer")
+        if right[0] == "Read" and right[2] in ("pulsar.system.topics", f"public.default.{TOPIC}")
+    ],
+    ids=str,
+)
+def test_what_a_consumer_must_read_is_named_when_it_may_not(
+    cluster: SecureCluster, needed: tuple[str, str, str]
+) -> None:
+    cluster.revoke_all("consumer")
+    cluster.grant("consumer", [right for right in granted_by_the_page("Consumer") if right != needed])
+    client = cluster.as_user("consumer", operation_timeout_seconds=10)
+    with pytest.raises(pulsar.AuthorizationError) as refused:
+        client.subscribe(TOPIC, SUBSCRIPTION, pulsar.ConsumerType.Shared).receive(PATIENCE_MS)
+    assert f"on {needed[1]} {needed[2]};" in str(refused.value)
+    client.shutdown()
+
+
+def test_the_page_s_rights_are_enough_for_an_administrator(cluster: SecureCluster, unique: Callable[..., str]) -> None:
+    cluster.grant("admin", granted_by_the_page("Administrator"))
+    login = pulsar.AuthenticationBasic("admin", PASSWORDS["admin"])
+    with AdminClient(
+        cluster.url("SASL"), authentication=login, tls_trust_certs_file_path=str(cluster.authority.file)
+    ) as admin:
+        plain, parted = unique(), unique("parted")
+        admin.create_topic(plain)
+        admin.create_partitioned_topic(parted, 2)
+        admin.update_partitions(parted, 3)
+        admin.create_subscription(plain, "s", from_earliest=True)
+        assert admin.list_subscriptions(plain) == ["s"]
+        assert f"persistent://public/default/{plain}" in admin.list_topics()
+        admin.topic_stats(parted)
+        send(cluster.as_user("alice"), plain, 5)
+        assert admin.subscription_stats(plain, "s").backlog == 5
+        assert admin.skip(plain, "s", 2) == 2
+        admin.reset_cursor(plain, "s", timestamp_ms=1)
+        admin.clear_backlog(plain, "s")
+        admin.unsubscribe(plain, "s")
+        admin.delete_topic(plain)
+        admin.delete_topic(parted)

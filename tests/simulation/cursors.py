@@ -1,0 +1,86 @@
+"""One cursor on the state log in memory, and what its owner does around the store."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from layer import errors
+from layer.cursor import segments as segments_module
+from layer.cursor.identity import CursorIdentity
+from layer.cursor.machine import CursorState
+from layer.cursor.store import CursorStore, Save, Saved
+from layer.deadline import Deadline
+from layer.dispatch.delivery import PartitionSlot
+from layer.dispatch.partition import OwnedPartition
+from layer.statelog.api import LogRecord
+from layer.statelog.memory_log import MemoryStateLog
+from mapping.ledger import LedgerLayout
+from mapping.state_topics import StateTopic
+
+TOPIC = "persistent://public/default/orders"
+TOPIC_ID = "abcdefghijklmnopqrstuv"
+DEADLINE = Deadline.never()
+
+
+class LogThatBreaks(MemoryStateLog):
+    """Fails the append call number `at` (from 1), before or after it was written; `None` never."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at: int | None = None
+        self.written_all_the_same = False
+        self.unreadable = False
+
+    def append_many(
+        self, topic: StateTopic, partition: int, records: Sequence[tuple[bytes, bytes | None]], deadline: Deadline
+    ) -> list[int]:
+        assert all(len(value or b"") <= segments_module.LARGEST_RECORD_BYTES for _, value in records)
+        if self.at is not None:
+            self.at -= 1
+            if self.at == 0:
+                self.at = None
+                if self.written_all_the_same:
+                    super().append_many(topic, partition, records, deadline)
+                raise errors.AppendOutcomeUnknown("the broker went away")
+        return super().append_many(topic, partition, records, deadline)
+
+    def read_at(
+        self, topic: StateTopic, partition: int, offsets: Sequence[int], deadline: Deadline
+    ) -> dict[int, LogRecord]:
+        if self.unreadable:
+            raise errors.ConnectFailed("the broker went away")
+        return super().read_at(topic, partition, offsets, deadline)
+
+
+def an_identity(entries_per_ledger: int = 10, topic_id: str = TOPIC_ID) -> CursorIdentity:
+    return CursorIdentity(TOPIC, 3, "audit", "public.default.orders", topic_id, 7, 9, entries_per_ledger)
+
+
+def owned_by(identity: CursorIdentity, state: CursorState, saved: Saved | None, session: bytes) -> OwnedPartition:
+    version = saved.lineage.version + 1 if saved is not None else 1
+    slot = PartitionSlot(TOPIC, 3, 3, LedgerLayout(7, identity.entries_per_ledger))
+    owned = OwnedPartition(slot, identity, state, saved or Saved(identity.lineage(session, version, 0)))
+    owned.saves.next_save = 1
+    return owned
+
+
+def send_away(owned: OwnedPartition, rng: random.Random, share: float) -> None:
+    """What the owner does when memory is short."""
+    for index in owned.cursor.ledgers_with_state():
+        if index in owned.saves.saved.segments and index not in owned.cursor.dirty_ledgers and rng.random() < share:
+            owned.cursor.send_away(index, owned.saves.saved.segments[index].summary.size_bytes)
+
+
+def prepared(store: CursorStore, owned: OwnedPartition, session: bytes, version: int) -> Save:
+    lineage = owned.identity.lineage(session, version, owned.saves.next_save)
+    owned.saves.next_save += 1
+    return store.prepare(owned.identity, owned.cursor, owned.saves.saved, lineage, DEADLINE)
+
+
+def state_of(cursor: CursorState) -> tuple[int, list[int], dict[int, tuple[int, int]]]:
+    return (
+        cursor.next_unacked,
+        list(cursor.deleted),
+        {offset: (acks.batch_size, acks.acked) for offset, acks in cursor.batches.items()},
+    )

@@ -1,0 +1,313 @@
+"""A cursor with its saves, crashes and successors beside a plain set of acknowledged offsets.
+
+`make test` runs the same histories each time; the soak looks for new ones, and prints how to run a failure again.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from layer import errors
+from layer.cursor import segments as segments_module
+from layer.cursor import store as store_module
+from layer.cursor.batch_acks import BatchAckSet
+from layer.cursor.store import CursorStore, Unneeded
+from layer.deadline import Deadline
+from layer.dispatch.partition import OwnedPartition
+from layer.kafka.records import CommittedOffset
+from tests.simulation.cursors import LogThatBreaks, an_identity, owned_by, prepared, send_away
+
+DEADLINE = Deadline.never()
+EVERYTHING = 10**9
+LONGEST = 90
+
+Truth = tuple[frozenset[int], dict[int, tuple[int, int]]]
+"""Acknowledged offsets; of batch entries of which something is acknowledged, complete ones too, (size, bits)."""
+
+offsets = st.integers(0, LONGEST)
+some = st.integers(1, 2**20 - 1)
+seeds = st.integers(0, 2**32 - 1).map(random.Random)
+
+
+class CursorBesideASet(RuleBasedStateMachine):
+    """Ledgers, records and commits are so small that segments, pages and everything between occur."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.limits = store_module.MAX_METADATA_CHARS, segments_module.LARGEST_RECORD_BYTES  # type: ignore[attr-defined]
+
+    @initialize(
+        entries_per_ledger=st.sampled_from((1, 2, 5, 16, 64)),
+        metadata=st.sampled_from((100, 110, 125, 135, 150, 170, 200)),
+        record=st.sampled_from((300, 320, 350, 900_000)),
+    )
+    def begin(self, entries_per_ledger: int, metadata: int, record: int) -> None:
+        store_module.MAX_METADATA_CHARS = metadata  # type: ignore[attr-defined]
+        segments_module.LARGEST_RECORD_BYTES = record  # type: ignore[misc]
+        self.log = LogThatBreaks()
+        self.store = CursorStore(self.log)
+        self.identity = an_identity(entries_per_ledger)
+        self.acked: set[int] = set()
+        self.batches: dict[int, tuple[int, int]] = {}
+        self.committed: CommittedOffset | None = None
+        self.durable: Truth = (frozenset(), {})
+        self.checkpoint: CommittedOffset | None = None
+        self.at_checkpoint = self.durable
+        self.takeovers = 0
+        self.former: tuple[OwnedPartition, bytes, int] | None = None
+        """An owner that was stopped, with what it holds."""
+        self.uncleaned = Unneeded()
+        """What it was about to clean."""
+        self._take_over()
+
+    def teardown(self) -> None:
+        if hasattr(self, "owned"):
+            self.crash()
+        store_module.MAX_METADATA_CHARS, segments_module.LARGEST_RECORD_BYTES = self.limits  # type: ignore[misc, attr-defined]
+
+    # Acknowledgements ---------------------------------------------------------------------------------------------
+
+    @rule(base=offsets, bits=some)
+    def acknowledge(self, base: int, bits: int) -> None:
+        self._acknowledge(base + step for step in range(20) if bits >> step & 1)
+
+    def _acknowledge(self, positions: Iterable[int]) -> None:
+        there = [min(LONGEST, position) for position in positions]
+        self.owned.cursor.acknowledge(there)
+        self.acked.update(there)
+
+    @rule(upto=offsets, bits=some)
+    def acknowledge_cumulatively(self, upto: int, bits: int) -> None:
+        upto = upto // 4 if bits % 4 else upto
+        self.owned.cursor.acknowledge_cumulative(upto)
+        self.acked.update(range(upto + 1))
+
+    @rule(start=offsets, length=st.integers(1, 30))
+    def acknowledge_range(self, start: int, length: int) -> None:
+        self.owned.cursor.acknowledge_range(start, start + length)
+        self.acked.update(range(start, start + length))
+
+    @rule(offset=offsets, size=st.integers(2, 6), bits=some)
+    def acknowledge_in_a_batch(self, offset: int, size: int, bits: int) -> None:
+        more = bits
+        size, bits = self.batches.get(offset, (size, 0))
+        more = 1 + more % ((1 << size) - 1)
+        self.owned.cursor.acknowledge_batches({offset: BatchAckSet(size, more)})
+        if offset not in self.acked:
+            self.batches[offset] = (size, bits | more)
+            if bits | more == (1 << size) - 1:
+                self.acked.add(offset)
+
+    def seek(self, position: int) -> None:
+        self.owned.cursor.reset(position)
+        self.acked = set(range(position))
+        self.batches.clear()
+
+    # Memory -------------------------------------------------------------------------------------------------------
+
+    @rule(rng=seeds)
+    def evict(self, rng: random.Random) -> None:
+        send_away(self.owned, rng, 0.7)
+
+    @rule(offset=offsets, which=st.integers(0, 3), rng=seeds)
+    def acknowledge_while_unreadable(self, offset: int, which: int, rng: random.Random) -> None:
+        """What cannot be read back leaves everything as it was."""
+        send_away(self.owned, rng, 0.7)
+        before = set(self.acked), dict(self.batches)
+        changes: list[Callable[[], None]] = [
+            lambda: self._acknowledge([offset, offset + 3]),
+            lambda: self.acknowledge_cumulatively(offset, 0),
+            lambda: self.acknowledge_range(offset, 20),
+            lambda: self.acknowledge_in_a_batch(offset, 3, 1),
+        ]
+        self.log.unreadable = True
+        try:
+            changes[which]()
+        except errors.ConnectFailed:
+            self.acked, self.batches = before
+        finally:
+            self.log.unreadable = False
+        self.owned.cursor.advance()  # the owner does it every second
+
+    # Saves --------------------------------------------------------------------------------------------------------
+
+    @rule(meanwhile=st.lists(offsets, max_size=3), checkpoint=st.booleans())
+    def save(self, meanwhile: list[int], checkpoint: bool) -> None:
+        """`meanwhile` is acknowledged while the commit is under way."""
+        self._save(meanwhile)
+        if checkpoint:
+            self._write_checkpoint()
+
+    def save_and_die_before_cleaning(self) -> None:
+        self.uncleaned = self._save([], clean=False)
+        self.crash()
+
+    @rule(meanwhile=st.lists(offsets, max_size=3))
+    def save_that_is_refused(self, meanwhile: list[int]) -> None:
+        save = prepared(self.store, self.owned, self.session, self.version)
+        self._acknowledge(meanwhile)
+        self.owned.save_refused(save)
+
+    @rule(call=st.integers(1, 3), written=st.booleans())
+    def save_that_breaks(self, call: int, written: bool) -> None:
+        """The append that fails may have been written: segments, then pages, then the marker."""
+        self.log.at, self.log.written_all_the_same = call, written
+        try:
+            self.owned.save_refused(prepared(self.store, self.owned, self.session, self.version))
+        except errors.AppendOutcomeUnknown:
+            pass
+        finally:
+            self.log.at = None
+
+    @rule()
+    def save_without_segments(self) -> None:
+        """Nothing durable is given up, and nothing but what was acknowledged is claimed."""
+        lineage = self.identity.lineage(self.session, self.version, self.owned.saves.next_save)
+        self.owned.saves.next_save += 1
+        was_dirty = self.owned.dirty
+        save = self.store.prepare_without_segments(
+            self.identity, self.owned.cursor, self.owned.saves.saved, lineage, DEADLINE
+        )
+        if save is None:  # it does not fit
+            return
+        found = self.store.recover(self.identity, save.commit, None, 0, DEADLINE)
+        self.store.load_all(self.identity, found, DEADLINE)
+        held = frozenset((*range(found.state.next_unacked), *found.state.deleted))
+        assert held <= self.acked
+        if self.owned.cursor.resets == self.owned.saves.saved.resets:
+            assert self.durable[0] <= held
+        assert save.left_out is not None
+        assert len(self.acked - held) <= save.left_out
+        batches = {offset: (acks.batch_size, acks.acked) for offset, acks in found.state.batches.items()}
+        self.committed, self.durable = save.commit, (held, batches)
+        self.store.clean(self.identity, self.owned.save_accepted(save), DEADLINE)
+        assert self.owned.dirty == was_dirty
+
+    # Ends, and what comes after -------------------------------------------------------------------------------------
+
+    @rule(position=offsets, which=st.integers(0, 5))
+    def something_rare(self, position: int, which: int) -> None:
+        (
+            lambda: self.seek(position),
+            self.forget_group,
+            self.save_and_die_before_cleaning,
+            self.former_owner_wakes_up_and_cleans,
+            self._agree_thoroughly,
+            self.crash,
+        )[which]()
+
+    def crash(self) -> None:
+        """Somebody else takes over; who was stopped, not killed, may wake up later."""
+        self.former = (self.owned, self.session, self.version)
+        self._take_over()
+        self.acked, self.batches = set(self.durable[0]), dict(self.durable[1])
+        self._agree_in_passing()
+        self._agree_thoroughly()
+
+    def forget_group(self) -> None:
+        """A crash, then nobody for so long that Kafka forgets the group's offsets."""
+        self.committed, self.durable = None, self.at_checkpoint
+        self.crash()
+        self.former = None
+
+    @precondition(lambda self: self.former is not None)
+    @rule(base=offsets, bits=some)
+    def former_owner_wakes_up_and_saves(self, base: int, bits: int) -> None:
+        """Kafka refuses its commit; what it wrote before that harms nobody."""
+        assert self.former is not None
+        owned, session, version = self.former
+        try:
+            owned.cursor.acknowledge([base + step for step in range(20) if bits >> step & 1])
+            owned.save_refused(prepared(self.store, owned, session, version))
+        except errors.Corrupt:
+            pass  # what it would have to read back is cleaned away
+
+    def former_owner_wakes_up_and_cleans(self) -> None:
+        self.store.clean(self.identity, self.uncleaned, DEADLINE)
+        self.uncleaned = Unneeded()
+
+    @rule(rng=seeds)
+    def compact(self, rng: random.Random) -> None:
+        self.log.compact(rng)
+        self.log.drop_tombstones(rng, EVERYTHING)
+
+    # It agrees ----------------------------------------------------------------------------------------------------
+
+    @invariant()
+    def summaries_agree(self) -> None:
+        self._agree_in_passing()
+
+    @rule(offset=offsets)
+    def a_place_agrees(self, offset: int) -> None:
+        floor = self._floor()
+        assert self.owned.cursor.is_acknowledged(offset) == (offset in self.acked)
+        wanted = {place for place in range(offset, offset + 5) if place in self.acked and place > floor}
+        assert self.owned.cursor.acknowledged_in(offset, offset + 5) == wanted
+
+    def _agree_in_passing(self) -> None:
+        cursor, floor = self.owned.cursor, self._floor()
+        above = [offset for offset in self.acked if offset > floor]
+        assert cursor.next_unacked == floor
+        assert len(cursor.deleted) == len(above)
+        assert cursor.deleted.count_gaps() == sum(offset - 1 not in self.acked for offset in above)
+        assert cursor.backlog(2 * LONGEST) == 2 * LONGEST - len(self.acked)
+        assert len(cursor.batches) == len(self._partial())
+
+    def _agree_thoroughly(self) -> None:
+        cursor, floor = self.owned.cursor, self._floor()
+        assert list(cursor.deleted) == sorted(offset for offset in self.acked if offset > floor)
+        found = {offset: (acks.batch_size, acks.acked) for offset, acks in cursor.batches.items()}
+        assert found == self._partial()
+
+    # Inside -------------------------------------------------------------------------------------------------------
+
+    def _save(self, meanwhile: list[int], *, clean: bool = True) -> Unneeded:
+        save = prepared(self.store, self.owned, self.session, self.version)
+        self.committed, self.durable = save.commit, (frozenset(self.acked), self._partial())
+        self._acknowledge(meanwhile)
+        obsolete = self.owned.save_accepted(save)
+        if clean:
+            self.store.clean(self.identity, obsolete, DEADLINE)
+        return obsolete
+
+    def _write_checkpoint(self) -> None:
+        self.checkpoint, self.at_checkpoint = self.owned.saves.last_commit, self.durable
+        self.store.clean(self.identity, self.owned.saves.checkpoint_written(), DEADLINE)
+
+    def _take_over(self) -> None:
+        found = self.store.recover(self.identity, self.committed, self.checkpoint, 0, DEADLINE)
+        self.takeovers += 1
+        self.session = self.takeovers.to_bytes(16, "big")
+        self.owned = owned = owned_by(self.identity, found.state, found.saved, self.session)
+        found.state.loader = lambda indexes: self.store.loader(self.identity, owned.saves.saved)(indexes)
+        self.version = found.saved.lineage.version + 1 if found.saved is not None else 1
+        save = prepared(self.store, self.owned, self.session, self.version)
+        self.committed = save.commit
+        self.store.clean(self.identity, self.owned.save_accepted(save), DEADLINE)
+        self._write_checkpoint()
+
+    def _partial(self) -> dict[int, tuple[int, int]]:
+        return {offset: acks for offset, acks in self.batches.items() if offset not in self.acked}
+
+    def _floor(self) -> int:
+        return next(offset for offset in range(2 * LONGEST) if offset not in self.acked)
+
+
+_LIMITLESS: dict[str, Any] = {"deadline": None, "database": None, "suppress_health_check": list(HealthCheck)}
+
+TestCursorBesideASet = CursorBesideASet.TestCase
+TestCursorBesideASet.settings = settings(
+    max_examples=800, stateful_step_count=40, derandomize=True, print_blob=True, **_LIMITLESS
+)
+
+
+@pytest.mark.soak
+class TestNewHistories(CursorBesideASet.TestCase):  # type: ignore[valid-type, misc]
+    settings = settings(max_examples=20_000, stateful_step_count=60, print_blob=True, **_LIMITLESS)

@@ -1,0 +1,300 @@
+"""Messages that kill their process, fail or are fine, through crashes, on the real dispatcher and cursor store.
+
+On Shared and Key_Shared subscriptions. What must hold (design.md 6): no message is delivered more often than the policy
+allows, whatever dies; each ends acknowledged or as a dead letter; and where nothing but the messages themselves kills,
+only those that kill or always fail become dead letters, and their neighbours are delivered twice at most. On Key_Shared
+no message goes out before a lower one of its key that was not out, unless that one is put off or on its way to the dead
+letter topic.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, cast
+
+import pytest
+
+from layer.cursor.identity import CursorIdentity
+from layer.cursor.store import CursorStore, Save, Saved, new_session
+from layer.deadline import Deadline
+from layer.dispatch.delivery import Delivery, PartitionSlot
+from layer.dispatch.dispatcher import Dispatcher
+from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.partition import OwnedPartition
+from layer.dispatch.strategy import SubscriptionType
+from layer.kafka.records import CommittedOffset
+from layer.statelog.memory_log import MemoryStateLog
+from mapping.ledger import LedgerLayout
+
+TOPIC = "persistent://public/default/orders"
+IDENTITY = CursorIdentity(TOPIC, 0, "audit", "orders", "t" * 22, 1, 2, 10)
+DEADLINE = Deadline.never()
+SEEDS = 5
+HISTORIES_A_SEED = 10
+
+
+class Died(Exception):
+    """The process is gone, with everything in its memory."""
+
+
+def key_of(offset: int) -> bytes:
+    return b"key %d" % (offset * 7 // 3 % 5)
+
+
+class Record:
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+
+    def offset(self) -> int:
+        return self._offset
+
+    def headers(self) -> None:
+        return None
+
+    def key(self) -> bytes:
+        return key_of(self._offset)
+
+    def __len__(self) -> int:
+        return 10
+
+
+class World:
+    """Kafka: the log, the committed offset, the state log, the dead letter topic; and what the messages do."""
+
+    def __init__(
+        self, rng: random.Random, kind: SubscriptionType, *, other_deaths: bool, orderly_ends: bool, late_policy: bool
+    ) -> None:
+        self.rng = rng
+        self.kind = kind
+        self.late_policy = late_policy
+        self.end = rng.randrange(1, 60)
+        self.log = MemoryStateLog()
+        self.commit: CommittedOffset | None = None
+        self.dead: list[int] = []
+        self.delivered: Counter[int] = Counter()
+        self.now_s = 1000.0
+        self.most = rng.randrange(1, 4)
+        self.killers = {rng.randrange(80) for _ in range(rng.randrange(3))}
+        self.failing = {rng.randrange(80) for _ in range(rng.randrange(4))} - self.killers
+        self.other_deaths = other_deaths
+        self.orderly_ends = orderly_ends
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def now_ms(self) -> int:
+        return int(self.now_s * 1000)
+
+    def read_at(self, topic: str, partition: int, offsets: Sequence[int], deadline: Deadline) -> Iterator[list[Record]]:
+        yield [Record(offset) for offset in offsets if offset < self.end]
+
+    def watermarks(self, *_: object) -> tuple[int, int]:
+        return 0, self.end
+
+    def perhaps_die(self) -> None:
+        if self.other_deaths and self.rng.random() < 0.02:
+            raise Died
+
+
+class Letters:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.max_redeliver_count = world.most
+
+    def bury(self, letters: Sequence[Delivery], kept: Callable[[Delivery], None]) -> None:
+        for letter in letters:
+            if self.world.rng.random() < 0.1:
+                kept(letter)
+                continue
+            self.world.dead.append(letter.offset)
+            self.world.perhaps_die()
+            letter.feed.slot.ack(letter.offset)
+
+
+class Inbox(Endpoint):
+    """Sees what goes out, and in which order."""
+
+    def __init__(self, process: Process, name: str, dead_letters: Letters | None) -> None:
+        self.process = process
+        super().__init__(name, process.world.rng.randrange(1, 20), delivery_type=Delivery, dead_letters=dead_letters)
+
+    def deliver(self, deliveries: Sequence[Delivery]) -> None:
+        for delivery in deliveries:
+            self.process.goes_out(delivery.offset)
+        super().deliver(deliveries)
+
+
+class Process:
+    """One owner of the partition, from take-over to its death or orderly end."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.store = CursorStore(world.log)
+        self.session = new_session()
+        found = self.store.recover(IDENTITY, world.commit, None, 0, DEADLINE)
+        version = 1 if found.saved is None else found.saved.lineage.version + 1
+        lineage = IDENTITY.lineage(self.session, version, 0)
+        saved = found.saved or Saved(lineage)
+        save = self.store.prepare(IDENTITY, found.state, saved, lineage, DEADLINE)
+        world.commit = save.commit
+        world.perhaps_die()
+        slot = PartitionSlot(TOPIC, 0, -1, LedgerLayout(1, 10))
+        self.owned = OwnedPartition(slot, IDENTITY, found.state, saved)
+        self.owned.save_accepted(save)
+        handle = cast("Any", type("Handle", (), {"type": world.kind, "kafka_topic": "orders"}))
+        fake = cast("Any", world)
+        self.consumers: list[Endpoint] = []
+        self.dispatcher = Dispatcher(handle, fake, fake, fake, {0: self.owned}, self.consumers)
+        self.out: set[int] = set()
+        # Where a former owner counted, it does not matter that the policy comes late.
+        counted = found.state.deliveries is not None and found.state.deliveries.matter_from(found.state.next_unacked)
+        self.attach(Letters(world) if not (counted and world.late_policy) else None)
+        if world.rng.random() < 0.5:
+            self.attach(Letters(world))
+        self.dispatcher.count_deliveries()
+        self.under_way: Save | None = None
+        self.held: list[Delivery] = []
+
+    def attach(self, letters: Letters | None) -> None:
+        self.dispatcher.attach(Inbox(self, f"c{len(self.consumers)}", letters))
+
+    def goes_out(self, offset: int) -> None:
+        if self.world.kind is SubscriptionType.KEY_SHARED and offset not in self.out:
+            for lower in range(self.owned.cursor.next_unacked, offset):
+                if key_of(lower) == key_of(offset) and lower not in self.out:
+                    settled = self.owned.cursor.is_acknowledged(lower) or lower in self.owned.in_flight.holders
+                    assert settled or lower in self.put_off(), f"{offset} before {lower} of its key"
+        self.out.add(offset)
+        has_policy = any(consumer.dead_letters is not None for consumer in self.consumers)
+        if has_policy and not self.world.orderly_ends:  # a delivery that ended in good order does not count
+            assert self.world.delivered[offset] <= self.world.most, f"{offset} goes out once too often"
+
+    def put_off(self) -> set[int]:
+        return {offset for offsets in self.dispatcher._nacks.waiting(0).values() for offset in offsets}
+
+    def step(self) -> None:
+        rng = self.world.rng
+        self.world.now_s += rng.random()
+        self.world.perhaps_die()
+        self.dispatcher.drain()
+        self.dispatcher.redeliver_due()
+        self.dispatcher.dispatch()
+        if self.dispatcher.counting.wants_save() or rng.random() < 0.2:
+            self.save()
+        self.dispatcher.has_undelivered()
+        if rng.random() < 0.6:
+            self.answer()
+        start = self.owned.read_position
+        if start < self.world.end and rng.random() < 0.7:
+            upto = min(self.world.end, start + rng.randrange(1, 30))
+            self.owned.accept(list(range(start, upto)), [Record(offset) for offset in range(start, upto)])
+        if rng.random() < 0.8:
+            self.receive()
+        if self.world.late_policy and rng.random() < 0.03 and len(self.consumers) < 3:
+            self.attach(Letters(self.world))
+        if self.world.orderly_ends and rng.random() < 0.03:
+            gone = rng.choice(self.consumers)
+            self.dispatcher.detach(gone)
+            self.held = [message for message in self.held if message.feed.endpoint is not gone]
+            self.attach(Letters(self.world))
+
+    def receive(self) -> None:
+        rng = self.world.rng
+        if self.held and rng.random() < 0.7:
+            self.finish(self.held.pop(rng.randrange(len(self.held))))
+        inbox = rng.choice(self.consumers).queue
+        for _ in range(rng.randrange(1, 6)):
+            if not inbox:
+                return
+            message = inbox.popleft()
+            self.world.delivered[message.offset] += 1
+            if rng.random() < 0.7:
+                self.finish(message)
+            else:
+                self.held.append(message)
+
+    def finish(self, message: Delivery) -> None:
+        slot, offset = message.feed.slot, message.offset
+        if offset in self.world.killers:
+            raise Died
+        if offset in self.world.failing:
+            delay = self.world.rng.choice((0.0, 0.5, 20.0))
+            slot.nacks.append((self.world.now_s, delay, offset, message.feed.endpoint))
+        else:
+            slot.ack(offset)
+
+    def save(self) -> None:
+        if self.under_way is not None or not self.owned.dirty:
+            return
+        lineage = IDENTITY.lineage(self.session, self.owned.saves.saved.lineage.version, self.owned.saves.next_save)
+        self.owned.lay_down_deliveries()
+        self.owned.saves.next_save += 1
+        self.world.perhaps_die()
+        self.under_way = self.store.prepare(IDENTITY, self.owned.cursor, self.owned.saves.saved, lineage, DEADLINE)
+
+    def answer(self) -> None:
+        if self.under_way is None:
+            return
+        save, self.under_way = self.under_way, None
+        if self.world.rng.random() < 0.1:
+            self.owned.save_refused(save)
+            return
+        self.world.commit = save.commit
+        self.world.perhaps_die()
+        self.store.clean(IDENTITY, self.owned.save_accepted(save), DEADLINE)
+
+    def end_in_order(self) -> None:
+        self.dispatcher.drain()
+        while self.under_way is not None:
+            self.answer()
+        self.dispatcher.counting.retire([0], orderly=True)
+        while self.owned.dirty:
+            self.save()
+            self.answer()
+
+    def done(self) -> bool:
+        return self.owned.cursor.next_unacked >= self.world.end and self.under_way is None and not self.owned.dirty
+
+
+def run(world: World) -> None:
+    for _ in range(400):
+        try:
+            process = Process(world)
+            for _ in range(world.rng.randrange(1, 400) if world.orderly_ends else 100_000):
+                process.step()
+                if world.end < 80 and world.rng.random() < 0.05:
+                    world.end += world.rng.randrange(1, 10)
+                if world.end >= 80 and process.done():
+                    return
+            process.end_in_order()
+        except Died:
+            continue
+    pytest.fail("it does not come to an end")
+
+
+KINDS = [SubscriptionType.SHARED, SubscriptionType.KEY_SHARED]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("late_policy", [False, True], ids=["policy first", "policy late"])
+@pytest.mark.parametrize("other_deaths", [False, True], ids=["messages kill", "anything kills"])
+@pytest.mark.parametrize("orderly_ends", [False, True], ids=["death only", "orderly ends too"])
+def test_no_message_is_delivered_more_often_than_configured(
+    seed: int, other_deaths: bool, orderly_ends: bool, late_policy: bool, kind: SubscriptionType
+) -> None:
+    for history in range(HISTORIES_A_SEED):
+        rng = random.Random(f"{seed} {history}")
+        world = World(rng, kind, other_deaths=other_deaths, orderly_ends=orderly_ends, late_policy=late_policy)
+        run(world)
+        what = f"seed {seed} history {history} killers {world.killers} failing {world.failing} most {world.most}"
+        poison = {offset for offset in world.killers | world.failing if offset < world.end}
+        if not other_deaths:
+            assert set(world.dead) == poison, what
+        assert poison <= set(world.dead), what
+        if orderly_ends or other_deaths:
+            continue
+        for offset in world.delivered.keys() - poison:
+            assert world.delivered[offset] <= 2, f"{what}: {offset} was delivered {world.delivered[offset]} times"

@@ -1,0 +1,163 @@
+"""Real coordinators with real outcomes, and readers: nobody ever sees a record of an open or aborted transaction.
+
+The histories of `test_coordinator_histories`, with data partitions in memory: whoever is told that a transaction is
+registered there sends to them. A reader takes the data's end, then reads the buffer topic to its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import replace
+
+import pytest
+from pyroaring import BitMap64
+
+from layer.deadline import Deadline
+from layer.statelog.view import LogView
+from layer.transactions.buffer.entries import BufferEntries, TxnStatus
+from layer.transactions.buffer.model import DataPartition
+from layer.transactions.logged_outcomes import LoggedOutcomes
+from layer.transactions.outcomes import Ended, Outcomes
+from mapping.state_records.transaction_log import TopicPartition, TopicSubscription
+from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT
+from mapping.txn_id import TxnId
+from tests.simulation.coordinators import SimulatedOutcomes, WatchedLog
+from tests.simulation.test_coordinator_histories import PARTITIONS, SETTINGS, History
+from tests.simulation.turns import NEVER, ActorsLog
+
+INCARNATION = 7
+
+
+class Data:
+    """Data partitions as one owner meets them: the others may have their turns at each call, and calls fail."""
+
+    def __init__(self, history: ReadHistory, judge: SimulatedOutcomes) -> None:
+        self._sent = history.sent
+        self._judge = judge
+
+    def incarnation(self, topic: str, deadline: Deadline) -> int | None:
+        return INCARNATION
+
+    def end_offset(self, topic: str, partition: int, deadline: Deadline) -> int:
+        self._judge.trouble()
+        return len(self._sent[partition])
+
+    def append_markers(
+        self, topic: str, partition: int, ended: Sequence[tuple[TxnId, bool]], deadline: Deadline
+    ) -> None:
+        self._judge.trouble()
+        self._sent[partition].extend(ended)
+        self._judge.trouble()
+
+    def find(
+        self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline
+    ) -> Mapping[TxnId, BitMap64]:
+        self._judge.trouble()
+        found: dict[TxnId, BitMap64] = {}
+        for offset, (txn, marker) in enumerate(self._sent[partition][start:end], start):
+            if txn in txns and marker is None:
+                found.setdefault(txn, BitMap64()).add(offset)
+        return found
+
+
+class JudgedOutcomes(LoggedOutcomes):
+    """The real ones; what they did is told to the judge."""
+
+    def __init__(self, history: ReadHistory, log: ActorsLog | WatchedLog, judge: SimulatedOutcomes) -> None:
+        super().__init__(log, Data(history, judge), history.clock)
+        self._judge = judge
+
+    def announce(
+        self, participants: Sequence[tuple[TxnId, Sequence[TopicPartition]]], session: str, deadline: Deadline
+    ) -> None:
+        super().announce(participants, session, deadline)
+        self._judge.announce(participants, session, deadline)
+
+    def write_markers(self, ended: Sequence[Ended], deadline: Deadline) -> None:
+        super().write_markers(ended, deadline)
+        self._judge.write_markers(ended, deadline)
+
+    def end_acks(self, ended: Sequence[Ended], deadline: Deadline) -> None:
+        super().end_acks(ended, deadline)
+        self._judge.end_acks(ended, deadline)
+
+    def settle_buffers(self, ended: Sequence[Ended], session: str, deadline: Deadline) -> None:
+        super().settle_buffers(ended, session, deadline)
+        self._judge.settle_buffers(ended, session, deadline)
+
+    def publish_low_water(self, coordinator: int, low_water: int, session: str, deadline: Deadline) -> None:
+        super().publish_low_water(coordinator, low_water, session, deadline)
+        self._judge.publish_low_water(coordinator, low_water, session, deadline)
+
+
+class ReadHistory(History):
+    """Low-water marks are said seldom: each takes an append to every partition of the buffer topic."""
+
+    settings = replace(SETTINGS, low_water_every_ms=40_000)
+
+    def __init__(self, seed: int, steps: int = 120) -> None:
+        super().__init__(seed, steps)
+        self.sent: list[list[tuple[TxnId, bool | None]]] = [[] for _ in PARTITIONS]
+        """By partition: the transaction of a message, or with its outcome a marker."""
+        self.shown = 0
+
+    def run(self) -> int:
+        super().run()
+        self._read(all_is_over=True)
+        return self.shown
+
+    def effects(self, log: ActorsLog | WatchedLog, outcomes: SimulatedOutcomes) -> Outcomes:
+        return JudgedOutcomes(self, log, outcomes)
+
+    def told_registered(self, txn: TxnId, each: TopicPartition | TopicSubscription) -> None:
+        super().told_registered(txn, each)
+        if isinstance(each, TopicPartition):
+            self.sent[each.partition].append((txn, None))
+
+    def _readers_see_the_truth(self) -> None:
+        super()._readers_see_the_truth()
+        self._read()
+
+    def _read(self, *, all_is_over: bool = False) -> None:
+        topic = PARTITIONS[0].topic
+        ends = [len(sent) for sent in self.sent]
+        buffer = TRANSACTION_BUFFER_SNAPSHOT.partition_for(topic)
+        view = LogView(self.log, TRANSACTION_BUFFER_SNAPSHOT, buffer, BufferEntries, self.clock)
+        entries = view.ask(lambda found: found, NEVER)
+        for partition, end in enumerate(ends):
+            where = DataPartition(topic, partition, INCARNATION)
+            for offset, (txn, marker) in enumerate(self.sent[partition][:end]):
+                self._judge(entries, where, offset, txn, marker, all_is_over)
+
+    def _judge(
+        self, entries: BufferEntries, where: DataPartition, offset: int, txn: TxnId, marker: bool | None, over: bool
+    ) -> None:
+        fate = self.truths[txn.coordinator].fates[txn]
+        what = f"seed {self.seed}: {where} {offset} {txn}, {fate.status}"
+        if marker is not None:
+            assert fate.decided, f"{what} has a marker"
+            assert fate.committed == marker, f"{what} has a marker that says {marker}"
+            return
+        status = entries.status(where, txn)
+        if status is TxnStatus.COMMITTED:
+            assert fate.committed, f"{what} is shown"
+            self.shown += 1
+        elif status is TxnStatus.ABORTED:
+            assert fate.decided, f"{what} is left out"
+            assert not fate.committed, f"{what} is left out"
+            entry = entries.aborted(where, txn)
+            assert entry is not None
+            excluded = offset in entry.offsets or (not entry.sealed and offset >= entry.lower_bound)
+            assert excluded, f"{what} is not left out by {entry}"
+        else:
+            assert not over, f"{what} is held back for good"
+
+
+def test_no_reader_sees_a_record_of_an_open_or_aborted_transaction() -> None:
+    assert sum(ReadHistory(seed).run() for seed in range(120)) > 200
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_in_thousands_of_histories_no_reader_sees_what_is_not_committed() -> None:
+    assert sum(ReadHistory(seed, steps=300).run() for seed in range(300, 3300)) > 3000

@@ -1,0 +1,203 @@
+"""Which headers the records of producers with schemas have. librdkafka is a list; the real one is in integration."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import pytest
+
+from layer.client.batching_producer import BatchingOptions, BatchingProducer
+from layer.client.chunking import ChunkingProducer
+from layer.client.enums import BatchingType, PartitionsRoutingMode
+from layer.client.in_flight import InFlight
+from layer.client.outgoing_schema import OutgoingSchema, TopicsLatest, outgoing_schema
+from layer.client.producer import Producer
+from layer.exceptions import InvalidMessage
+from layer.metadata.topics import Topic
+from layer.registry.registry import SchemaRegistry
+from layer.schema import (
+    AutoProduceBytesSchema,
+    BytesSchema,
+    KeyValue,
+    KeyValueEncodingType,
+    KeyValueSchema,
+    StringSchema,
+)
+from layer.statelog.memory_log import MemoryStateLog
+from mapping.batch_entry import decode_batch
+from mapping.headers import FENCE, SCHEMA_VERSION
+from mapping.ledger import LedgerLayout
+from mapping.message_record import decode_headers
+from mapping.schema_version import SchemaVersion
+from tests.registries import TOPIC, process, soon
+
+SEPARATED = KeyValueSchema(StringSchema(), StringSchema(), KeyValueEncodingType.SEPARATED)
+OPENED = Topic(TOPIC, "t", "id", 1, False, LedgerLayout(1), partition_names=(str(TOPIC),))
+
+
+class Produced(NamedTuple):
+    value: bytes | None
+    key: bytes | None
+    headers: list[tuple[str, Any]]
+
+    @property
+    def versions(self) -> list[bytes]:
+        return [value for name, value in self.headers if name == SCHEMA_VERSION]
+
+
+class Kafka:
+    """Takes every record and reports it stored at the next poll."""
+
+    asleep = False
+
+    def __init__(self) -> None:
+        self.records: list[Produced] = []
+        self.fatal: Exception | None = None
+        self._reports: list[Any] = []
+
+    def produce(
+        self, topic: str, value: Any, key: Any, partition: int, callback: Any, alias: Any, timestamp: int,
+        headers: list[tuple[str, Any]],
+    ) -> None:  # fmt: skip
+        if self.fatal is not None:
+            raise self.fatal
+        self.records.append(Produced(value, key, list(headers)))
+        self._reports.append(callback)
+
+    def poll_inline(self, timeout_s: float = 0.0) -> None:
+        reports, self._reports = self._reports, []
+        for report in reports:
+            report(None, SimpleNamespace(offset=lambda: 0))
+
+    def wake(self) -> None: ...
+
+    @contextmanager
+    def reports_held(self) -> Iterator[None]:
+        yield
+
+
+class Stage:
+    def __init__(self) -> None:
+        self.kafka = Kafka()
+        self.next = Kafka()
+        """What comes after the first was given up."""
+        self.timer: Any = SimpleNamespace(call_at=lambda due_s, action: None)
+
+    def producer(
+        self, schema: OutgoingSchema, kind: type[Producer] = Producer, *, exclusive: bool = False, **more: Any
+    ) -> Any:
+        if kind is BatchingProducer:
+            more |= {"batching": BatchingOptions(100, 100_000, 1000.0, BatchingType.Default), "timer": self.timer}
+        elif kind is ChunkingProducer:
+            more |= {"record_bytes": 100_000}
+        membership: Any = SimpleNamespace(
+            epoch=0, claim=SimpleNamespace(exclusive=exclusive), when_thrown_out=lambda tell: None
+        )
+        kafka: Any = self.kafka
+        following: Any = self.next
+        deduplication: Any = SimpleNamespace(active=False, highest=-1)
+        return kind(
+            OPENED, kafka, name="p", schema=schema, initial_sequence_id=None, max_pending=1000, block_if_full=True,
+            routing=PartitionsRoutingMode.UseSinglePartition, router=None, fixed_partition=None, encryptor=None,
+            renew=lambda: following, membership=membership,
+            deduplication=deduplication, on_close=lambda producer: None, **more,
+        )  # fmt: skip
+
+
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def version(number: int) -> bytes:
+    return number.to_bytes(8, "big")
+
+
+KINDS = [Producer, BatchingProducer, ChunkingProducer]
+
+
+def sent(producer: Producer, kafka: Kafka, *values: Any, **options: Any) -> list[Produced]:
+    for value in values:
+        producer.send_async(value, None, **options)
+    if isinstance(producer, BatchingProducer):
+        with producer._gate:
+            producer._seal_all()
+        producer._publish_ready()
+    return kafka.records
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("exclusive", [False, True])
+def test_every_record_names_the_version(stage: Stage, kind: type[Producer], exclusive: bool) -> None:
+    producer = stage.producer(OutgoingSchema(StringSchema(), SchemaVersion(3)), kind, exclusive=exclusive)
+    for record in sent(producer, stage.kafka, "a", "b" * 60_000):
+        assert record.versions == [version(3)]
+        assert any(name == FENCE for name, _ in record.headers) is exclusive
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_records_of_bytes_name_none(stage: Stage, kind: type[Producer]) -> None:
+    producer = stage.producer(OutgoingSchema(BytesSchema(), None), kind)
+    assert [record.versions for record in sent(producer, stage.kafka, b"a")] == [[]]
+
+
+def test_every_chunk_names_the_version(stage: Stage) -> None:
+    producer = stage.producer(OutgoingSchema(StringSchema(), SchemaVersion(3)), ChunkingProducer)
+    records = sent(producer, stage.kafka, "a" * 250_000)
+    assert [record.versions for record in records] == [[version(3)]] * 3
+    assert all(decode_headers(record.headers[1:]).chunk for record in records)
+
+
+def test_a_producer_that_librdkafka_gave_up_goes_on_with_its_version(stage: Stage) -> None:
+    producer = stage.producer(OutgoingSchema(StringSchema(), SchemaVersion(3)))
+    sent(producer, stage.kafka, "a")
+    stage.kafka.poll_inline()
+    stage.kafka.fatal = RuntimeError("given up")
+    assert [record.versions for record in sent(producer, stage.next, "b")] == [[version(3)]]
+    assert isinstance(producer._in_flight, InFlight)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_key_of_a_separated_key_value_is_the_records_key(stage: Stage, kind: type[Producer]) -> None:
+    producer = stage.producer(_registered(process(MemoryStateLog()), SEPARATED), kind)
+    (record,) = sent(producer, stage.kafka, KeyValue("k", "v"))
+    assert (record.key, record.versions) == (b"k", [version(0)])
+    if kind is BatchingProducer:
+        columns = decode_batch(record.value or b"", 1)
+        assert (columns.message(0).key, columns.payload(0)) == (b"k", b"v")
+    else:
+        assert record.value == b"v"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_has_one_version(stage: Stage, kind: type[Producer]) -> None:
+    schemas = process(MemoryStateLog())
+    auto = _registered(schemas, AutoProduceBytesSchema())
+    assert isinstance(auto, TopicsLatest)
+    producer = stage.producer(auto, kind)
+    for _ in range(2):
+        producer.send_async(b"no schema", None)
+    schemas.upload(TOPIC, StringSchema().schema_info(), soon())
+    auto.look(soon())
+    for _ in range(2):
+        producer.send_async(b"text", None)
+    with pytest.raises(InvalidMessage):
+        producer.send_async(b"\xff", None)
+    records = sent(producer, stage.kafka)
+    found = [(record.versions, _messages(record)) for record in records]
+    if kind is BatchingProducer:
+        assert found == [([], [b"no schema"] * 2), ([version(0)], [b"text"] * 2)]
+    else:
+        assert found == [([], [b"no schema"])] * 2 + [([version(0)], [b"text"])] * 2
+
+
+def _messages(record: Produced) -> list[bytes | None]:
+    batch = decode_headers(record.headers[1:]).batch
+    return [record.value] if batch is None else list(decode_batch(record.value or b"", batch.messages).payloads)
+
+
+def _registered(schemas: SchemaRegistry, schema: Any) -> OutgoingSchema:
+    return outgoing_schema(schema, OPENED, schemas, soon())

@@ -1,0 +1,151 @@
+"""What a producer's schema makes of its messages, on registries over a log in memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from layer import errors
+from layer.client import outgoing_schema as outgoing
+from layer.client.outgoing_message import OutgoingMessage, key_and_metadata
+from layer.client.outgoing_schema import (
+    LetterSchema,
+    Marks,
+    OutgoingSchema,
+    SeparatedKeys,
+    TopicsLatest,
+    outgoing_schema,
+)
+from layer.client.record_key import RecordKey
+from layer.exceptions import InvalidMessage
+from layer.metadata.topics import Topic
+from layer.registry.registry import SchemaRegistry
+from layer.schema import (
+    AutoProduceBytesSchema,
+    AvroSchema,
+    BytesSchema,
+    KeyValue,
+    KeyValueEncodingType,
+    KeyValueSchema,
+    Schema,
+    StringSchema,
+)
+from layer.statelog.memory_log import MemoryStateLog
+from mapping.headers import SCHEMA_VERSION
+from mapping.ledger import LedgerLayout
+from tests.registries import TOPIC, process, soon
+
+OPENED = Topic(TOPIC, "t", "id", 1, False, LedgerLayout(1))
+ONE: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "boolean"}]}
+TWO: dict[str, Any] = {**ONE, "fields": [*ONE["fields"], {"name": "b", "type": "long", "default": 0}]}
+SEPARATED = KeyValueSchema(StringSchema(), StringSchema(), KeyValueEncodingType.SEPARATED)
+
+
+@pytest.fixture
+def schemas() -> SchemaRegistry:
+    return process(MemoryStateLog())
+
+
+def opened(schemas: SchemaRegistry, schema: Schema) -> OutgoingSchema:
+    return outgoing_schema(schema, OPENED, schemas, soon())
+
+
+def version(number: int) -> Marks:
+    return ((SCHEMA_VERSION, number.to_bytes(8, "big")),)
+
+
+def test_the_version_is_a_header_made_once(schemas: SchemaRegistry) -> None:
+    first, second = (opened(schemas, AvroSchema(None, definition)) for definition in (ONE, TWO))
+    assert (first.marks, second.marks) == (version(0), version(1))
+    assert not first.shapes
+
+
+def test_bytes_and_copies_have_none(schemas: SchemaRegistry) -> None:
+    opened(schemas, StringSchema())
+    for schema in (BytesSchema(), LetterSchema()):
+        assert opened(schemas, schema).marks == ()
+
+
+def test_a_copy_is_for_every_topic_and_bytes_are_not() -> None:
+    schemas = process(MemoryStateLog())
+    opened(schemas, StringSchema())
+    enforced = replace(OPENED, policies={"schema_validation_enforced": True}, namespace_policies={})
+    with pytest.raises(errors.IncompatibleSchema, match="without a schema"):
+        outgoing_schema(BytesSchema(), enforced, schemas, soon())
+    outgoing_schema(LetterSchema(), enforced, schemas, soon())
+
+
+def test_a_separated_key_becomes_the_key(schemas: SchemaRegistry) -> None:
+    schema = opened(schemas, SEPARATED)
+    assert isinstance(schema, SeparatedKeys)
+    assert schema.shape(KeyValue("k", "v"), None) == (b"v", b"k", version(0))
+    assert schema.shape(KeyValue(None, "v"), None) == (b"v", None, version(0))
+    assert schema.shape(None, None) == (None, None, version(0))
+    with pytest.raises(ValueError, match="'mine'"):
+        schema.shape(KeyValue("k", "v"), "mine")
+    with pytest.raises(TypeError, match="KeyValue"):
+        schema.shape("text", None)
+
+
+def test_an_empty_key_is_a_key(schemas: SchemaRegistry) -> None:
+    key = opened(schemas, SEPARATED).shape(KeyValue("", "v"), None)[1]
+    assert key == b""
+    made, metadata = key_and_metadata(None, key, None, None, None, False, None, None, None)
+    assert (made, metadata) == (b"", None)
+    made, metadata = key_and_metadata(None, key, "order", None, None, False, None, None, None)
+    assert made == b""
+    assert metadata is not None
+    assert metadata.ordering_key == b"order"
+
+
+def test_a_router_sees_the_key_as_text() -> None:
+    assert OutgoingMessage(b"", None, RecordKey(b"k"), None, None).partition_key() == "k"
+    assert OutgoingMessage(b"", None, RecordKey(b"\xff"), None, None).partition_key() == "/w=="
+
+
+def test_bytes_are_no_key_of_an_application() -> None:
+    given: Any = b"k"
+    with pytest.raises(ValueError, match="partition_key"):
+        key_and_metadata(None, given, None, None, None, False, None, None, None)
+
+
+# AUTO_PRODUCE_BYTES ---------------------------------------------------------------------------------------------------
+
+
+def test_a_topic_without_a_schema_takes_any_bytes(schemas: SchemaRegistry) -> None:
+    schema = opened(schemas, AutoProduceBytesSchema())
+    assert schema.shape(b"anything", "k") == (b"anything", "k", ())
+    assert schema.shape(None, None) == (None, None, ())
+    with pytest.raises(TypeError, match="bytes"):
+        schema.shape("text", None)
+
+
+def test_bytes_that_fit_only_a_later_schema_bring_it(schemas: SchemaRegistry) -> None:
+    one = AvroSchema(None, ONE)
+    opened(schemas, one)
+    auto = opened(schemas, AutoProduceBytesSchema())
+    assert auto.shape(one.encode({"a": True}), None)[2] == version(0)
+    with pytest.raises(InvalidMessage):
+        auto.shape(b"", None)
+    schemas.delete(TOPIC, soon())
+    schemas.upload(TOPIC, StringSchema().schema_info(), soon())
+    assert auto.shape(b"", None)[2] == version(2)
+
+
+def test_a_later_schema_is_found_in_time(schemas: SchemaRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = (AvroSchema(None, definition) for definition in (ONE, TWO))
+    opened(schemas, one)
+    auto = opened(schemas, AutoProduceBytesSchema())
+    assert isinstance(auto, TopicsLatest)
+    opened(schemas, two)
+    payload = two.encode({"a": True, "b": 5})
+    assert auto.shape(payload, None)[2] == version(0)  # it can be read by the first, too
+    monkeypatch.setattr(outgoing, "LATEST_FOR_S", 0.0)
+    assert auto.shape(payload, None)[2] == version(1)
+
+
+def test_bytes_of_a_schema_of_ones_own_are_registered(schemas: SchemaRegistry) -> None:
+    schema = opened(schemas, AutoProduceBytesSchema(AvroSchema(None, ONE)))
+    assert (schema.marks, schema.shapes) == (version(0), False)

@@ -1,0 +1,88 @@
+"""Which servers `make compat` starts. No container engine is needed: that a missing one is told is what is tested."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from layer.compat.secured import ROLES, BadSecured, read_secured
+from layer.embedded.progress import silent
+from tests.compat.__main__ import main
+from tests.compat.pulsar_standalone import PulsarContainer, PulsarOptions, PulsarStandaloneError
+from tests.compat.pulsar_standalone.docker import container_environment
+from tests.compat.servers import start_servers, wants_secured
+
+
+def test_what_is_named_is_not_started() -> None:
+    named = ["--pulsar", "pulsar://p:6650", "--kafka=kafka://k:9092", "--scenario", "seek.*"]
+    with ExitStack() as stack:
+        assert start_servers(stack, named) == named
+
+
+def test_beside_clusters_of_others_the_secured_ones_are_not_started() -> None:
+    with ExitStack() as stack:
+        given = start_servers(stack, ["--pulsar", "pulsar://p:6650", "--kafka", "kafka://k:9092"])
+    assert given[-2] == "--not-secured"
+    assert "only beside" in given[-1]
+
+
+def test_secured_clusters_are_for_scenarios_about_security() -> None:
+    assert wants_secured([])
+    assert wants_secured(["--scenario", "security.no_login"])
+    assert wants_secured(["--scenario=security.*", "--json", "x"])
+    assert not wants_secured(["--scenario", "seek.*"])
+    assert not wants_secured(["--scenario", "nothing-like-it"])
+
+
+def test_no_container_engine_is_one_clear_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("testcontainers")
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:1")
+    with pytest.raises(PulsarStandaloneError, match="start Docker, or leave --docker out") as refusal:
+        PulsarContainer(progress=silent).start()
+    assert "\n" not in str(refusal.value)
+    for named in (["--pulsar", "pulsar://p:6650"], ["--kafka", "kafka://k:9092"]):
+        assert main(["--docker", *named, "--scenario", "seek.*"]) == 1
+        told = capsys.readouterr().err.strip().splitlines()[-1]
+        assert "cannot be started" in told
+        assert "start Docker" in told
+
+
+def test_the_image_hears_the_settings_of_the_standalone() -> None:
+    environment = container_environment(15_001, 15_002, PulsarOptions(heap_mb=300, extra={"brokerDeduplication": "1"}))
+    assert environment["PULSAR_PREFIX_brokerServicePort"] == "15001"
+    assert environment["PULSAR_PREFIX_webServicePort"] == "15002"
+    assert environment["PULSAR_PREFIX_transactionCoordinatorEnabled"] == "true"
+    assert environment["PULSAR_PREFIX_brokerDeduplication"] == "1"
+    assert environment["PULSAR_MEM"].startswith("-Xmx300m ")
+    assert not any("#" in name for name in environment)
+
+
+def test_a_description_of_secured_clusters_is_checked(tmp_path: Path) -> None:
+    file = tmp_path / "secured.json"
+    with pytest.raises(BadSecured, match="cannot be read"):
+        read_secured(file)
+    file.write_text("no json", encoding="utf-8")
+    with pytest.raises(BadSecured, match="is no JSON"):
+        read_secured(file)
+    logins = {"authority": "ca.pem", "other_authority": "other.pem", "tokens": dict.fromkeys(ROLES, "secret")}
+    whole = {"pulsar": {"url": "pulsar+ssl://p:1", "logins": logins}, "kafka": {"url": "kafka+ssl://k:1"}}
+    file.write_text(json.dumps(whole), encoding="utf-8")
+    with pytest.raises(BadSecured, match=r"pulsar names the file .*ca\.pem"):
+        read_secured(file)
+    for name in ("ca.pem", "other.pem"):
+        (tmp_path / name).touch()
+    with pytest.raises(BadSecured, match="kafka lacks 'logins'"):
+        read_secured(file)
+    file.write_text(json.dumps({**whole, "kafka": {"url": "kafka+ssl://k:1", "logins": logins}}), encoding="utf-8")
+    pulsar, kafka = read_secured(file)
+    assert (pulsar.url, kafka.url) == ("pulsar+ssl://p:1", "kafka+ssl://k:1")
+    assert kafka.logins.authority == str(tmp_path / "ca.pem")
+    assert "secret" not in repr((pulsar, kafka))
+    file.write_text(json.dumps({"pulsar": [], "kafka": {}}), encoding="utf-8")
+    with pytest.raises(BadSecured, match="expected objects"):
+        read_secured(file)

@@ -1,0 +1,156 @@
+"""When put-off messages come again, and what is forgotten meanwhile."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from pyroaring import BitMap64
+
+from layer.dispatch.ack_timeouts import AckTimeouts
+from layer.dispatch.delivery import Delivery, Feed, PartitionSlot
+from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.negative_acks import NegativeAcks
+from mapping.ledger import LedgerLayout
+
+
+def a_consumer(name: str = "joe") -> Endpoint:
+    return Endpoint(name, 1000, delivery_type=Delivery)
+
+
+def due(nacks: NegativeAcks, now_s: float) -> list[tuple[int, str, list[int]]]:
+    return [(p, e.name if e is not None else "", list(offsets)) for p, e, offsets in nacks.due(now_s)]
+
+
+def test_nothing_comes_before_its_time_nor_much_later() -> None:
+    nacks, joe = NegativeAcks(), a_consumer()
+    nacks.add(10.0, 1.0, 0, 7, joe)
+    assert due(nacks, 10.999) == []
+    assert nacks.next_due() == pytest.approx(11.0, abs=0.0101)
+    assert due(nacks, 11.0101) == [(0, "joe", [7])]
+    assert due(nacks, 99) == []
+    assert nacks.next_due() is None
+
+
+def test_what_is_due_together_comes_in_order() -> None:
+    nacks, joe, ann = NegativeAcks(), a_consumer("joe"), a_consumer("ann")
+    for offset in (5, 3, 9, 4):
+        nacks.add(0.0, 1.0, 0, offset, joe)
+    nacks.add(0.0, 1.0, 0, 1, ann)
+    nacks.add(0.0, 1.0, 2, 8, None)
+    assert due(nacks, 2.0) == [(0, "joe", [3, 4, 5, 9]), (0, "ann", [1]), (2, "", [8])]
+
+
+def test_a_second_negative_ack_changes_nothing() -> None:
+    nacks, joe = NegativeAcks(), a_consumer()
+    nacks.add(0.0, 1.0, 0, 7, joe)
+    nacks.add(0.0, 50.0, 0, 7, joe)
+    assert due(nacks, 1.1) == [(0, "joe", [7])]
+    nacks.add(2.0, 1.0, 0, 7, joe)
+    assert due(nacks, 3.1) == [(0, "joe", [7])]
+
+
+def test_what_a_consumer_held_is_forgotten_with_it_and_may_be_refused_by_the_next_one() -> None:
+    nacks, joe, ann = NegativeAcks(), a_consumer("joe"), a_consumer("ann")
+    nacks.add(0.0, 60.0, 0, 7, joe)
+    nacks.forget_consumer(joe, 0)
+    nacks.add(0.0, 1.0, 0, 7, ann)
+    assert due(nacks, 100) == [(0, "ann", [7])]
+
+
+def test_a_partition_is_forgotten() -> None:
+    nacks, joe = NegativeAcks(), a_consumer()
+    nacks.add(0.0, 1.0, 0, 7, joe)
+    nacks.add(0.0, 1.0, 1, 8, joe)
+    nacks.forget_partition(0)
+    assert nacks.waiting(0) == {}
+    assert due(nacks, 100) == [(1, "joe", [8])]
+
+
+def test_a_hundred_thousand_put_off_messages_are_few_bitmaps() -> None:
+    nacks, joe = NegativeAcks(), a_consumer()
+    for offset in range(100_000):
+        nacks.add(offset / 50_000, 60.0, 0, offset, joe)
+    assert sum(len(offsets) for offsets in nacks.waiting(0).values()) == 100_000
+    assert len(nacks.waiting(0)) <= 6
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_each_comes_once_at_its_time(seed: int) -> None:
+    rng = random.Random(seed)
+    nacks, joe = NegativeAcks(), a_consumer()
+    expected: dict[tuple[int, int], float] = {}
+    now = 0.0
+    for _ in range(300):
+        now += rng.random() / 10
+        for partition, _, offsets in nacks.due(now):
+            for offset in offsets:
+                assert expected.pop((partition, offset)) <= now + 1e-9
+        late = [wanted for wanted in expected.values() if wanted * 1.02 + 0.11 < now]
+        assert not late, f"seed {seed}"
+        partition, offset, delay = rng.randrange(3), rng.randrange(20), rng.choice((0.0, 0.05, 0.5, 3.0))
+        if (partition, offset) not in expected:
+            expected[partition, offset] = now + delay
+        nacks.add(now, delay, partition, offset, joe)
+    left = {(p, offset) for p in range(3) for offsets in nacks.waiting(p).values() for offset in offsets}
+    assert left == set(expected)
+
+
+# Ack time-outs --------------------------------------------------------------------------------------------------------
+
+
+class Watched:
+    """An inbox that is watched, and what was received from it."""
+
+    def __init__(self, timeout_s: float = 10.0) -> None:
+        self.timeouts = AckTimeouts(timeout_s)
+        self.inbox = self.timeouts.inbox()
+        endpoint = a_consumer()
+        self.feeds = [Feed(PartitionSlot("t", number, number, LedgerLayout(1, 10)), endpoint) for number in range(3)]
+
+    def receive(self, *offsets: int, partition: int = 0) -> None:
+        for offset in offsets:
+            self.inbox.append(Delivery(None, self.feeds[partition], offset, 0))  # type: ignore[arg-type]
+        for _ in offsets:
+            self.inbox.popleft()
+
+    def expired(self, now_s: float) -> dict[int, list[int]]:
+        return {number: list(offsets) for number, offsets in self.timeouts.expired(now_s).items() if offsets}
+
+
+def test_what_was_received_expires_between_the_timeout_and_a_tenth_more() -> None:
+    watched = Watched()
+    watched.receive(1, 2)
+    watched.receive(5, partition=2)
+    assert watched.expired(100.0) == {}
+    assert watched.expired(109.9) == {}
+    assert watched.expired(111.0) == {0: [1, 2], 2: [5]}
+    assert watched.expired(200.0) == {}
+
+
+def test_what_lies_in_the_inbox_does_not_expire() -> None:
+    watched = Watched()
+    watched.inbox.append(Delivery(None, watched.feeds[0], 1, 0))  # type: ignore[arg-type]
+    assert watched.expired(0.0) == {}
+    assert watched.timeouts.next_due() is None
+    assert watched.expired(1000.0) == {}
+
+
+def test_what_is_received_again_gets_its_time_anew() -> None:
+    watched = Watched()
+    watched.receive(1, 2)
+    assert watched.expired(0.0) == {}
+    watched.receive(1)
+    assert watched.expired(5.0) == {}
+    assert watched.expired(11.0) == {0: [2]}
+    assert watched.expired(16.0) == {0: [1]}
+
+
+def test_what_comes_again_for_another_reason_is_forgotten() -> None:
+    watched = Watched()
+    watched.receive(1, 2, 3)
+    watched.receive(1, partition=1)
+    assert watched.expired(0.0) == {}
+    watched.timeouts.forget(0, BitMap64([2]))
+    watched.timeouts.forget_partition(1)
+    assert watched.expired(20.0) == {0: [1, 3]}

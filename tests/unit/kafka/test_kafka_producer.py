@@ -1,0 +1,60 @@
+"""How the shared Kafka producer ends: everything that was handed over hears of it."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import Any
+
+import pytest
+
+from layer import errors
+from layer.deadline import Deadline
+from layer.kafka.producer import KafkaProducer
+from layer.kafka.settings import KafkaSettings
+
+
+@pytest.fixture
+def nobody_listens() -> str:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{free.getsockname()[1]}"
+
+
+def producer(address: str) -> KafkaProducer:
+    settings = KafkaSettings(address, {})
+    return KafkaProducer(settings.producer(compression="none", message_timeout_ms=60_000, linger_ms=0.0))
+
+
+def test_closing_tells_every_record_that_it_was_given_up(nobody_listens: str) -> None:
+    kafka = producer(nobody_listens)
+    heard: list[Any] = []
+    for number in range(100):
+        kafka.enqueue("t", 0, None, b"%d" % number, lambda error, _record: heard.append(error))
+    kafka.wake()
+    assert kafka.close(Deadline.after(0.2)) == 100
+    assert len(heard) == 100
+    assert all(error is not None for error in heard)
+
+
+def test_closing_from_inside_a_delivery_callback_does_not_wait_for_itself(nobody_listens: str) -> None:
+    settings = KafkaSettings(nobody_listens, {})
+    kafka = KafkaProducer(settings.producer(compression="none", message_timeout_ms=100, linger_ms=0.0))
+    answers: list[int] = []
+    closed = threading.Event()
+
+    def close_in_here(_error: Any, _record: Any) -> None:
+        answers.append(kafka.close(Deadline.after(30)))
+        closed.set()
+
+    kafka.enqueue("t", 0, None, b"x", close_in_here)
+    kafka.wake()
+    assert closed.wait(20)
+    assert answers[0] >= 0
+
+
+def test_an_append_that_nobody_answers_has_an_unknown_outcome(nobody_listens: str) -> None:
+    kafka = producer(nobody_listens)
+    with pytest.raises(errors.AppendOutcomeUnknown, match="append to t-0 was not answered in time"):
+        kafka.append("t", 0, None, b"x", Deadline.after(0.1))
+    kafka.close(Deadline.after(0))

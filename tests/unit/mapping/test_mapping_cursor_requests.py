@@ -1,0 +1,104 @@
+"""Requests to a cursor's owner and its answers, and where a cursor remembers them."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap
+
+from mapping.errors import CorruptRecord
+from mapping.state_records.cursor_requests import (
+    AcknowledgeUpTo,
+    Answer,
+    CloseConsumers,
+    CursorLife,
+    Request,
+    SaveNow,
+    Seek,
+    Skip,
+    decode,
+    encode_answer,
+    encode_request,
+)
+from mapping.state_records.cursor_state import (
+    CommitMetadata,
+    Holes,
+    Lineage,
+    decode_commit_metadata,
+    encode_commit_metadata,
+)
+
+NUMBERS = st.integers(0, 2**62)
+IDS = st.binary(min_size=8, max_size=8)
+LIVES = st.builds(CursorLife, st.text(max_size=22), NUMBERS, NUMBERS)
+WISHES = st.one_of(
+    st.builds(Seek, NUMBERS, NUMBERS, NUMBERS),
+    st.builds(AcknowledgeUpTo, st.integers(-1, 2**62)),
+    st.builds(Skip, NUMBERS, NUMBERS),
+    st.just(SaveNow()),
+    st.just(CloseConsumers()),
+)
+REQUESTS = st.builds(Request, IDS, LIVES, WISHES)
+ANSWERS = st.builds(Answer, IDS, NUMBERS, st.text(max_size=50))
+LINEAGE = Lineage("t" * 22, 1, 2, b"s" * 16, 3, 4)
+
+
+@given(REQUESTS)
+def test_a_request_comes_back_as_it_was(request: Request) -> None:
+    assert decode(encode_request(request)) == request
+
+
+@given(ANSWERS)
+def test_an_answer_comes_back_as_it_was(answer: Answer) -> None:
+    assert decode(encode_answer(answer)) == answer
+
+
+@given(REQUESTS, st.data())
+def test_a_request_that_is_cut_is_corrupt(request: Request, data: st.DataObject) -> None:
+    value = encode_request(request)
+    with pytest.raises(CorruptRecord):
+        decode(value[: data.draw(st.integers(1, len(value) - 1))])
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_read_or_corrupt(value: bytes) -> None:
+    for tried in (value, b"{" + value):
+        try:
+            decode(tried)
+        except CorruptRecord:
+            continue
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        b'{"v":1,"ask":"seek","id":"00","life":["t",1,2],"offset":1,"batch_size":0,"begun":0}',
+        b'{"v":1,"ask":"seek","id":"0000000000000000","life":["t",1],"offset":1,"batch_size":0,"begun":0}',
+        b'{"v":1,"ask":"seek","id":"0000000000000000","life":["t",1,2],"offset":"1","batch_size":0,"begun":0}',
+        b'{"v":1,"ask":"seek","id":"0000000000000000","life":["t",1,2],"offset":1}',
+        b'{"v":1,"ask":"skip","id":"0000000000000000","life":["t",1,2],"count":true,"end":2}',
+        b'{"v":1,"answer":"zz","result":0,"refused":""}',
+        b'{"v":1,"answer":"0000000000000000","result":-1,"refused":""}',
+        b'{"v":1,"answer":"0000000000000000","result":0}',
+    ],
+)
+def test_what_lacks_or_mistypes_a_field_is_corrupt(value: bytes) -> None:
+    with pytest.raises(CorruptRecord):
+        decode(value)
+
+
+@pytest.mark.parametrize(
+    "value", [b"", b"\x01lease", b'{"v":1}', b'{"v":2,"ask":"seek"}', b'{"v":1,"ask":"dance"}', b'{"v":2,"answer":"x"}']
+)
+def test_other_kinds_and_later_versions_are_left_alone(value: bytes) -> None:
+    assert decode(value) is None
+
+
+@given(st.dictionaries(IDS, NUMBERS, max_size=8), st.none() | NUMBERS, st.booleans())
+def test_a_commit_holds_what_took_effect(requests: dict[bytes, int], marker: int | None, beside: bool) -> None:
+    holes = Holes(BitMap([1, 5]), {7: (3, 0b101)}) if marker is None or beside else None
+    found = decode_commit_metadata(encode_commit_metadata(CommitMetadata(LINEAGE, holes, marker, None, requests)))
+    assert found == CommitMetadata(LINEAGE, holes, marker, None, requests)
+    assert found is not None
+    assert list(found.requests) == list(requests)

@@ -1,0 +1,65 @@
+"""Access modes beside each other, by random histories against a plain table of who may stand beside whom."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from layer import errors
+from layer.metadata.producer_admission import AccessMode, Applicant, admit, dismiss, stands
+from mapping.state_records.producers import ProducerClaim, ProducerClaims, decode_claims, encode_claims
+
+TOPIC = "persistent://public/default/t"
+
+
+def test_ten_thousand_histories_of_coming_going_and_dying() -> None:
+    for seed in range(10_000):
+        chance = random.Random(seed)
+        claims = ProducerClaims(TOPIC, 7)
+        living: dict[str, bool] = {}  # name -> exclusive
+        newest_exclusive = 0
+        standing: dict[str, ProducerClaim] = {}
+        for step in range(12):
+            what = chance.choice(["come", "come", "come", "go", "die"])
+            name = chance.choice(["a", "b", "c", "*s"])
+            if what == "die":
+                living.pop(name, None)
+            elif what == "go":
+                claim = standing.get(name)
+                claims = dismiss(claims, name, claim.session if claim else "nobody")
+                if claim and stands(claims, name, claim):
+                    pytest.fail(f"seed {seed}: {name} still stands")
+                if claim and name in living:
+                    del living[name]
+            else:
+                mode = chance.choice(list(AccessMode))
+                exclusive = mode is not AccessMode.SHARED
+                applicant = Applicant(name, mode, f"session {step}", "host:1:1", 0)
+                free = (
+                    mode is AccessMode.EXCLUSIVE_WITH_FENCING
+                    or (exclusive and not living)
+                    or (not exclusive and not any(living.values()) and (name not in living or name == "*s"))
+                )
+                if not free:
+                    with pytest.raises(errors.ProducerExcluded if exclusive else errors.ProducerNameTaken):
+                        admit(claims, applicant, lambda other, _: other in living)  # noqa: B023
+                    continue
+                admission = admit(claims, applicant, lambda other, _: other in living)  # noqa: B023
+                if mode is AccessMode.EXCLUSIVE_WITH_FENCING:
+                    assert set(admission.displaced) == set(living)
+                    living.clear()
+                living[name] = exclusive
+                claims = decode_claims(encode_claims(admission.claims))
+                standing[name] = admission.own
+                if exclusive:
+                    assert admission.own.epoch > newest_exclusive
+                    newest_exclusive = admission.own.epoch
+                assert admission.own.epoch >= newest_exclusive  # or its own records would be void
+                assert {other for other in claims.claims if stands(claims, other, standing[other])} == set(living)
+
+
+def test_a_dismissal_of_somebody_elses_claim_changes_nothing() -> None:
+    mine = admit(ProducerClaims(TOPIC, 7), Applicant("a", AccessMode.SHARED, "s1", "h:1:1", 0), lambda *_: True)
+    assert dismiss(mine.claims, "a", "s2") is mine.claims
+    assert dismiss(mine.claims, "a", "s1").claims == {}

@@ -1,0 +1,61 @@
+"""Results of benchmarks: kept by group, put together, judged."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from tests.benchmarks import report
+from tests.benchmarks.kept import GroupResult, Sitting, keep, kept
+from tests.benchmarks.plan import GROUPS, REQUIREMENTS, Group
+from tests.benchmarks.session import Outcome
+from tests.benchmarks.verdict import judge
+
+
+def measured(group: Group, began: str, figure: float) -> GroupResult:
+    metrics = {each.metric for each in REQUIREMENTS if each.ours.partition("/")[0] == group.name}
+    rounds = [{"messages": 10, **dict.fromkeys(metrics, figure)}]
+    return GroupResult(
+        Sitting(began, "abc1234", 0.5),
+        {"producer": {"linger.ms": 1}},
+        {f"{group.name}/{cell.name}": Outcome(rounds) for cell in group.cells},
+    )
+
+
+def test_what_is_compared_is_measured_in_one_group() -> None:
+    for requirement in REQUIREMENTS:
+        if requirement.beside is not None:
+            assert requirement.beside.partition("/")[0] == requirement.ours.partition("/")[0], requirement.text
+
+
+def test_the_newest_result_of_each_group_is_kept(tmp_path: Path) -> None:
+    first, second = GROUPS[0], GROUPS[1]
+    keep(first.name, measured(first, "2026-01-01 10:00", 1.0), tmp_path)
+    keep(second.name, measured(second, "2026-01-01 10:10", 2.0), tmp_path)
+    keep(first.name, measured(first, "2026-01-02 10:00", 3.0), tmp_path)
+    found = kept(tmp_path)
+    assert list(found) == [first.name, second.name]
+    assert [result.sitting.began for result in found.values()] == ["2026-01-02 10:00", "2026-01-01 10:10"]
+
+
+def test_a_group_whose_cells_have_changed_is_to_be_measured_again(tmp_path: Path) -> None:
+    group = GROUPS[0]
+    keep(group.name, measured(group, "2026-01-01 10:00", 1.0), tmp_path)
+    file = tmp_path / f"{group.name}.json"
+    content = json.loads(file.read_text(encoding="utf-8"))
+    content["outcomes"].popitem()
+    file.write_text(json.dumps(content), encoding="utf-8")
+    assert kept(tmp_path) == {}
+
+
+def test_the_report_says_of_each_group_when_it_was_measured() -> None:
+    results = {
+        group.name: measured(group, f"2026-01-0{number % 9 + 1} 10:00", 5.0) for number, group in enumerate(GROUPS)
+    }
+    outcomes = {name: each for result in results.values() for name, each in result.outcomes.items()}
+    verdicts = [judge(requirement, outcomes) for requirement in REQUIREMENTS]
+    assert all(verdict.met is not None for verdict in verdicts)
+    text = report.render({"cores": "2"}, results, verdicts, [])
+    for group in GROUPS:
+        assert f"### {group.title}\n\n{results[group.name].sitting}." in text
+    assert "2026-01-01 10:00 UTC, commit abc1234, load 0.50 before." in text

@@ -1,0 +1,27 @@
+"""The documented list of metrics is the list there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from layer.admin import AdminClient
+from layer.metrics import MetricsCollector
+from layer.metrics.cluster import ClusterCollector
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
+
+
+class _NoTopics(AdminClient):
+    def __init__(self) -> None:
+        """Of no cluster."""
+
+    def list_topics(self, namespace: str = "public/default") -> list[str]:
+        return []
+
+
+def test_every_metric_is_documented_and_no_other() -> None:
+    ours = [family for family in MetricsCollector().collect() if family.name.startswith("pok_")]
+    ours += ClusterCollector(_NoTopics(), (), "public/default", lambda failure: None).collect()
+    names = {f"{family.name}_total" if family.type == "counter" else family.name for family in ours}
+    assert names == set(re.findall(r"`(pok_\w+)`", PAGE.read_text(encoding="utf-8")))

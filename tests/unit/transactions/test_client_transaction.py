@@ -1,0 +1,313 @@
+"""Transactions as a program sees them, on coordinators that say what a test wants."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from layer import errors
+from layer.client.errors import as_pulsar
+from layer.clock import SystemClock
+from layer.deadline import Deadline
+from layer.exceptions import InvalidTxnStatusError, Timeout, TransactionCoordinatorNotFoundError, TransactionNotFound
+from layer.statelog.memory_log import MemoryStateLog
+from layer.transactions.client_transaction import ClientTransaction, TransactionClient, TransactionState
+from layer.transactions.coordinator import Coordinator
+from layer.transactions.coordinator_access import ClusterAccess
+from layer.transactions.coordinator_log import CoordinatorLog, StateLogRequests
+from layer.transactions.coordinator_rules import CoordinatorSettings
+from layer.transactions.coordinators import Coordinators
+from layer.transactions.remote_coordinator import RemoteCoordinator
+from mapping.state_records.transaction_log import TopicPartition
+from mapping.state_records.transaction_requests import AddPartitions, Begin, End, Wish
+from mapping.txn_id import TxnId
+from tests.unit.transactions.test_coordinator import Effects
+
+NEVER = Deadline.never()
+TXN = TxnId(3 << 48, 7)
+TOPIC = "persistent://a/b/c"
+Answer = TxnId | Exception
+
+
+class Scripted:
+    """Coordinators 0 to `count` - 1. Each wish gets the next answer of the script, then what is asked for."""
+
+    def __init__(self, *script: Answer, count: int = 1) -> None:
+        self.script = list(script)
+        self.count = count
+        self.asked: list[tuple[int, Wish]] = []
+        self.while_asking: Callable[[], object] = lambda: None
+
+    def candidates(self) -> Sequence[int]:
+        return range(self.count)
+
+    def ask(self, coordinator: int, wish: Wish, deadline: Deadline) -> TxnId:
+        self.asked.append((coordinator, wish))
+        self.while_asking()
+        answer = self.script.pop(0) if self.script else TXN
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def transaction(access: Scripted, timeout_ms: int = 60_000) -> ClientTransaction:
+    return ClientTransaction(TXN, timeout_ms, access, SystemClock(), wait=lambda seconds: None)
+
+
+# Beginning ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_next_coordinator_is_asked_when_one_does_not_answer() -> None:
+    access = Scripted(errors.TransactionCoordinatorNotFound("0"), errors.AppendOutcomeUnknown("1"), count=3)
+    begun = TransactionClient(access, SystemClock(), wait=lambda seconds: None).begin(5_000, NEVER)
+    assert begun.id == TXN
+    assert [coordinator for coordinator, _ in access.asked] == [0, 1, 2]
+    assert 0 < begun.remaining_ms() <= 5_000
+    assert begun.state is TransactionState.OPEN
+
+
+def test_without_any_coordinator_begin_says_so() -> None:
+    access = Scripted(*[errors.TransactionCoordinatorNotFound("nobody")] * 9, count=2)
+    with pytest.raises(
+        errors.TransactionCoordinatorNotFound, match="no transaction was begun in time: nobody"
+    ) as found:
+        TransactionClient(access, SystemClock()).begin(5_000, Deadline.after(0))
+    assert isinstance(as_pulsar(found.value), TransactionCoordinatorNotFoundError)
+
+
+def test_a_missing_right_is_told_at_once() -> None:
+    access = Scripted(errors.NotAuthorized("no WRITE on requests"), count=2)
+    with pytest.raises(errors.NotAuthorized):
+        TransactionClient(access, SystemClock()).begin(5_000, NEVER)
+    assert len(access.asked) == 1
+
+
+def test_when_all_are_full_begin_says_so() -> None:
+    access = Scripted(*[errors.TooManyTransactions("full")] * 2, count=2)
+    with pytest.raises(errors.TooManyTransactions):
+        TransactionClient(access, SystemClock()).begin(5_000, NEVER)
+    assert len(access.asked) == 2
+
+
+# Registering --------------------------------------------------------------------------------------------------------
+
+
+def test_each_partition_and_subscription_is_registered_once() -> None:
+    access = Scripted()
+    txn = transaction(access)
+    for _ in range(3):
+        txn.register_partition(TOPIC, 0, NEVER)
+        txn.register_partition(TOPIC, 1, NEVER)
+        txn.register_subscription(TOPIC, 0, "s", NEVER)
+    assert len(access.asked) == 3
+    assert {coordinator for coordinator, _ in access.asked} == {3}
+
+
+def test_of_many_threads_one_registers_and_the_others_wait_for_it() -> None:
+    access = Scripted()
+    under_way, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        under_way.set()
+        assert go_on.wait(10)
+
+    access.while_asking = hold
+    txn = transaction(access)
+    with ThreadPoolExecutor(4) as threads:
+        registered = [threads.submit(txn.register_partition, TOPIC, 0, NEVER) for _ in range(4)]
+        assert under_way.wait(10)
+        go_on.set()
+        for each in registered:
+            each.result(10)
+    assert len(access.asked) == 1
+
+
+def test_a_registration_that_failed_may_be_repeated() -> None:
+    access = Scripted(errors.AppendOutcomeUnknown("?"))
+    txn = transaction(access)
+    with pytest.raises(errors.AppendOutcomeUnknown):
+        txn.register_partition(TOPIC, 0, NEVER)
+    assert txn.state is TransactionState.OPEN
+    txn.register_partition(TOPIC, 0, NEVER)
+    assert [wish for _, wish in access.asked] == [AddPartitions(TXN, (TopicPartition(TOPIC, 0),))] * 2
+
+
+def test_a_refused_registration_ends_the_transaction() -> None:
+    txn = transaction(Scripted(errors.InvalidTxnStatus("aborted")))
+    with pytest.raises(errors.InvalidTxnStatus):
+        txn.register_partition(TOPIC, 0, NEVER)
+    assert txn.state is TransactionState.ERROR
+    with pytest.raises(errors.InvalidTxnStatus, match="844424930131968:7 is ERROR, expected OPEN"):
+        txn.register_partition(TOPIC, 1, NEVER)
+
+
+def test_when_its_time_is_over_nothing_takes_part_any_more() -> None:
+    access = Scripted()
+    txn = transaction(access, timeout_ms=0)
+    assert txn.state is TransactionState.TIME_OUT
+    with pytest.raises(errors.InvalidTxnStatus, match="is TIME_OUT"):
+        txn.begin_operation()
+    assert access.asked == []
+
+
+# Ending -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_an_end_whose_answer_was_lost_is_asked_for_again(commit: bool) -> None:
+    access = Scripted(
+        errors.TransactionOutcomeUnknown("?"),
+        errors.TransactionCoordinatorNotFound("gone"),
+        errors.DeadlineExceeded(""),
+    )
+    txn = transaction(access)
+    (txn.commit if commit else txn.abort)(NEVER)
+    assert [wish for _, wish in access.asked] == [End(TXN, commit)] * 4
+    assert txn.state is (TransactionState.COMMITTED if commit else TransactionState.ABORTED)
+
+
+def test_after_an_unknown_outcome_the_same_end_may_be_asked_for_and_no_other() -> None:
+    txn = transaction(Scripted(errors.TransactionOutcomeUnknown("?")))
+    with pytest.raises(errors.TransactionOutcomeUnknown) as found:
+        txn.commit(Deadline.after(0))
+    assert isinstance(as_pulsar(found.value), Timeout)
+    assert txn.state is TransactionState.COMMITTING
+    with pytest.raises(errors.InvalidTxnStatus, match="is COMMITTING, expected OPEN or ABORTING"):
+        txn.abort(NEVER)
+    txn.commit(NEVER)
+    assert txn.state is TransactionState.COMMITTED
+    with pytest.raises(errors.InvalidTxnStatus, match="is COMMITTED"):
+        txn.commit(NEVER)
+
+
+@pytest.mark.parametrize(
+    ("refusal", "official"),
+    [
+        (errors.InvalidTxnStatus("is ABORTED"), InvalidTxnStatusError),
+        (errors.TransactionNotFound("forgotten"), TransactionNotFound),
+    ],
+)
+def test_a_refused_commit_is_an_error_with_its_official_name(
+    refusal: errors.Refused, official: type[Exception]
+) -> None:
+    txn = transaction(Scripted(refusal))
+    with pytest.raises(type(refusal)) as found:
+        txn.commit(NEVER)
+    assert type(as_pulsar(found.value)) is official
+    assert txn.state is TransactionState.ERROR
+
+
+def test_a_transaction_with_a_failed_operation_is_aborted_instead_of_committed() -> None:
+    access = Scripted()
+    txn = transaction(access)
+    txn.begin_operation()
+    txn.end_operation("the message is too big")
+    with pytest.raises(errors.TransactionHasFailed, match="was aborted: the message is too big"):
+        txn.commit(NEVER)
+    assert [wish for _, wish in access.asked] == [End(TXN, commit=False)]
+    assert txn.state is TransactionState.ABORTED
+
+
+def test_an_end_waits_for_operations_under_way() -> None:
+    access = Scripted()
+    txn = transaction(access)
+    txn.begin_operation()
+    with pytest.raises(errors.DeadlineExceeded, match="1 operations"):
+        txn.commit(Deadline.after(0))
+    assert txn.state is TransactionState.OPEN
+    with ThreadPoolExecutor(1) as threads:
+        committed = threads.submit(txn.commit, Deadline.after(10))
+        txn.end_operation()
+        committed.result(10)
+    assert txn.state is TransactionState.COMMITTED
+
+
+# Threads, and coordinators of another process -----------------------------------------------------------------------
+
+
+class Process:
+    """Coordinators with their threads on a log that processes share."""
+
+    def __init__(self, log: MemoryStateLog, effects: Effects) -> None:
+        self.log = log
+        self.effects = effects
+        self.clock = SystemClock()
+        self.coordinators = Coordinators(self._make)
+        self.access = ClusterAccess(self.coordinators, self._remote, 16)
+        self.client = TransactionClient(self.access, self.clock)
+
+    def _make(self, number: int) -> Coordinator:
+        return Coordinator(
+            CoordinatorLog(self.log, number, self.clock, follow_changes=True),
+            self.effects,
+            StateLogRequests(self.log, number),
+            settings=CoordinatorSettings(group_delay_ms=1),
+            clock=self.clock,
+        )
+
+    def _remote(self, number: int) -> RemoteCoordinator:
+        return RemoteCoordinator(self.log, CoordinatorLog(self.log, number, self.clock), self.clock)
+
+    def close(self) -> None:
+        self.coordinators.close(Deadline.after(10))
+        self.coordinators.close(Deadline.after(10))
+
+
+def test_two_processes_and_a_coordinator_that_moves() -> None:
+    log, effects = MemoryStateLog(), Effects()
+    one, other = Process(log, effects), Process(log, effects)
+    deadline = Deadline.after(30)
+    try:
+        one.coordinators.on_assign([4])
+        assert one.coordinators.owned() == [4]
+        near, far = one.client.begin(60_000, deadline), other.client.begin(60_000, deadline)
+        assert (near.id.coordinator, far.id.coordinator) == (4, 4)
+        for txn in (near, far):
+            txn.register_partition(TOPIC, 0, deadline)
+            txn.register_subscription(TOPIC, 0, "s", deadline)
+        near.commit(deadline)
+        one.coordinators.on_revoke([4])
+        other.coordinators.on_assign([4])
+        far.abort(deadline)
+        assert effects.of(near.id) == ["open commit", "marker commit", "end commit", "settle commit"]
+        assert effects.of(far.id) == ["open commit", "marker abort", "end abort", "settle abort"]
+        with pytest.raises(errors.TransactionCoordinatorNotFound, match="is not assigned to this process"):
+            one.coordinators.submit(4, Begin(1), deadline)
+    finally:
+        one.close()
+        other.close()
+    assert [thread for thread in threading.enumerate() if thread.name.startswith("pok-coordinator")] == []
+
+
+def test_many_threads_share_a_coordinator() -> None:
+    process = Process(MemoryStateLog(), Effects())
+    deadline = Deadline.after(60)
+
+    def work(number: int) -> TxnId:
+        txn = process.client.begin(60_000, deadline)
+        txn.register_partition(TOPIC, number % 3, deadline)
+        (txn.commit if number % 2 else txn.abort)(deadline)
+        return txn.id
+
+    try:
+        process.coordinators.on_assign([0, 1])
+        with ThreadPoolExecutor(8) as threads:
+            ids = list(threads.map(work, range(40)))
+    finally:
+        process.close()
+    assert len(set(ids)) == 40
+    assert {txn.coordinator for txn in ids} <= {0, 1}
+    for number, txn in enumerate(ids):
+        assert process.effects.of(txn)[1:] == (
+            ["marker commit", "settle commit"] if number % 2 else ["marker abort", "settle abort"]
+        )
+
+
+def test_there_is_no_coordinator_beyond_the_last() -> None:
+    process = Process(MemoryStateLog(), Effects())
+    with pytest.raises(errors.TransactionCoordinatorNotFound, match="expected 0 to 15"):
+        process.access.ask(16, Begin(1), NEVER)
+    process.close()

@@ -1,0 +1,674 @@
+"""A coordinator on the log in memory, turn by turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+import pytest
+
+from layer import errors
+from layer.deadline import Deadline
+from layer.statelog.memory_log import MemoryStateLog
+from layer.transactions.coordinator import Coordinator
+from layer.transactions.coordinator_log import CoordinatorLog, StateLogRequests
+from layer.transactions.coordinator_rules import CoordinatorSettings
+from layer.transactions.coordinator_state import CoordinatorState
+from layer.transactions.outcomes import Ended
+from layer.transactions.remote_coordinator import RemoteCoordinator
+from mapping.state_keys import TransactionRequestKey, encode_key
+from mapping.state_records.transaction_log import TopicPartition, TopicSubscription, TxnStatus
+from mapping.state_records.transaction_requests import (
+    AddPartitions,
+    AddSubscriptions,
+    Begin,
+    End,
+    TransactionRequest,
+    Wish,
+    encode_transaction_request,
+)
+from mapping.state_topics import TRANSACTION_LOG, TRANSACTION_REQUESTS, StateTopic
+from mapping.txn_id import TxnId
+from tests.clocks import PacedClock
+
+NEVER = Deadline.never()
+SETTINGS = CoordinatorSettings(group_delay_ms=0, finished_kept_ms=40_000, requests_every_ms=0)
+PARTITION = TopicPartition("persistent://a/b/c", 0)
+SUBSCRIPTION = TopicSubscription("persistent://a/b/c", 0, "s")
+
+
+class CountingLog(MemoryStateLog):
+    """Counts appends. `trouble` is raised before or after the next one to the coordinators' log; `meanwhile` is what
+    happens just before it."""
+
+    def __init__(self, clock: PacedClock) -> None:
+        super().__init__(clock)
+        self.groups: list[int] = []
+        self.trouble: errors.LayerError | None = None
+        self.meanwhile: Callable[[], object] | None = None
+        self.deaf = False
+        self.forbidden = False
+        self.written_in_spite_of_it = False
+
+    def end_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
+        if self.deaf and topic is TRANSACTION_REQUESTS:
+            raise errors.NotAuthorized("no right to read requests")
+        return super().end_offset(topic, partition, deadline)
+
+    def append_many(
+        self, topic: StateTopic, partition: int, records: Sequence[tuple[bytes, bytes | None]], deadline: Deadline
+    ) -> list[int]:
+        if self.forbidden:
+            raise errors.NotAuthorized("no right to write requests")
+        meanwhile, self.meanwhile = self.meanwhile, None
+        if meanwhile is not None:
+            meanwhile()
+        trouble = self.trouble if topic is TRANSACTION_LOG else None
+        if trouble is not None:
+            self.trouble = None
+            if not self.written_in_spite_of_it:
+                raise trouble
+        if topic is TRANSACTION_LOG:
+            self.groups.append(len(records))
+        offsets = super().append_many(topic, partition, records, deadline)
+        if trouble is not None:
+            raise trouble
+        return offsets
+
+
+class Effects:
+    """Everything that was done, in order; `broken` topics fail."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[str, TxnId, bool]] = []
+        self.broken: set[str] = set()
+        self.low_water = -1
+
+    def _check(self, partitions: Sequence[TopicPartition]) -> None:
+        bad = [each for each in partitions if each.topic in self.broken]
+        if bad:
+            raise errors.StoreError(f"{bad} broken")
+
+    def announce(
+        self, participants: Sequence[tuple[TxnId, Sequence[TopicPartition]]], session: str, deadline: Deadline
+    ) -> None:
+        self._check([each for _, partitions in participants for each in partitions])
+        self.done.extend(("open", txn, True) for txn, _ in participants)
+
+    def write_markers(self, ended: Sequence[Ended], deadline: Deadline) -> None:
+        self._check([partition for each in ended for partition in each.partitions])
+        self.done.extend(("marker", each.txn, each.committed) for each in ended)
+
+    def end_acks(self, ended: Sequence[Ended], deadline: Deadline) -> None:
+        self.done.extend(("end", each.txn, each.committed) for each in ended)
+
+    def settle_buffers(self, ended: Sequence[Ended], session: str, deadline: Deadline) -> None:
+        self.done.extend(("settle", each.txn, each.committed) for each in ended)
+
+    def publish_low_water(self, coordinator: int, low_water: int, session: str, deadline: Deadline) -> None:
+        self.low_water = low_water
+
+    def of(self, txn: TxnId) -> list[str]:
+        return [f"{what} {'commit' if committed else 'abort'}" for what, each, committed in self.done if each == txn]
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = PacedClock()
+        self.log = CountingLog(self.clock)
+        self.effects = Effects()
+        self.sessions = 0
+
+    def coordinator(self, settings: CoordinatorSettings = SETTINGS) -> Coordinator:
+        self.sessions += 1
+        session = f"s{self.sessions}"
+        coordinator = Coordinator(
+            CoordinatorLog(self.log, 3, self.clock, follow_changes=True),
+            self.effects,
+            StateLogRequests(self.log, 3),
+            settings=settings,
+            clock=self.clock,
+            new_session=lambda: session,
+        )
+        coordinator.take_over(NEVER)
+        return coordinator
+
+    def do(self, coordinator: Coordinator, wish: Wish, turns: int = 4) -> TxnId:
+        future = coordinator.submit(wish, NEVER)
+        for _ in range(turns):
+            coordinator.turn(NEVER)
+        return future.result(0)
+
+    def state(self) -> CoordinatorState:
+        return CoordinatorLog(self.log, 3, self.clock).read(NEVER)
+
+    def status(self, txn: TxnId) -> TxnStatus | None:
+        found = self.state().transaction(txn)
+        return None if found is None else found.status
+
+    def request(self, request: str, wish: Wish, until_ms: int = 30_000) -> None:
+        self.raw_request(request, encode_transaction_request(TransactionRequest(self.clock.ms + until_ms, wish)))
+
+    def raw_request(self, request: str, value: bytes) -> None:
+        self.log.append(TRANSACTION_REQUESTS, 3, encode_key(TransactionRequestKey(3, request)), value, NEVER)
+
+
+# The life of a transaction ------------------------------------------------------------------------------------------
+
+
+def test_a_transaction_from_begin_to_commit() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    txn = world.do(coordinator, Begin(60_000))
+    assert (txn.coordinator, txn.least_bits) == (3, 1)
+    world.do(coordinator, AddPartitions(txn, (PARTITION,)))
+    world.do(coordinator, AddSubscriptions(txn, (SUBSCRIPTION,)))
+    assert world.effects.of(txn) == ["open commit"]
+    world.do(coordinator, End(txn, commit=True))
+    assert world.effects.of(txn)[1:] == ["marker commit", "end commit", "settle commit"]
+    assert world.status(txn) is TxnStatus.COMMITTED
+    assert world.do(coordinator, End(txn, commit=True)) == txn
+    with pytest.raises(errors.InvalidTxnStatus, match="is COMMITTED, it cannot abort"):
+        world.do(coordinator, End(txn, commit=False))
+    with pytest.raises(errors.TransactionNotFound):
+        world.do(coordinator, End(TxnId(3 << 48, 2), commit=True))
+
+
+def test_what_touches_nothing_ends_without_effects() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    txn = world.do(coordinator, Begin(60_000))
+    world.do(coordinator, End(txn, commit=False))
+    assert world.effects.of(txn) == []
+    assert world.status(txn) is TxnStatus.ABORTED
+
+
+def test_an_effect_waits_until_the_decision_was_read_back() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    txn = world.do(coordinator, Begin(60_000))
+    world.do(coordinator, AddPartitions(txn, (PARTITION,)))
+    future = coordinator.submit(End(txn, commit=True), NEVER)
+    coordinator.turn(NEVER)
+    assert world.status(txn) is TxnStatus.COMMITTING
+    assert world.effects.of(txn) == ["open commit"]
+    coordinator.turn(NEVER)
+    assert world.effects.of(txn)[-1] == "settle commit"
+    assert not future.done()
+    coordinator.turn(NEVER)
+    assert future.result(0) == txn
+
+
+def test_a_registration_is_done_once() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    txn = world.do(coordinator, Begin(60_000))
+    world.do(coordinator, AddPartitions(txn, (PARTITION,)))
+    appends = len(world.log.groups)
+    world.do(coordinator, AddPartitions(txn, (PARTITION,)))
+    assert len(world.log.groups) == appends
+    assert world.effects.of(txn) == ["open commit"]
+
+
+def test_a_registration_and_an_end_that_come_together_take_their_turns() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    txn = world.do(coordinator, Begin(60_000))
+    added = coordinator.submit(AddPartitions(txn, (PARTITION,)), NEVER)
+    ended = coordinator.submit(End(txn, commit=True), NEVER)
+    for _ in range(6):
+        coordinator.turn(NEVER)
+    assert ended.result(0) == txn
+    assert "marker commit" in world.effects.of(txn)
+    with pytest.raises(errors.InvalidTxnStatus):
+        added.result(0)
+
+
+def test_the_records_of_many_transactions_go_in_one_append() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    begun = [coordinator.submit(Begin(60_000), NEVER) for _ in range(100)]
+    coordinator.turn(NEVER)
+    coordinator.turn(NEVER)
+    txns = [future.result(0) for future in begun]
+    ended = [coordinator.submit(End(txn, commit=True), NEVER) for txn in txns]
+    for _ in range(3):
+        coordinator.turn(NEVER)
+    assert all(future.done() for future in ended)
+    assert world.log.groups == [1, 100, 100, 100]
+
+
+def test_many_begins_of_one_turn_keep_to_the_limit() -> None:
+    world = World()
+    coordinator = world.coordinator(CoordinatorSettings(group_delay_ms=0, max_open=3))
+    begun = [coordinator.submit(Begin(60_000), NEVER) for _ in range(5)]
+    for _ in range(2):
+        coordinator.turn(NEVER)
+    assert [type(future.exception(0)) for future in begun] == [type(None)] * 3 + [errors.TooManyTransactions] * 2
+
+
+def test_begins_that_were_lost_do_not_count_as_open_for_good() -> None:
+    world = World()
+    coordinator = world.coordinator(CoordinatorSettings(group_delay_ms=0, max_open=3))
+    for _ in range(5):
+        world.log.trouble = errors.AppendOutcomeUnknown("?")
+        coordinator.submit(Begin(60_000), NEVER)
+        with pytest.raises(errors.AppendOutcomeUnknown):
+            coordinator.turn(NEVER)
+        coordinator.turn(NEVER)
+    assert world.do(coordinator, Begin(60_000)).least_bits == 6
+
+
+def test_wishes_wait_for_the_groups_delay() -> None:
+    world = World()
+    coordinator = world.coordinator(CoordinatorSettings(group_delay_ms=50, group_records=3))
+    first = coordinator.submit(Begin(60_000), NEVER)
+    for _ in range(3):
+        coordinator.turn(NEVER)
+    assert not first.done()
+    world.clock.ms += 50
+    coordinator.turn(NEVER)
+    coordinator.turn(NEVER)
+    assert first.done()
+    three = [coordinator.submit(Begin(60_000), NEVER) for _ in range(3)]
+    coordinator.turn(NEVER)
+    coordinator.turn(NEVER)
+    assert all(future.done() for future in three)
+
+
+# Time ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_transaction_that_is_not_ended_is_aborted_when_its_time_is_over() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    txn = world.do(coordinator, Begin(5_000))
+    world.do(coordinator, AddSubscriptions(txn, (SUBSCRIPTION,)))
+    world.clock.ms += 4_999
+    coordinator.turn(NEVER)
+    assert world.status(txn) is TxnStatus.OPEN
+    world.clock.ms += 101
+    for _ in range(3):
+        coordinator.turn(NEVER)
+    assert world.status(txn) is TxnStatus.ABORTED
+    assert world.effects.of(txn) == ["end abort"]
+    with pytest.raises(errors.InvalidTxnStatus, match="is ABORTED, it cannot commit"):
+        world.do(coordinator, End(txn, commit=True))
+
+
+def test_a_new_owner_gives_open_ones_what_is_left_and_drives_the_others_to_the_end() -> None:
+    world = World()
+    first = world.coordinator()
+    left_open, committing, aborting = (world.do(first, Begin(10_000)) for _ in range(3))
+    for txn, commit in ((committing, True), (aborting, False)):
+        world.do(first, AddPartitions(txn, (PARTITION,)))
+        first.submit(End(txn, commit), NEVER)
+    first.turn(NEVER)
+    world.clock.ms += 6_000
+    second = world.coordinator()
+    for _ in range(2):
+        second.turn(NEVER)
+    assert world.status(committing) is TxnStatus.COMMITTED
+    assert world.status(aborting) is TxnStatus.ABORTED
+    assert world.status(left_open) is TxnStatus.OPEN
+    world.clock.ms += 4_100
+    for _ in range(3):
+        second.turn(NEVER)
+    assert world.status(left_open) is TxnStatus.ABORTED
+
+
+def test_finished_ones_are_forgotten_and_ids_go_on() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    for _ in range(5):
+        last = world.do(coordinator, Begin(60_000))
+        world.do(coordinator, End(last, commit=True))
+    world.clock.ms += 41_000
+    for _ in range(4):
+        world.clock.ms += 1_000
+        coordinator.turn(NEVER)
+    assert [each.id for each in world.state().transactions()] == [last]
+    assert world.effects.low_water == 5
+    second = world.coordinator()
+    for _ in range(4):
+        world.clock.ms += 1_000
+        second.turn(NEVER)
+    assert list(world.state().transactions()) == []
+    assert world.do(second, Begin(1)).least_bits == 6
+
+
+# Owners -------------------------------------------------------------------------------------------------------------
+
+
+def test_a_former_owner_can_append_but_decides_nothing() -> None:
+    world = World()
+    former = world.coordinator()
+    txn = world.do(former, Begin(60_000))
+    world.do(former, AddPartitions(txn, (PARTITION,)))
+    ending = former.submit(End(txn, commit=True), NEVER)
+    world.log.meanwhile = lambda: world.do(world.coordinator(), End(txn, commit=False))
+    former.turn(NEVER)
+    with pytest.raises(errors.Fenced, match="took over from version 1"):
+        former.turn(NEVER)
+    former.resign()
+    with pytest.raises(errors.TransactionOutcomeUnknown):
+        ending.result(0)
+    assert world.status(txn) is TxnStatus.ABORTED
+    assert world.effects.of(txn)[1:] == ["marker abort", "settle abort"]
+    with pytest.raises(errors.TransactionCoordinatorNotFound):
+        former.submit(Begin(1), NEVER)
+
+
+def test_of_two_that_claim_at_once_one_is_fenced() -> None:
+    world = World()
+    loser = Coordinator(
+        CoordinatorLog(world.log, 3, world.clock, follow_changes=True), world.effects, StateLogRequests(world.log, 3),
+        clock=world.clock,
+    )  # fmt: skip
+    world.log.meanwhile = world.coordinator
+    with pytest.raises(errors.Fenced, match="version 1 was claimed"):
+        loser.take_over(NEVER)
+    with pytest.raises(errors.Fenced, match="was not taken over"):
+        loser.turn(NEVER)
+
+
+# Trouble ------------------------------------------------------------------------------------------------------------
+
+
+def test_a_begin_that_is_perhaps_in_the_log_is_not_repeated_and_its_id_not_given_again() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    world.log.trouble = errors.AppendOutcomeUnknown("?")
+    lost = coordinator.submit(Begin(60_000), NEVER)
+    with pytest.raises(errors.AppendOutcomeUnknown):
+        coordinator.turn(NEVER)
+    coordinator.turn(NEVER)
+    with pytest.raises(errors.AppendOutcomeUnknown, match="perhaps transaction"):
+        lost.result(0)
+    assert world.do(coordinator, Begin(60_000)).least_bits == 2
+
+
+def test_a_begin_whose_append_only_seemed_lost_is_answered_from_the_log() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    world.log.trouble, world.log.written_in_spite_of_it = errors.AppendOutcomeUnknown("?"), True
+    found = coordinator.submit(Begin(60_000), NEVER)
+    with pytest.raises(errors.AppendOutcomeUnknown):
+        coordinator.turn(NEVER)
+    coordinator.turn(NEVER)
+    assert found.result(0).least_bits == 1
+
+
+def test_what_was_certainly_not_written_is_written_in_the_next_turn() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    world.log.trouble = errors.AppendFailed("no")
+    found = coordinator.submit(Begin(60_000), NEVER)
+    with pytest.raises(errors.AppendFailed):
+        coordinator.turn(NEVER)
+    coordinator.turn(NEVER)
+    coordinator.turn(NEVER)
+    assert found.done()
+
+
+def test_a_request_whose_new_is_perhaps_in_the_log_is_not_executed_again() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    coordinator.turn(NEVER)
+    world.log.trouble = errors.AppendOutcomeUnknown("?")
+    world.request("aa", Begin(60_000))
+    with pytest.raises(errors.AppendOutcomeUnknown):
+        coordinator.turn(NEVER)
+    world.request("aa", Begin(60_000))
+    for _ in range(3):
+        coordinator.turn(NEVER)
+    assert list(world.state().transactions()) == []
+
+
+def test_one_topic_in_trouble_holds_up_only_its_own_transactions() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    bad_partition = TopicPartition("persistent://a/b/bad", 0)
+    bad, good = world.do(coordinator, Begin(60_000)), world.do(coordinator, Begin(60_000))
+    world.do(coordinator, AddPartitions(bad, (bad_partition,)))
+    world.do(coordinator, AddPartitions(good, (PARTITION,)))
+    world.effects.broken = {bad_partition.topic}
+    both = [coordinator.submit(End(txn, commit=True), NEVER) for txn in (bad, good)]
+    for _ in range(12):
+        coordinator.turn(NEVER)
+        world.clock.ms += 100
+    assert both[1].done()
+    assert not both[0].done()
+    assert world.effects.low_water == bad.least_bits - 1
+    world.effects.broken = set()
+    world.clock.ms += 10_000
+    for _ in range(3):
+        coordinator.turn(NEVER)
+    assert both[0].result(0) == bad
+
+
+def test_a_registration_waits_for_its_own_announcement_only() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    bad_partition = TopicPartition("persistent://a/b/bad", 0)
+    bad, good = world.do(coordinator, Begin(60_000)), world.do(coordinator, Begin(60_000))
+    world.effects.broken = {bad_partition.topic}
+    waits = coordinator.submit(AddPartitions(bad, (bad_partition,)), NEVER)
+    done = coordinator.submit(AddPartitions(good, (PARTITION,)), NEVER)
+    for _ in range(4):
+        coordinator.turn(NEVER)
+    assert done.done()
+    assert not waits.done()
+    world.effects.broken = set()
+    world.clock.ms += 200
+    for _ in range(2):
+        coordinator.turn(NEVER)
+    assert waits.result(0) == bad
+
+
+def test_an_unreadable_log_stops_the_coordinator() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    world.log.append(TRANSACTION_LOG, 3, b"who?", b"what?", NEVER)
+    coordinator.submit(Begin(1), NEVER)
+    with pytest.raises(errors.Corrupt, match=r"offset 1: state key b'who\?' is no JSON"):
+        coordinator.turn(NEVER)
+
+
+def test_no_more_wait_than_may() -> None:
+    world = World()
+    coordinator = world.coordinator(CoordinatorSettings(max_waiting=2))
+    coordinator.submit(Begin(1), NEVER)
+    coordinator.submit(Begin(1), NEVER)
+    with pytest.raises(errors.TooManyTransactions, match="2 wishes waiting"):
+        coordinator.submit(Begin(1), NEVER)
+
+
+def test_a_wish_whose_time_is_over_is_given_up() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    late = coordinator.submit(Begin(1), Deadline.after(-1))
+    coordinator.turn(NEVER)
+    with pytest.raises(errors.DeadlineExceeded):
+        late.result(0)
+    assert list(world.state().transactions()) == []
+
+
+# Requests of other processes ----------------------------------------------------------------------------------------
+
+
+def ask(
+    world: World, coordinator: Coordinator, wish: Wish, request: str = "77", before: Callable[[], object] = int
+) -> TxnId:
+    """Ask as another process does, which looks once in each turn of the owner."""
+    remote = RemoteCoordinator(
+        world.log,
+        CoordinatorLog(world.log, 3, world.clock),
+        world.clock,
+        new_request=lambda: request,
+        wait=lambda seconds: take_a_turn(world, coordinator, before),
+    )
+    return remote.ask(wish, NEVER)
+
+
+def take_a_turn(world: World, coordinator: Coordinator, before: Callable[[], object]) -> None:
+    before()
+    world.clock.ms += 100
+    coordinator.turn(NEVER)
+
+
+def test_another_process_is_answered_by_the_log() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    txn = ask(world, coordinator, Begin(60_000), "01")
+    assert ask(world, coordinator, AddPartitions(txn, (PARTITION,)), "02") == txn
+    assert ask(world, coordinator, AddSubscriptions(txn, (SUBSCRIPTION,)), "03") == txn
+    assert ask(world, coordinator, End(txn, commit=True), "04") == txn
+    assert world.effects.of(txn) == ["open commit", "marker commit", "end commit", "settle commit"]
+    assert ask(world, coordinator, End(txn, commit=True), "05") == txn
+    with pytest.raises(errors.InvalidTxnStatus, match="is COMMITTED, it cannot abort"):
+        ask(world, coordinator, End(txn, commit=False), "06")
+    with pytest.raises(errors.TransactionNotFound, match="does not know it"):
+        ask(world, coordinator, End(TxnId(3 << 48, 9), commit=True), "07")
+    with pytest.raises(errors.InvalidOption, match="timeout is 0 ms"):
+        ask(world, coordinator, Begin(0), "08")
+
+
+def test_a_request_that_comes_again_and_again_is_executed_once() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    coordinator.turn(NEVER)
+    for _ in range(3):
+        world.request("aa", Begin(60_000))
+        coordinator.turn(NEVER)
+        world.request("aa", Begin(60_000))
+    successor = world.coordinator()
+    successor.turn(NEVER)
+    world.request("aa", Begin(60_000))
+    for _ in range(3):
+        successor.turn(NEVER)
+    assert [each.new.request for each in world.state().transactions()] == ["aa"]
+
+
+def test_what_nobody_waits_for_any_more_is_not_executed() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    coordinator.turn(NEVER)
+    world.request("aa", Begin(60_000), until_ms=0)
+    for _ in range(3):
+        coordinator.turn(NEVER)
+    assert list(world.state().transactions()) == []
+    answer = world.state().answer("aa")
+    assert answer is not None
+    assert answer.reason == "the request may be executed for 0 ms more, expected 1 to 40000: clocks differ"
+
+
+def test_wishes_of_the_own_process_are_seen_to_also_when_requests_cannot_be_read() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    world.log.deaf = True
+    assert world.do(coordinator, Begin(60_000)).least_bits == 1
+    world.log.deaf = False
+    world.request("aa", Begin(60_000))
+    world.clock.ms += 2_000
+    for _ in range(3):
+        coordinator.turn(NEVER)
+    assert world.state().begun_by("aa") is not None
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (b"{", "is no JSON"),
+        (b'{"v":1,"until_ms":1,"ask":"dance"}', "expected v=1 and one of begin"),
+        (
+            encode_transaction_request(TransactionRequest(2_000_000, Begin(1))),
+            "may be executed for 1000000 ms more, expected 1 to 40000: clocks differ",
+        ),
+    ],
+)
+def test_a_bad_request_is_refused_with_the_reason(value: bytes, reason: str) -> None:
+    world = World()
+    coordinator = world.coordinator()
+    coordinator.turn(NEVER)
+    world.raw_request("aa", value)
+    for _ in range(3):
+        coordinator.turn(NEVER)
+    answer = world.state().answer("aa")
+    assert answer is not None
+    assert answer.refused == "InvalidOption"
+    assert reason in answer.reason
+
+
+def test_a_request_that_cannot_be_answered_is_counted_and_stops_nobody() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    coordinator.turn(NEVER)
+    world.log.append(TRANSACTION_REQUESTS, 3, b"?", b"{}", NEVER)
+    world.log.append(TRANSACTION_REQUESTS, 3, encode_key(TransactionRequestKey(4, "aa")), b"{}", NEVER)
+    coordinator.turn(NEVER)
+    assert coordinator.unreadable_requests == 2
+
+
+def test_a_coordinator_that_never_had_an_owner_is_not_asked() -> None:
+    world = World()
+    remote = RemoteCoordinator(world.log, CoordinatorLog(world.log, 3, world.clock), world.clock)
+    with pytest.raises(errors.TransactionCoordinatorNotFound, match="never had an owner"):
+        remote.ask(Begin(60_000), NEVER)
+    assert world.log.end_offset(TRANSACTION_REQUESTS, 3, NEVER) == 0
+
+
+@pytest.mark.parametrize(
+    ("wish", "expected"),
+    [
+        (Begin(60_000), errors.AppendOutcomeUnknown),
+        (AddPartitions(TxnId(3 << 48, 1), (PARTITION,)), errors.AppendOutcomeUnknown),
+        (End(TxnId(3 << 48, 1), True), errors.TransactionOutcomeUnknown),
+    ],
+)
+def test_without_an_answer_the_outcome_is_unknown(wish: Wish, expected: type[errors.StoreError]) -> None:
+    world = World()
+    world.coordinator()
+
+    def wait(seconds: float) -> None:
+        world.clock.ms += 1_000
+
+    remote = RemoteCoordinator(world.log, CoordinatorLog(world.log, 3, world.clock), world.clock, wait=wait)
+    with pytest.raises(expected, match="coordinator 3 did not"):
+        remote.ask(wish, NEVER)
+    assert world.log.end_offset(TRANSACTION_REQUESTS, 3, NEVER) == 30  # asked every second
+
+
+def test_who_may_not_write_requests_hears_it_at_once() -> None:
+    world = World()
+    world.coordinator()
+    world.log.forbidden = True
+    remote = RemoteCoordinator(world.log, CoordinatorLog(world.log, 3, world.clock), world.clock)
+    with pytest.raises(errors.NotAuthorized, match="no right to write"):
+        remote.ask(Begin(60_000), NEVER)
+
+
+def test_a_successor_answers_what_its_predecessor_did_not() -> None:
+    world = World()
+    former = world.coordinator()
+    owners = [former]
+
+    def dies() -> None:
+        if len(owners) == 1:
+            owners.append(world.coordinator())
+
+    class Whoever:
+        def turn(self, deadline: Deadline) -> bool:
+            return owners[-1].turn(deadline)
+
+    assert ask(world, Whoever(), Begin(60_000), before=dies).least_bits == 1  # type: ignore[arg-type]
+
+
+def test_futures_of_any_thread() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    future: Future[TxnId] = coordinator.submit(Begin(1), NEVER)
+    coordinator.wait_for_work(60.0)  # there is something: it returns at once
+    coordinator.turn(NEVER)
+    coordinator.turn(NEVER)
+    assert future.done()

@@ -1,0 +1,235 @@
+"""Outcomes in their state topics and in simulated data partitions, read back as readers do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+
+import pytest
+from pyroaring import BitMap64
+
+from layer import errors
+from layer.clock import SystemClock
+from layer.deadline import Deadline
+from layer.statelog.memory_log import MemoryStateLog
+from layer.statelog.view import LogView
+from layer.transactions.buffer.entries import BufferEntries, TxnStatus
+from layer.transactions.buffer.model import DataPartition
+from layer.transactions.coordinator import Coordinator
+from layer.transactions.coordinator_log import CoordinatorLog, StateLogRequests
+from layer.transactions.coordinator_rules import CoordinatorSettings
+from layer.transactions.logged_outcomes import LoggedOutcomes
+from layer.transactions.outcomes import Ended
+from mapping.state_keys import PendingAckEndKey, decode_key
+from mapping.state_records.pending_acks import TxnOutcome, decode_end
+from mapping.state_records.transaction_log import TopicPartition, TopicSubscription
+from mapping.state_records.transaction_requests import AddPartitions, AddSubscriptions, Begin, End, Wish
+from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
+from mapping.txn_id import TxnId
+
+NEVER = Deadline.never()
+TOPIC = "persistent://a/b/orders"
+PARTITION = TopicPartition(TOPIC, 1)
+WHERE = DataPartition(TOPIC, 1, 40)
+SUBSCRIPTION = TopicSubscription(TOPIC, 1, "audit")
+ONE, TWO = TxnId(2 << 48, 1), TxnId(2 << 48, 2)
+
+
+class Data:
+    """Data partitions: records are (transaction, marker or None)."""
+
+    def __init__(self) -> None:
+        self.incarnations: dict[str, int] = {TOPIC: 40}
+        self.records: dict[tuple[str, int], list[tuple[TxnId | None, bool | None]]] = {}
+
+    def partition(self, topic: str, partition: int) -> list[tuple[TxnId | None, bool | None]]:
+        return self.records.setdefault((topic, partition), [])
+
+    def send(self, txn: TxnId | None) -> int:
+        self.partition(TOPIC, 1).append((txn, None))
+        return len(self.partition(TOPIC, 1)) - 1
+
+    def incarnation(self, topic: str, deadline: Deadline) -> int | None:
+        return self.incarnations.get(topic)
+
+    def end_offset(self, topic: str, partition: int, deadline: Deadline) -> int:
+        return len(self.partition(topic, partition))
+
+    def append_markers(
+        self, topic: str, partition: int, ended: Sequence[tuple[TxnId, bool]], deadline: Deadline
+    ) -> None:
+        self.partition(topic, partition).extend(ended)
+
+    def find(
+        self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline
+    ) -> Mapping[TxnId, BitMap64]:
+        found: dict[TxnId, BitMap64] = {}
+        for offset, (txn, marker) in enumerate(self.partition(topic, partition)[start:end], start):
+            if txn is not None and txn in txns and marker is None:
+                found.setdefault(txn, BitMap64()).add(offset)
+        return found
+
+    def markers(self) -> list[tuple[TxnId | None, bool]]:
+        return [(txn, marker) for txn, marker in self.partition(TOPIC, 1) if marker is not None]
+
+
+class World:
+    def __init__(self) -> None:
+        self.clock = SystemClock()
+        self.log = MemoryStateLog(self.clock)
+        self.data = Data()
+        self.outcomes = LoggedOutcomes(self.log, self.data, self.clock)
+
+    def entries(self) -> BufferEntries:
+        partition = TRANSACTION_BUFFER_SNAPSHOT.partition_for(TOPIC)
+        view = LogView(self.log, TRANSACTION_BUFFER_SNAPSHOT, partition, BufferEntries, self.clock)
+        return view.ask(lambda entries: entries, NEVER)
+
+    def status(self, txn: TxnId) -> TxnStatus:
+        return self.entries().status(WHERE, txn)
+
+    def end(self, txn: TxnId, *, committed: bool, session: str = "s") -> None:
+        ended = [Ended(txn, committed, (PARTITION,), (SUBSCRIPTION,))]
+        self.outcomes.write_markers(ended, NEVER)
+        self.outcomes.end_acks(ended, NEVER)
+        self.outcomes.settle_buffers(ended, session, NEVER)
+
+    def ends(self) -> dict[PendingAckEndKey, TxnOutcome]:
+        partition = TRANSACTION_PENDING_ACK.partition_for(TOPIC)
+        end = self.log.end_offset(TRANSACTION_PENDING_ACK, partition, NEVER)
+        found: dict[PendingAckEndKey, TxnOutcome] = {}
+        for batch in self.log.read(TRANSACTION_PENDING_ACK, partition, 0, end, NEVER):
+            for record in batch:
+                key = decode_key(record.key)
+                assert isinstance(key, PendingAckEndKey)
+                found[key] = decode_end(record.value or b"")
+        return found
+
+
+def test_an_announced_transaction_is_open_from_the_partitions_end_on() -> None:
+    world = World()
+    world.data.send(None)
+    world.outcomes.announce([(ONE, [PARTITION]), (TWO, [PARTITION])], "s", NEVER)
+    assert world.entries().open_bounds(WHERE) == {ONE: 1, TWO: 1}
+
+
+def test_what_is_committed_has_a_marker_and_nothing_on_record() -> None:
+    world = World()
+    world.outcomes.announce([(ONE, [PARTITION])], "s", NEVER)
+    world.data.send(ONE)
+    world.end(ONE, committed=True)
+    assert world.data.markers() == [(ONE, True)]
+    assert world.status(ONE) is TxnStatus.COMMITTED
+    assert world.entries().transactions(WHERE) == []
+    assert world.ends() == {PendingAckEndKey(TOPIC, 1, "audit", *ONE): TxnOutcome.COMMITTED}
+
+
+def test_what_is_aborted_has_the_offsets_of_its_records_on_record() -> None:
+    world = World()
+    world.data.send(ONE)  # of another life of the program: below the bound
+    world.outcomes.announce([(ONE, [PARTITION]), (TWO, [PARTITION])], "s", NEVER)
+    for txn in (ONE, TWO, None, ONE):
+        world.data.send(txn)
+    world.end(ONE, committed=False)
+    entry = world.entries().aborted(WHERE, ONE)
+    assert entry is not None
+    assert (list(entry.offsets), entry.lower_bound, entry.end, entry.sealed) == ([1, 4], 1, 6, False)
+    assert world.status(TWO) is TxnStatus.OPEN
+    assert world.data.markers() == [(ONE, False)]
+    assert world.ends() == {PendingAckEndKey(TOPIC, 1, "audit", *ONE): TxnOutcome.ABORTED}
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_doing_it_all_again_changes_nothing(committed: bool) -> None:
+    world = World()
+    world.outcomes.announce([(ONE, [PARTITION])], "s", NEVER)
+    world.data.send(ONE)
+    world.end(ONE, committed=committed)
+    before = (world.data.markers(), world.status(ONE), world.entries().aborted(WHERE, ONE), world.ends())
+    world.end(ONE, committed=committed, session="t")
+    assert (world.data.markers(), world.status(ONE), world.entries().aborted(WHERE, ONE), world.ends()) == before
+
+
+def test_openings_of_all_sessions_go_and_the_lowest_bound_counts() -> None:
+    world = World()
+    world.outcomes.announce([(ONE, [PARTITION])], "s", NEVER)
+    first = world.data.send(ONE)
+    world.outcomes.announce([(ONE, [PARTITION])], "t", NEVER)
+    world.end(ONE, committed=False, session="t")
+    entry = world.entries().aborted(WHERE, ONE)
+    assert entry is not None
+    assert list(entry.offsets) == [first]
+    assert world.entries().open_bounds(WHERE) == {}
+
+
+def test_an_opening_that_comes_late_is_void_by_the_low_water_mark() -> None:
+    world = World()
+    world.outcomes.announce([(ONE, [PARTITION])], "s", NEVER)
+    world.end(ONE, committed=True)
+    world.outcomes.announce([(ONE, [PARTITION])], "woke up", NEVER)
+    assert world.status(ONE) is TxnStatus.OPEN
+    world.outcomes.publish_low_water(2, 1, "s", NEVER)
+    assert world.status(ONE) is TxnStatus.COMMITTED
+    for partition in range(TRANSACTION_BUFFER_SNAPSHOT.partitions):
+        view = LogView(world.log, TRANSACTION_BUFFER_SNAPSHOT, partition, BufferEntries, world.clock)
+        assert view.ask(lambda entries: entries.low_water(2), NEVER) == 1
+
+
+def test_a_topic_that_is_gone_takes_no_part_any_more() -> None:
+    world = World()
+    world.outcomes.announce([(ONE, [PARTITION])], "s", NEVER)
+    del world.data.incarnations[TOPIC]
+    world.end(ONE, committed=False)
+    assert world.data.markers() == []
+    assert world.entries().transactions(WHERE) == []
+    with pytest.raises(errors.NoSuchTopic, match=r"orders was deleted"):
+        world.outcomes.announce([(TWO, [PARTITION])], "s", NEVER)
+
+
+def test_a_topic_made_again_under_its_name_gets_no_marker() -> None:
+    world = World()
+    world.outcomes.announce([(ONE, [PARTITION])], "s", NEVER)
+    world.data.incarnations[TOPIC] = 41
+    world.end(ONE, committed=False)
+    assert world.data.markers() == []
+    assert world.entries().transactions(WHERE) == []
+
+
+def test_a_partition_that_was_registered_and_never_announced_gets_nothing() -> None:
+    world = World()
+    world.end(ONE, committed=False)
+    assert world.data.markers() == []
+    assert world.entries().transactions(WHERE) == []
+
+
+def test_a_coordinator_with_real_outcomes() -> None:
+    world = World()
+    coordinator = Coordinator(
+        CoordinatorLog(world.log, 2, world.clock, follow_changes=True),
+        world.outcomes,
+        StateLogRequests(world.log, 2),
+        settings=CoordinatorSettings(group_delay_ms=0, low_water_every_ms=1),
+        clock=world.clock,
+    )
+    coordinator.take_over(NEVER)
+
+    def do(wish: Wish) -> TxnId:
+        future = coordinator.submit(wish, NEVER)
+        while not future.done():
+            coordinator.turn(NEVER)
+        return future.result()
+
+    kept, dropped = do(Begin(60_000)), do(Begin(60_000))
+    for txn in (kept, dropped):
+        do(AddPartitions(txn, (PARTITION,)))
+        do(AddSubscriptions(txn, (SUBSCRIPTION,)))
+        assert world.status(txn) is TxnStatus.OPEN
+    for sender in (dropped, kept, dropped, None):
+        world.data.send(sender)
+    do(End(kept, commit=True))
+    do(End(dropped, commit=False))
+    assert world.status(kept) is TxnStatus.COMMITTED
+    entry = world.entries().aborted(WHERE, dropped)
+    assert entry is not None
+    assert list(entry.offsets) == [0, 2]
+    assert world.data.markers() == [(kept, True), (dropped, False)]
+    assert {key.txn_least: outcome.value for key, outcome in world.ends().items()} == {1: True, 2: False}

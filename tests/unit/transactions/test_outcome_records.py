@@ -1,0 +1,101 @@
+"""What a coordinator appends is what buffers and pending acks read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyroaring import BitMap64
+
+from layer.statelog.api import LogRecord
+from layer.transactions.buffer.entries import BufferEntries, TxnStatus
+from layer.transactions.buffer.model import DataPartition, Met, met_in
+from layer.transactions.outcome_records import (
+    Records,
+    aborted_records,
+    end_records,
+    low_water_records,
+    open_records,
+    opens_gone,
+    void_records,
+)
+from layer.transactions.outcomes import Ended
+from layer.transactions.pending_acks.log import CursorName, PendingAckLog
+from mapping.message_record import Headers
+from mapping.state_records.pending_acks import TxnOutcome
+from mapping.state_records.transaction_log import TopicSubscription
+from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
+from mapping.transaction_headers import marker_headers
+from mapping.txn_id import TxnId
+
+ORDERS = DataPartition("persistent://public/default/orders", 1, 7)
+BILLS = DataPartition("persistent://public/default/bills", 0, 8)
+T1, T2 = TxnId(0, 1), TxnId(0, 2)
+
+
+def fold(into: BufferEntries | PendingAckLog, records: Records, topic: str) -> None:
+    """As the reader of `topic`'s partition does."""
+    number = TRANSACTION_BUFFER_SNAPSHOT.partition_for(topic)
+    for offset, (key, value) in enumerate(records.get(number, [])):
+        into.apply(LogRecord(offset, key, value, 0))
+
+
+def test_buffers_read_what_is_written_for_them() -> None:
+    entries = {where: BufferEntries() for where in (ORDERS, BILLS)}
+    opened = open_records([(T1, ORDERS), (T1, BILLS), (T2, ORDERS)], {ORDERS: 5, BILLS: 9}, "aa")
+    for where, found in entries.items():
+        fold(found, opened, where.topic)
+    assert entries[ORDERS].open_bounds(ORDERS) == {T1: 5, T2: 5}
+    assert entries[BILLS].open_bounds(BILLS) == {T1: 9}
+
+    aborted = aborted_records(T1, ORDERS, BitMap64([6, 8]), 5, 10, "aa", sealed=True)
+    fold(entries[ORDERS], aborted, ORDERS.topic)
+    fold(entries[ORDERS], opens_gone([(T1, ORDERS), (T2, BILLS)], entries[ORDERS]), ORDERS.topic)
+    assert entries[ORDERS].status(ORDERS, T1) is TxnStatus.ABORTED
+    assert entries[ORDERS].snapshot(ORDERS).excluded == BitMap64([6, 8])
+    assert entries[ORDERS].open_bounds(ORDERS) == {T2: 5}
+    assert opens_gone([(T1, ORDERS)], entries[ORDERS]) == {}
+
+    marks = low_water_records(0, 2, "aa")
+    assert sorted(marks) == list(range(16))
+    fold(entries[ORDERS], marks, ORDERS.topic)
+    assert entries[ORDERS].status(ORDERS, T2) is TxnStatus.COMMITTED
+
+
+def test_void_records_say_again_what_their_session_said_before() -> None:
+    entries = BufferEntries()
+    for offset in (11, 12):
+        fold(entries, void_records({T1: BitMap64([offset])}, ORDERS, entries, "aa"), ORDERS.topic)
+    assert entries.void(ORDERS, T1) == BitMap64([11, 12])
+
+
+def test_subscriptions_learn_of_the_end() -> None:
+    log = PendingAckLog()
+    one = TopicSubscription(ORDERS.topic, 1, "audit")
+    records = end_records([Ended(T1, True, (), (one,)), Ended(T2, False, (), (one,))])
+    assert list(records) == [TRANSACTION_PENDING_ACK.partition_for(ORDERS.topic)]
+    fold(log, records, ORDERS.topic)
+    ends = log.cursor(CursorName(*one)).ends
+    assert {txn: end.outcome for txn, end in ends.items()} == {T1: TxnOutcome.COMMITTED, T2: TxnOutcome.ABORTED}
+
+
+@dataclass
+class Fetched:
+    """As librdkafka gives records."""
+
+    found: Headers | None
+
+    def headers(self) -> Headers | None:
+        return self.found
+
+
+def test_what_a_run_says_of_transactions() -> None:
+    run: list[Headers | None] = [
+        None,
+        [("__pulsar.txn", b"0:1")],
+        [("__pulsar.txn", b"unreadable")],
+        [("__pulsar.event_time", b"7")],
+        marker_headers(T1, committed=True),
+        marker_headers(T2, committed=False),
+    ]
+    records = [Fetched(headers) for headers in run]
+    assert met_in(range(20, 26), records, [1, 2, 3, 4, 5]) == [Met(21, T1), Met(24, T1, True), Met(25, T2, False)]
