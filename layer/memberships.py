@@ -361,12 +361,20 @@ class Memberships:
         found = {key: shared.member for key, shared in list(self._members.items())}
         return {key: member for key, member in found.items() if member is not None}
 
+    def serves(self, topic: TopicName) -> bool:
+        """Whether this process consumes the topic or a partition of it: true as soon as `subscribe` returns, while the
+        subscription's group may show its new member only some milliseconds later."""
+        return bool(self._live(topic))
+
     def _serving(self, subscription: Subscription) -> list[SubscriptionMember]:
-        topic = subscription.topic.name
+        return [member for name, member in self._live(subscription.topic.name) if name == subscription.name]
+
+    def _live(self, topic: TopicName) -> list[tuple[str, SubscriptionMember]]:
+        """By subscription."""
         return [
-            member
-            for (place, name), member in self.members().items()
-            if name == subscription.name and TopicName.parse(place).base == topic and member.failure is None
+            (subscription, member)
+            for (place, subscription), member in self.members().items()
+            if TopicName.parse(place).base == topic.base and member.failure is None
         ]
 
     def _shared_member(self, topic: str, subscription: str) -> _SharedMember:

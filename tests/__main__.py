@@ -1,8 +1,12 @@
-"""`python -m tests [arguments of pytest]`: what `make test` runs, as phases one after the other, each to its end.
+"""`python -m tests [--second-look] [arguments of pytest]`: what `make test` runs, in phases, each to its end.
 
 Pure tests spread over the cores. Tests on a broker share two processes, a file always in one of them, each process
 with a broker of its own: most of their time is waiting. Those that kill and stop processes, or whole brokers, have the
 machine to themselves.
+
+With `--second-look` (CI) at most two tests that failed run once more, alone. What passes then is told as FLAKY, with
+its first failure, and does not fail the run; it is a bug to be cured all the same. More than two, or failing again,
+fails.
 """
 
 from __future__ import annotations
@@ -20,6 +24,11 @@ from xml.etree import ElementTree
 _ANY: Final = "not benchmark and not soak and not pulsar"
 _SHOWN: Final = 15
 """Last lines of a failure that are said again at the end."""
+_SECOND_LOOK: Final = "--second-look"
+_FLAKY: Final = 2
+"""Failed tests of a run that are given a second look; more than that is no accident."""
+_TESTS_FAILED: Final = 1
+"""pytest's exit code when it ran to its end and something failed."""
 _NO_TESTS: Final = 5
 """pytest's exit code for an empty selection, such as `-k` of one phase's test in the others."""
 
@@ -34,9 +43,17 @@ class Phase:
 
     def run(self, arguments: Sequence[str], report: Path) -> int:
         """pytest's exit code; what failed is in `report`, as JUnit XML."""
-        command = [sys.executable, "-m", "pytest", "-m", f"{_ANY} and {self.select}", "--require", "kafka"]
         print(f"\n=== {self.name}", flush=True)
-        return subprocess.run([*command, *self.workers, f"--junitxml={report}", *arguments], check=False).returncode
+        return self._pytest([*self.workers, f"--junitxml={report}", *arguments])
+
+    def run_failed_again(self, arguments: Sequence[str]) -> int:
+        """Those that failed in the last run with these arguments, one after the other; pytest's exit code."""
+        print(f"\n=== {self.name}: those that failed, once more", flush=True)
+        return self._pytest(["--last-failed", "--last-failed-no-failures", "none", *arguments])
+
+    def _pytest(self, arguments: Sequence[str]) -> int:
+        command = [sys.executable, "-m", "pytest", "-m", f"{_ANY} and {self.select}", "--require", "kafka"]
+        return subprocess.run([*command, *arguments], check=False).returncode
 
 
 PHASES: Final = (
@@ -47,15 +64,25 @@ PHASES: Final = (
 
 
 def main(arguments: Sequence[str]) -> int:
+    second_look = _SECOND_LOOK in arguments
+    arguments = [argument for argument in arguments if argument != _SECOND_LOOK]
     codes: dict[str, int] = {}
     said: list[str] = []
+    flaky = 0
     with tempfile.TemporaryDirectory(prefix="pok-tests-") as directory:
         for number, phase in enumerate(PHASES):
             start_s = time.monotonic()
             report = Path(directory) / f"{number}.xml"
-            codes[phase.name] = phase.run(arguments, report)
+            remembering = [*arguments, "-o", f"cache_dir={report.with_suffix('.cache')}"] if second_look else arguments
+            codes[phase.name] = phase.run(remembering, report)
+            failures = _failures(report)
+            if second_look and codes[phase.name] == _TESTS_FAILED and flaky + len(failures) <= _FLAKY:
+                codes[phase.name] = phase.run_failed_again(remembering)
+                if codes[phase.name] == 0:
+                    flaky += len(failures)
+                    failures = [f"FLAKY, failed and then passed alone: {failure}" for failure in failures]
             print(f"=== {phase.name}: {time.monotonic() - start_s:.0f} s", flush=True)
-            said += _failures(report)
+            said += failures
     if all(code == _NO_TESTS for code in codes.values()):
         print("no test was chosen")
         return _NO_TESTS
@@ -65,14 +92,14 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _failures(report: Path) -> list[str]:
-    """Once more, briefly, for who sees the last lines only."""
+    """One text for each test that failed: once more, briefly, for who sees the last lines only."""
     if not report.exists():  # pytest did not come so far
         return []
     found: list[str] = []
     for case in ElementTree.parse(report).iter("testcase"):  # noqa: S314 - written by pytest just now
         for bad in (*case.findall("failure"), *case.findall("error")):
             text = (bad.text or bad.get("message") or "").strip().splitlines()
-            found += [f"FAILED {case.get('classname')}::{case.get('name')}", *text[-_SHOWN:], ""]
+            found.append("\n".join([f"{case.get('classname')}::{case.get('name')}", *text[-_SHOWN:], ""]))
     return found
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from layer import errors
 from layer.deadline import Deadline
+from layer.metadata.processes import is_over
 from layer.metadata.topics import Topic
 from layer.node import Node
 from layer.registry.policies import policies_when_opened
@@ -44,10 +45,11 @@ def _in_use(node: Node, topic: Topic, deadline: Deadline) -> bool:
         return any(sign.publishers for sign in node.producers.publishers(str(topic.name), deadline))
 
     def has_consumers() -> bool:
-        return any(
-            node.admin.describe_group(group, deadline).members
+        return node.memberships.serves(topic.name) or any(  # our own may still be joining their groups
+            not is_over(member.client_id)
             for subscription in node.subscriptions.list(topic, deadline)
             for group in subscription.groups
+            for member in node.admin.describe_group(group, deadline).members
         )
 
     return any(_known(question) for question in (has_data, has_producers, has_consumers))
