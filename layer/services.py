@@ -32,6 +32,7 @@ from layer.registry.registry import SchemaRegistry
 from layer.registry.storage import StateLogSchemaStorage
 from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
 from layer.statelog.kafka_log import KafkaStateLog
+from layer.transactions.views import TransactionViews
 from mapping.state_topics import NAMESPACES, SUBSCRIPTIONS, TOPICS
 from mapping.topic_name import TopicName
 
@@ -82,6 +83,7 @@ class Services:
         self.schemas = SchemaRegistry(
             StateLogSchemaStorage(self.log, self.clock), self._schema_policies, self._topic_life, self.clock
         )
+        self.transaction_views = TransactionViews(self.log, self.clock)
         self.store = CursorStore(self.log)
         self.checkpoints = Checkpoints(self.log, self.clock)
         self._names = 0

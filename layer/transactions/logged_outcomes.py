@@ -14,16 +14,15 @@ from typing import Final, Protocol, TypeVar
 
 from pyroaring import BitMap64
 
-from layer.clock import Clock
 from layer.deadline import Deadline
 from layer.errors import NoSuchTopic
 from layer.statelog.api import StateLog
-from layer.statelog.view import LogView
 from layer.transactions import outcome_records
 from layer.transactions.buffer.entries import BufferEntries
 from layer.transactions.buffer.model import DataPartition
 from layer.transactions.outcome_records import Records
 from layer.transactions.outcomes import Ended
+from layer.transactions.views import TransactionViews
 from mapping.state_records.transaction_buffer import OpenEntry
 from mapping.state_records.transaction_log import TopicPartition
 from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
@@ -59,18 +58,12 @@ class DataPartitions(Protocol):
 
 
 class LoggedOutcomes:
-    """For all coordinators of a process; thread-safe. Implements `Outcomes`.
+    """For all coordinators of a process; thread-safe. Implements `Outcomes`. Memory: what `TransactionViews` says."""
 
-    Memory: the entries (`BufferEntries`) of those of the buffer topic's partitions in which a transaction was ended.
-    """
-
-    def __init__(self, log: StateLog, data: DataPartitions, clock: Clock) -> None:
+    def __init__(self, log: StateLog, data: DataPartitions, views: TransactionViews) -> None:
         self._log = log
         self._data = data
-        self._views = [
-            LogView(log, TRANSACTION_BUFFER_SNAPSHOT, partition, BufferEntries, clock)
-            for partition in range(TRANSACTION_BUFFER_SNAPSHOT.partitions)
-        ]
+        self._views = views
 
     # Registrations ------------------------------------------------------------------------------------------------
 
@@ -141,7 +134,7 @@ class LoggedOutcomes:
         return None if incarnation is None else DataPartition(each.topic, each.partition, incarnation)
 
     def _ask(self, where: DataPartition, question: Callable[[BufferEntries], T], deadline: Deadline) -> T:
-        return self._views[TRANSACTION_BUFFER_SNAPSHOT.partition_for(where.topic)].ask(question, deadline)
+        return self._views.ask_buffer(where.topic, question, deadline)
 
     def _bounds(self, where: DataPartition, deadline: Deadline) -> dict[TxnId, int]:
         return self._ask(where, lambda entries: _bounds(entries, where), deadline)

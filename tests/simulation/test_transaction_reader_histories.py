@@ -18,6 +18,7 @@ from layer.transactions.buffer.entries import BufferEntries, TxnStatus
 from layer.transactions.buffer.model import DataPartition
 from layer.transactions.logged_outcomes import LoggedOutcomes
 from layer.transactions.outcomes import Ended, Outcomes
+from layer.transactions.views import TransactionViews
 from mapping.state_records.transaction_log import TopicPartition, TopicSubscription
 from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT
 from mapping.txn_id import TxnId
@@ -64,7 +65,7 @@ class JudgedOutcomes(LoggedOutcomes):
     """The real ones; what they did is told to the judge."""
 
     def __init__(self, history: ReadHistory, log: ActorsLog | WatchedLog, judge: SimulatedOutcomes) -> None:
-        super().__init__(log, Data(history, judge), history.clock)
+        super().__init__(log, Data(history, judge), TransactionViews(log, history.clock))
         self._judge = judge
 
     def announce(

@@ -19,6 +19,7 @@ from layer.transactions.coordinator_log import CoordinatorLog, StateLogRequests
 from layer.transactions.coordinator_rules import CoordinatorSettings
 from layer.transactions.logged_outcomes import LoggedOutcomes
 from layer.transactions.outcomes import Ended
+from layer.transactions.views import TransactionViews
 from mapping.state_keys import PendingAckEndKey, decode_key
 from mapping.state_records.pending_acks import TxnOutcome, decode_end
 from mapping.state_records.transaction_log import TopicPartition, TopicSubscription
@@ -77,7 +78,7 @@ class World:
         self.clock = SystemClock()
         self.log = MemoryStateLog(self.clock)
         self.data = Data()
-        self.outcomes = LoggedOutcomes(self.log, self.data, self.clock)
+        self.outcomes = LoggedOutcomes(self.log, self.data, TransactionViews(self.log, self.clock))
 
     def entries(self) -> BufferEntries:
         partition = TRANSACTION_BUFFER_SNAPSHOT.partition_for(TOPIC)
