@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from layer.embedded import (
     Broker,
@@ -19,6 +20,14 @@ from layer.embedded import (
     EmbeddedBrokerError,
     open_broker,
 )
+
+# Machines are busy, and many drawings are dropped on purpose (of two schemas the second must be one that may follow the
+# first): no example has a deadline (the whole test has pytest's), nor has making one. With CI set, hypothesis draws the
+# same each time.
+settings.register_profile(
+    "project", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
+settings.load_profile("project")
 
 _CHAOS = Path(__file__).parent / "chaos"
 _BROKER_FIXTURES = frozenset({"kafka_broker", "bootstrap", "service_url", "own_broker"})

@@ -9,11 +9,14 @@ from typing import Any
 import layer as pulsar
 from layer.deadline import Deadline
 
-PATIENCE_MS = 15_000
+PATIENCE_MS = 60_000
 """For what must come."""
 
 SILENCE_MS = 400
 """For what must not come."""
+
+PAUSE_MS = 1_500
+"""Longer than a busy machine lets wait for the next one of what comes."""
 
 
 def payloads(messages: Iterable[pulsar.Message]) -> list[str]:
@@ -29,7 +32,12 @@ def receive(consumer: pulsar.Consumer, count: int) -> list[pulsar.Message]:
     return [consumer.receive(PATIENCE_MS) for _ in range(count)]
 
 
-def receive_rest(consumer: pulsar.Consumer, silence_ms: int = SILENCE_MS) -> list[pulsar.Message]:
+def nothing_comes(consumer: pulsar.Consumer) -> bool:
+    """Nothing for `SILENCE_MS`."""
+    return receive_rest(consumer, SILENCE_MS) == []
+
+
+def receive_rest(consumer: pulsar.Consumer, silence_ms: int = PAUSE_MS) -> list[pulsar.Message]:
     """What comes until nothing came for `silence_ms`."""
     found: list[pulsar.Message] = []
     while True:
@@ -55,7 +63,7 @@ def send_fast(client: pulsar.Client, topic: str, count: int) -> None:
     producer.close()
 
 
-def until(condition: Callable[[], Any], what: str, timeout_s: float = 20.0) -> Any:
+def until(condition: Callable[[], Any], what: str, timeout_s: float = 60.0) -> Any:
     """Ask until the answer is true, and give it."""
     deadline = Deadline.after(timeout_s)
     pause = threading.Event()

@@ -16,7 +16,7 @@ from layer.deadline import Deadline
 from layer.embedded import EmbeddedBroker
 from layer.waiting import wait_until
 from mapping.topic_name import TopicName, kafka_topic
-from tests.integration.sdk_support import payloads, receive, receive_rest, send
+from tests.integration.sdk_support import nothing_comes, payloads, receive, send
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -101,7 +101,7 @@ def test_a_log_that_lost_its_end_stops_the_partition_and_nothing_is_skipped(
     shared = own_client.subscribe(holes, "s", SHARED)
     assert "up to 9" in wait_until_stopped(shared)
     for consumer, left in ((attached, ["10", "11", "12"]), (back, ["10", "11", "12"])):
-        assert receive_rest(consumer) == []
+        assert nothing_comes(consumer)
         consumer.seek(pulsar.MessageId.earliest)
         assert payloads(receive(consumer, 3)) == left
         assert stopped_because(consumer) is None
@@ -131,7 +131,7 @@ def test_a_topic_made_again_ends_the_consumers_of_its_former_life(
     consumer.close()
     again = client.subscribe(topic, "s", initial_position=EARLIEST)
     assert payloads(receive(again, 8)) == list("abcdefgh")
-    assert receive_rest(again) == []
+    assert nothing_comes(again)
 
 
 def drain(consumer: pulsar.Consumer) -> None:
@@ -156,7 +156,7 @@ def test_growing_disturbs_no_cursor(
     admin.update_partitions(topic, 5)
     publish(service_url.removeprefix("kafka://"), kafka_topic(TopicName.parse(topic)), [f"n{i}" for i in range(200)])
     assert sorted(payloads(receive(consumer, 200))) == sorted(f"n{i}" for i in range(200))
-    assert receive_rest(consumer) == []
+    assert nothing_comes(consumer)
     for message in got[1::2]:
         consumer.acknowledge(message)
     consumer.close()

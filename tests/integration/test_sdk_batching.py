@@ -14,7 +14,7 @@ from confluent_kafka import Producer as RawProducer
 
 import layer as pulsar
 from layer.admin import AdminClient
-from tests.integration.sdk_support import payloads, receive, receive_rest, until
+from tests.integration.sdk_support import nothing_comes, payloads, receive, receive_rest, until
 from tests.integration.test_sdk_encryption import key_pair
 
 Unique = Callable[..., str]
@@ -120,7 +120,7 @@ def test_the_delay_ends_a_batch_and_a_send_waits_for_it(client: pulsar.Client, u
     producer.send_async(b"a", lambda _, message_id: found.append(message_id))
     start_s = time.monotonic()
     found.append(producer.send(b"b"))
-    assert 0.1 < time.monotonic() - start_s < 5
+    assert time.monotonic() - start_s > 0.1
     assert places(found) == [(0, 0), (0, 1)]
     assert places([producer.send(b"c")]) == [(1, 0)]
 
@@ -253,7 +253,7 @@ def test_redelivery_leaves_out_what_is_acknowledged(
     consumer.acknowledge(again[0])
     consumer.redeliver_unacknowledged_messages()
     assert payloads(receive(consumer, 2)) == ["c", "e"]
-    assert receive_rest(consumer) == []
+    assert nothing_comes(consumer)
 
 
 def test_a_closed_consumers_rest_of_a_batch_goes_to_another(client: pulsar.Client, unique: Unique) -> None:
@@ -368,7 +368,7 @@ def test_mixed_with_plain_messages(client: pulsar.Client, unique: Unique) -> Non
     consumer.close()
     consumer = client.subscribe(topic, "s", SHARED)
     assert payloads(receive(consumer, 6)) == ["0", "7", "14", "21", "28", "35"]
-    assert receive_rest(consumer) == []
+    assert nothing_comes(consumer)
 
 
 def test_the_last_id_names_the_last_message_of_a_batch(client: pulsar.Client, unique: Unique) -> None:

@@ -23,7 +23,7 @@ import layer.asyncio
 from layer.admin import AdminClient
 from layer.kafka import handles
 from mapping.message_record import decode_headers
-from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, receive_rest, send, until
+from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, payloads, receive, receive_rest, send, until
 from tests.integration.test_sdk_encryption import key_pair
 from tests.integration.test_sdk_processes import a_program
 from tests.kafka_records import headers_of
@@ -159,7 +159,7 @@ def test_what_was_not_acknowledged_comes_again_whole(
     assert [message.data() for message in messages] == [b"1", LARGE[1:], LARGE[2:]]
     for message in messages:
         again.acknowledge(message)
-    assert receive_rest(again) == []
+    assert nothing_comes(again)
     again.close()
     assert backlog(admin, topic) == 0
 
@@ -233,7 +233,7 @@ def test_the_oldest_is_given_up_when_too_many_are_incomplete(
     assert payloads(messages) == ["b0b1b2", "c0c1c2"]
     for message in messages:
         consumer.acknowledge(message)
-    assert receive_rest(consumer) == []
+    assert nothing_comes(consumer)
     consumer.close()
     assert backlog(admin, topic) == 0
 
@@ -250,7 +250,7 @@ def test_what_is_never_complete_holds_nobody_up(
     assert payloads([message]) == ["b0b1b2"]
     consumer.acknowledge(message)
     until(lambda: backlog(admin, topic) == 0, "what is incomplete to expire")
-    assert receive_rest(consumer) == []
+    assert nothing_comes(consumer)
     send(client, topic, 1)
     assert payloads(receive(consumer, 1)) == ["0"]
 
@@ -355,7 +355,7 @@ def test_a_consumer_killed_with_a_chunked_message_in_its_hands(
         found.append(message.data())
         consumer.acknowledge(message)
     assert sorted(found) == sorted([b"1", LARGE[1:], b"2"])
-    assert receive_rest(consumer) == []
+    assert nothing_comes(consumer)
     until(lambda: backlog(admin, topic) == 0, "everything to be acknowledged")
 
 
@@ -476,7 +476,7 @@ def test_a_delayed_message(client: pulsar.Client, topic: str) -> None:
     assert late.redelivery_count() == 0
     consumer.acknowledge(late)
     consumer.acknowledge(now)
-    assert receive_rest(consumer) == []
+    assert nothing_comes(consumer)
 
 
 def test_each_chunk_is_encrypted(
@@ -503,11 +503,11 @@ def test_each_chunk_is_encrypted(
     assert context.is_decryption_failed()
     assert len(message.data()) == len(LARGE) + 3 * 16
     fails = client.subscribe(topic, "fail", initial_position=EARLIEST)
-    assert receive_rest(fails) == []
+    assert nothing_comes(fails)
     fails.close()
     assert backlog(admin, topic, "fail") == 3
     discards = client.subscribe(topic, "discard", initial_position=EARLIEST, crypto_failure_action=action.DISCARD)
-    assert receive_rest(discards) == []
+    assert nothing_comes(discards)
     until(lambda: backlog(admin, topic, "discard") == 0, "the message to be discarded")
 
 
@@ -603,7 +603,7 @@ def test_all_chunks_go_to_one_partition(client: pulsar.Client, topics: Topics) -
     assert sorted(message.data() for message in messages) == sorted(LARGE[number:] for number in range(9))
     for message in messages:
         consumer.acknowledge(message)
-    assert receive_rest(consumer) == []
+    assert nothing_comes(consumer)
 
 
 def test_with_a_schema_and_asyncio(service_url: str, topic: str) -> None:

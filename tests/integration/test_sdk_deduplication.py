@@ -18,7 +18,7 @@ import pytest
 import layer as pulsar
 from layer.admin import AdminClient
 from layer.embedded import EmbeddedBroker
-from tests.integration.sdk_support import payloads, receive, receive_rest, until
+from tests.integration.sdk_support import nothing_comes, payloads, receive, until
 
 Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest
@@ -361,7 +361,7 @@ def test_a_name_that_is_held_in_another_process_is_refused_and_taken_over_after_
     producer.send(b"10")
     consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
     assert payloads(receive(consumer, 11)) == [str(number) for number in range(11)]
-    assert receive_rest(consumer) == []
+    assert nothing_comes(consumer)
 
 
 def test_a_send_whose_outcome_is_unknown_is_looked_for_before_it_is_repeated(own_broker: EmbeddedBroker) -> None:

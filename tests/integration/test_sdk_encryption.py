@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 import layer as pulsar
-from tests.integration.sdk_support import PATIENCE_MS, SILENCE_MS, payloads, receive, receive_rest
+from tests.integration.sdk_support import PATIENCE_MS, SILENCE_MS, nothing_comes, payloads, receive, receive_rest
 
 pytestmark = pytest.mark.kafka
 
@@ -116,7 +116,7 @@ def test_what_becomes_of_a_message_that_cannot_be_decrypted(
     message = consumer.receive(PATIENCE_MS)
     assert message.data() == b"clear"
     consumer.acknowledge(message)
-    assert receive_rest(consumer) == []
+    assert nothing_comes(consumer)
     consumer.close()
     again = client.subscribe(topic, "s", kind, crypto_key_reader=keys)
     left = [b"secret"] if action is pulsar.ConsumerCryptoFailureAction.FAIL else []
@@ -205,7 +205,7 @@ def test_a_batch_is_encrypted_as_a_whole(
     context = whole.encryption_context()
     assert context is not None
     assert (context.batch_size(), context.is_decryption_failed(), whole.message_id().batch_index()) == (3, True, -1)
-    assert receive_rest(sealed) == []
+    assert nothing_comes(sealed)
 
 
 @pytest.mark.parametrize("batched", [False, True], ids=["single", "batched"])

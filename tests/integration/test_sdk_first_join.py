@@ -10,7 +10,7 @@ import pytest
 import layer as pulsar
 from layer.admin import AdminClient
 from layer.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError
-from tests.integration.sdk_support import payloads, receive, receive_rest, send
+from tests.integration.sdk_support import nothing_comes, payloads, receive, send
 
 Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest
@@ -57,7 +57,7 @@ def test_what_is_acknowledged_after_the_wait_is_kept(
     consumer.close()
     again = client.subscribe(topic, "s", kind)
     assert payloads(receive(again, 2)) == ["1", "2"]
-    assert receive_rest(again) == []
+    assert nothing_comes(again)
 
 
 def test_unsubscribing_while_the_group_is_joined_leaves_nothing(

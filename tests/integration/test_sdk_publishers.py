@@ -63,7 +63,7 @@ def test_producers_of_a_process_that_was_killed_are_gone(admin: AdminClient, ser
         found = _seen(admin, topic, lambda found: len(found) == 1)
         assert (found[0].producer_name, found[0].access_mode, found[0].epoch) == ("other", "Exclusive", 1)
         process.process.kill()
-        process.process.wait(10)
+        process.process.wait(60)
         _seen(admin, topic, lambda found: not found)
 
 

@@ -14,7 +14,7 @@ import layer as pulsar
 import layer.asyncio as pulsar_asyncio
 from layer.admin import AdminClient
 from layer.client.letter_origin import java_text
-from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, receive_rest, send
+from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, payloads, receive, send
 
 Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest
@@ -60,7 +60,7 @@ def test_retries_come_after_their_delay_and_count_until_the_message_is_dead(
     inspector = client.subscribe(f"{topic}-s-DLQ", "inspector", initial_position=EARLIEST)
     dead = inspector.receive(PATIENCE_MS)
     assert (dead.data(), dead.partition_key(), dead.properties()["RECONSUMETIMES"]) == (b"x", "k", "3")
-    assert receive_rest(consumer) == []
+    assert nothing_comes(consumer)
     consumer.close()
     assert (backlog(admin, topic), backlog(admin, f"{topic}-s-RETRY")) == (0, 0)
 
@@ -81,7 +81,7 @@ def test_letters_wait_while_the_consumer_is_away(service_url: str, client: pulsa
     assert {letter.properties()["RECONSUMETIMES"] for letter in letters} == {"1"}
     for letter in letters:
         consumer.acknowledge(letter)
-    assert receive_rest(consumer) == []
+    assert nothing_comes(consumer)
 
 
 def test_several_topics_partitions_and_batches_share_one_retry_topic(

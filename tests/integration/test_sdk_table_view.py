@@ -9,7 +9,7 @@ import pytest
 
 import layer as pulsar
 from layer.admin import AdminClient
-from tests.integration.sdk_support import payloads, receive, receive_rest, until
+from tests.integration.sdk_support import nothing_comes, payloads, receive, until
 
 Unique = Callable[..., str]
 
@@ -90,7 +90,7 @@ def test_a_compacted_subscription(client: pulsar.Client, admin: AdminClient, uni
         )
         messages = receive(consumer, 4)
         assert payloads(messages) == ["b1", "a2", "c1", "a3"]
-        assert receive_rest(consumer) == []
+        assert nothing_comes(consumer)
         for message in messages:
             consumer.acknowledge(message)
         consumer.close()

@@ -17,7 +17,7 @@ from layer.statelog.view import LogView
 from mapping.headers import PRODUCER
 from mapping.state_topics import PRODUCERS
 from mapping.topic_name import TopicName, kafka_topic
-from tests.integration.sdk_support import payloads, receive, receive_rest, until
+from tests.integration.sdk_support import nothing_comes, payloads, receive, until
 from tests.integration.test_sdk_processes import a_program
 
 Unique = Callable[..., str]
@@ -117,7 +117,7 @@ def test_what_is_passed_over_by_a_seek_is_known_nevertheless(
     send_one(client, topic, b"2")
     consumer.seek(last)
     assert payloads(receive(consumer, 1)) == ["2"]
-    assert receive_rest(consumer) == []
+    assert nothing_comes(consumer)
     reader.seek(last)
     assert read_all(reader) == ["2"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import fastavro
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import layer.schema
@@ -17,7 +17,7 @@ from schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, check_c
 from tests.property.avro_schemas import Examples, pairs
 from tests.unit.schema.record_pairs import NAMES, FieldSpec, Maker, RecordSpec, field_specs, record_specs, record_values
 
-SETTINGS = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=100)
 WIDER = {"Integer": ["Long", "Float", "Double"], "Long": ["Float", "Double"], "Float": ["Double"], "String": ["Bytes"],
          "Bytes": ["String"]}  # fmt: skip
 

@@ -8,14 +8,14 @@ from typing import Any
 
 import pulsar.schema
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import layer.schema
 from schema_compat.model import SchemaType
 from tests.unit.schema.record_pairs import Color, Maker, RecordSpec, record_specs, record_values
 
-SETTINGS = settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+SETTINGS = settings(max_examples=100)
 
 
 def outcome(call: Any) -> tuple[str, Any]:
