@@ -1,4 +1,4 @@
-"""What all Clients of a process share for one cluster: its services, memberships, readers and timer."""
+"""What all Clients of a process share for one cluster: its services, memberships, readers, coordinators and timer."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from layer.memberships import Memberships
 from layer.readers import Readers
 from layer.services import Services
 from layer.timer import Timer
+from layer.transactions.service import Transactions
 
 _CLOSE_S: Final = 10.0
 
@@ -24,6 +25,7 @@ class Node(Services):
         super().__init__(settings, deadline)
         self.memberships = Memberships(self)
         self.readers = Readers(self)
+        self.transactions = Transactions(self)
         self.timer = Timer()
         self.users = 0
 
@@ -31,6 +33,7 @@ class Node(Services):
         """Leave every group (acknowledgements are saved), answer what is under way, end every thread."""
         self.memberships.close(deadline)
         self.readers.close(deadline)
+        self.transactions.close(deadline)
         self.timer.close(deadline.remaining_s())  # before the producers: it sends the batches that are still open
         self.close_services(deadline)
 

@@ -163,7 +163,13 @@ class KafkaProducer:
         handles.release(self._handle)
 
     def enqueue(
-        self, topic: str, partition: int, key: bytes | None, value: bytes | None, delivered: DeliveryCallback
+        self,
+        topic: str,
+        partition: int,
+        key: bytes | None,
+        value: bytes | None,
+        delivered: DeliveryCallback,
+        headers: Headers | None = None,
     ) -> None:
         """`produce` with its refusals translated, for those whom a Python frame costs nothing. Follow it by `wake()`.
 
@@ -172,7 +178,7 @@ class KafkaProducer:
             LayerError: refused, not written.
         """
         try:
-            self.produce(topic, value, key, partition, delivered)
+            self.produce(topic, value, key, partition, delivered, headers=headers)
         except KafkaException as refused:
             raise self.why_refused(refused, topic, f"append to {topic}-{partition}") from refused
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from layer.deadline import Deadline
 from layer.errors import (
-    AppendFailed,
-    AppendOutcomeUnknown,
     Closed,
     DeadlineExceeded,
-    LayerError,
     NoSuchTopic,
     NotAuthenticated,
     NotAuthorized,
@@ -22,6 +18,7 @@ from layer.errors import (
     StoreError,
 )
 from layer.kafka.admin import KafkaAdmin
+from layer.kafka.appends import NewRecord, append_all
 from layer.kafka.fetcher import Fetcher
 from layer.kafka.producer import KafkaProducer
 from layer.kafka.records import KafkaRecord
@@ -34,11 +31,9 @@ _Record: TypeAlias = tuple[bytes, bytes | None]
 FETCH_QUEUE_KBYTES: Final = 4096
 _RETRY_PAUSE_S: Final = 0.1
 _METADATA_PAUSE_S: Final = 0.02
-_QUEUE_FULL_PAUSE_S: Final = 0.05
 _LEARNS_OF_TOPIC_S: Final = 5.0  # how long a broker that starts may not know a topic that is there
 _ASK_S: Final = 5.0
 _NOT_WORTH_A_RETRY: Final = (NotAuthenticated, NotAuthorized, OffsetOutOfRange, RecordTooLarge, StateTopicMismatch)
-_CERTAINLY_NOT_WRITTEN: Final = (AppendFailed, NoSuchTopic, NotAuthenticated, NotAuthorized, RecordTooLarge)
 
 
 class KafkaStateLog:
@@ -46,7 +41,7 @@ class KafkaStateLog:
 
     `producer` gives the one to use now: its owner may have had to replace it.
 
-    An append whose deadline passed may still reach the log until the producer's `message.timeout.ms` is over.
+    An append whose deadline passed may still reach the log: see `append_all`.
     """
 
     def __init__(self, fetcher: Fetcher, producer: Callable[[], KafkaProducer], admin: KafkaAdmin) -> None:
@@ -67,31 +62,9 @@ class KafkaStateLog:
         self, topic: StateTopic, partition: int, records: Sequence[_Record], deadline: Deadline
     ) -> list[int]:
         self._make_ready(topic, partition, deadline)
-        appends = _Appends(len(records), topic.kafka_name, f"append to {topic.kafka_name}-{partition}")
-        deadline.check(appends.what)
-        for index, record in enumerate(records):
-            self._hand_over(topic, partition, record, appends, index, deadline)
-        self._producer().wake()
-        return appends.offsets_in(deadline)
-
-    def _hand_over(
-        self, topic: StateTopic, partition: int, record: _Record, appends: _Appends, index: int, deadline: Deadline
-    ) -> None:
-        key, value = record
-        while True:
-            producer = self._producer()
-            delivered = partial(appends.delivered, index, producer)
-            try:
-                producer.enqueue(topic.kafka_name, partition, key, value, delivered)
-            except BufferError as full:
-                self._producer().wake()
-                if deadline.passed():
-                    raise appends.not_handed_over(index, AppendFailed("the local queue is full")) from full
-                self._producer().poll_inline(min(_QUEUE_FULL_PAUSE_S, deadline.remaining_s()))
-            except LayerError as refused:
-                raise appends.not_handed_over(index, refused) from refused
-            else:
-                return
+        return append_all(
+            self._producer, topic.kafka_name, partition, [NewRecord(key, value) for key, value in records], deadline
+        )
 
     # Reading ------------------------------------------------------------------------------------------------------
 
@@ -217,51 +190,6 @@ class KafkaStateLog:
         if not self._closed.is_set():
             self._closed.set()
             self._fetcher.close()
-
-
-class _Appends:
-    """What became of records that were handed over together. Callbacks come one at a time, from another thread."""
-
-    def __init__(self, count: int, kafka_topic: str, what: str) -> None:
-        self.what = what
-        self._kafka_topic = kafka_topic
-        self._offsets = [-1] * count
-        self._failures: list[LayerError] = []
-        self._open = count
-        self._settled = threading.Event()
-        if count == 0:
-            self._settled.set()
-
-    def delivered(self, index: int, producer: KafkaProducer, error: Any, record: KafkaRecord) -> None:
-        if error is None:
-            self._offsets[index] = record.offset() or 0
-        else:
-            self._failures.append(producer.why_refused(error, self._kafka_topic, self.what))
-        self._open -= 1
-        if self._open == 0:
-            self._settled.set()
-
-    def not_handed_over(self, index: int, reason: LayerError) -> LayerError:
-        """The error to raise when record `index` did not even reach the queue: the ones before it did."""
-        if index > 0:
-            return AppendOutcomeUnknown(f"{self.what}: {index} records are under way, the next is not: {reason}")
-        return self._not_written(reason)
-
-    def offsets_in(self, deadline: Deadline) -> list[int]:
-        if not self._settled.wait(deadline.remaining_s()):
-            raise AppendOutcomeUnknown(f"{self.what} was not answered in time")
-        if not self._failures:
-            return self._offsets
-        first = self._failures[0]
-        none_was_written = len(self._failures) == len(self._offsets) and all(
-            isinstance(failure, _CERTAINLY_NOT_WRITTEN) for failure in self._failures
-        )
-        raise self._not_written(first) if none_was_written else AppendOutcomeUnknown(str(first))
-
-    def _not_written(self, reason: LayerError) -> LayerError:
-        if isinstance(reason, (AppendFailed, NotAuthorized, RecordTooLarge)):
-            return reason
-        return AppendFailed(f"{self.what}: {reason}")
 
 
 class _Patience:

@@ -90,6 +90,11 @@ class Coordinator:
         return self._log.coordinator
 
     @property
+    def serving(self) -> bool:
+        """Whether it takes wishes; for any thread."""
+        return self._serving
+
+    @property
     def unreadable_requests(self) -> int:
         """Requests that could neither be read nor answered, since this object was made."""
         return self._wishes.unreadable_requests

@@ -36,7 +36,7 @@ class RemoteAsker(Protocol):
 
 
 class ClusterAccess:
-    """Coordinators of this process first, in turns; without any, all of the cluster, in turns.
+    """Coordinators that this process serves first, in turns; without any, all of the cluster, in turns.
 
     Differs from Pulsar, whose client takes turns among all of them: a call within the process saves several appends.
     Memory: one `RemoteCoordinator` for each coordinator that was asked for.
@@ -51,11 +51,11 @@ class ClusterAccess:
         self._turn = 0
 
     def candidates(self) -> Sequence[int]:
-        owned = self._local.owned()
-        others = [number for number in range(self._count) if number not in owned]
+        served = self._local.serving()
+        others = [number for number in range(self._count) if number not in served]
         with self._lock:
             turn, self._turn = self._turn, self._turn + 1
-        return [*_turned(owned, turn), *_turned(others, turn)]
+        return [*_turned(served, turn), *_turned(others, turn)]
 
     def ask(self, coordinator: int, wish: Wish, deadline: Deadline) -> TxnId:
         if not 0 <= coordinator < self._count:

@@ -119,6 +119,11 @@ class Coordinators:
         with self._lock:
             return sorted(self._served)
 
+    def serving(self) -> list[int]:
+        """Those of them that take wishes now, in order."""
+        with self._lock:
+            return sorted(number for number, served in self._served.items() if served.coordinator.serving)
+
     def submit(self, coordinator: int, wish: Wish, deadline: Deadline) -> Future[TxnId]:
         """As `Coordinator.submit`. Raises TransactionCoordinatorNotFound when this process does not have it."""
         with self._lock:

@@ -40,6 +40,10 @@ class DataPartitions(Protocol):
         """Of the topic's present life; None when there is no such topic."""
         ...
 
+    def prepare(self, topic: str, deadline: Deadline) -> None:
+        """Called before a transaction's first record goes there; from the second time on it costs nothing."""
+        ...
+
     def end_offset(self, topic: str, partition: int, deadline: Deadline) -> int:
         """Where the next record will lie, or behind that."""
         ...
@@ -77,6 +81,7 @@ class LoggedOutcomes:
             where = self._where(each, deadline)
             if where is None:
                 raise NoSuchTopic(f"topic {each.topic} was deleted, a transaction cannot write to it")
+            self._data.prepare(each.topic, deadline)
             ends[where] = self._data.end_offset(each.topic, each.partition, deadline)
             announced.extend((txn, where) for txn in txns)
         self._append(outcome_records.open_records(announced, ends, session), deadline)

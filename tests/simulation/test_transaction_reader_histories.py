@@ -39,6 +39,9 @@ class Data:
     def incarnation(self, topic: str, deadline: Deadline) -> int | None:
         return INCARNATION
 
+    def prepare(self, topic: str, deadline: Deadline) -> None:
+        pass
+
     def end_offset(self, topic: str, partition: int, deadline: Deadline) -> int:
         self._judge.trouble()
         return len(self._sent[partition])

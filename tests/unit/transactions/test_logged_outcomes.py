@@ -52,6 +52,9 @@ class Data:
     def incarnation(self, topic: str, deadline: Deadline) -> int | None:
         return self.incarnations.get(topic)
 
+    def prepare(self, topic: str, deadline: Deadline) -> None:
+        pass
+
     def end_offset(self, topic: str, partition: int, deadline: Deadline) -> int:
         return len(self.partition(topic, partition))
 

@@ -1,0 +1,165 @@
+"""Data topics as a coordinator sees them: where they end, which life they live, and the markers that it appends."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyroaring import BitMap64
+
+from layer.clock import Clock
+from layer.deadline import Deadline
+from layer.errors import LayerError, NoSuchTopic, NotAuthorized, StoreError
+from layer.kafka.admin import KafkaAdmin
+from layer.kafka.appends import NewRecord, append_all
+from layer.kafka.fetcher import Fetcher
+from layer.kafka.producer import KafkaProducer
+from layer.metadata.topics import Topic, Topics
+from mapping.errors import CorruptRecord
+from mapping.topic_name import TopicName
+from mapping.transaction_headers import in_transaction, marker_headers
+from mapping.txn_id import TxnId
+
+_log: Final = logging.getLogger(__name__)
+
+LATE_MOST_MS: Final = 120_000
+"""A record whose timestamp is older than this is refused by the brokers, so that no record of a transaction comes
+later than this after the transaction's end."""
+
+_BEFORE_MAX: Final = "message.timestamp.before.max.ms"
+_LOOKED_AT_FOR_S: Final = 1.0
+_FORGOTTEN_AFTER_S: Final = 600.0
+
+
+@dataclass(slots=True)
+class _Life:
+    """What is known of a topic. `ends`: the highest ends seen, by partition; they never fall within one life."""
+
+    topic: Topic
+    looked_s: float
+    ends: dict[int, int] = field(default_factory=dict)
+    prepared: bool = False
+
+
+class KafkaDataPartitions:
+    """Implements `DataPartitions`. Thread-safe; one for all coordinators of a process.
+
+    Which life a topic lives is looked up once a second while it is asked about, and anew when it seems gone, or when a
+    partition ends before where it ended. Memory: some numbers for each partition asked about in the last ten minutes,
+    and the bitmaps that `find` gives.
+    """
+
+    def __init__(
+        self, topics: Topics, admin: KafkaAdmin, fetcher: Fetcher, producer: Callable[[], KafkaProducer], clock: Clock
+    ) -> None:
+        """`producer` gives the one to append markers with now."""
+        self._topics = topics
+        self._admin = admin
+        self._fetcher = fetcher
+        self._producer = producer
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._lives: dict[str, _Life] = {}
+
+    # Lives --------------------------------------------------------------------------------------------------------
+
+    def incarnation(self, topic: str, deadline: Deadline) -> int | None:
+        life = self._life(topic, deadline)
+        return None if life is None else life.topic.layout.incarnation
+
+    def _life(self, topic: str, deadline: Deadline) -> _Life | None:
+        now_s = self._clock.monotonic()
+        with self._lock:
+            known = self._lives.get(topic)
+        if known is not None and now_s - known.looked_s < _LOOKED_AT_FOR_S:
+            return known
+        found = self._topics.find(TopicName.parse(topic), deadline)
+        with self._lock:
+            if found is None:
+                self._lives.pop(topic, None)
+                return None
+            life = _Life(found, now_s)
+            if known is not None and known.topic.layout.incarnation == found.layout.incarnation:
+                life.ends, life.prepared = known.ends, known.prepared
+            self._lives[topic] = life
+            for name in [n for n, each in self._lives.items() if now_s - each.looked_s > _FORGOTTEN_AFTER_S]:
+                del self._lives[name]
+            return life
+
+    def _opened(self, topic: str, deadline: Deadline) -> _Life:
+        life = self._life(topic, deadline)
+        if life is None:
+            raise NoSuchTopic(f"topic {topic} does not exist")
+        return life
+
+    @contextmanager
+    def _looking_again(self, topic: str) -> Iterator[None]:
+        """When the topic may be another one than it was: who asks next, asks the cluster."""
+        try:
+            yield
+        except LayerError:
+            with self._lock:
+                self._lives.pop(topic, None)
+            raise
+
+    def prepare(self, topic: str, deadline: Deadline) -> None:
+        """Bounds how late records of transactions may come: `message.timestamp.before.max.ms` of the topic.
+
+        Once in each of its lives; a topic that is only bound to a name of ours keeps its configuration.
+        """
+        life = self._opened(topic, deadline)
+        if life.prepared:
+            return
+        if not life.topic.bound:
+            try:
+                self._bound_lateness(life.topic.kafka_topic, deadline)
+            except NotAuthorized as missing:
+                _log.warning("topic=%s late records of transactions will be told by header: %s", topic, missing)
+        life.prepared = True
+
+    def _bound_lateness(self, kafka_topic: str, deadline: Deadline) -> None:
+        now = self._admin.topic_configs(kafka_topic, deadline).get(_BEFORE_MAX)
+        if now is None or int(now) > LATE_MOST_MS:
+            self._admin.set_topic_configs(kafka_topic, {_BEFORE_MAX: str(LATE_MOST_MS)}, deadline)
+
+    # Records ------------------------------------------------------------------------------------------------------
+
+    def end_offset(self, topic: str, partition: int, deadline: Deadline) -> int:
+        life = self._opened(topic, deadline)
+        with self._looking_again(topic):
+            _, end = self._fetcher.watermarks(life.topic.kafka_topic, partition, deadline)
+            if end < life.ends.get(partition, 0):
+                raise StoreError(
+                    f"{topic}-{partition} ends at {end}, it ended at {life.ends[partition]}: was it made anew?"
+                )
+        life.ends[partition] = end
+        return end
+
+    def append_markers(
+        self, topic: str, partition: int, ended: Sequence[tuple[TxnId, bool]], deadline: Deadline
+    ) -> None:
+        markers = [NewRecord(None, None, marker_headers(txn, committed=committed)) for txn, committed in ended]
+        life = self._opened(topic, deadline)
+        with self._looking_again(topic):
+            append_all(self._producer, life.topic.kafka_topic, partition, markers, deadline)
+
+    def find(
+        self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline
+    ) -> Mapping[TxnId, BitMap64]:
+        found: dict[TxnId, BitMap64] = {}
+        kafka_topic = self._opened(topic, deadline).topic.kafka_topic
+        with self._looking_again(topic):
+            low, _ = self._fetcher.watermarks(kafka_topic, partition, deadline)
+            for batch in self._fetcher.read(kafka_topic, partition, max(start, low), end, deadline):
+                for record in batch:
+                    try:
+                        named = in_transaction(record.headers())
+                    except CorruptRecord:  # no reader takes it for one of these
+                        continue
+                    if named is not None and named.ended is None and named.txn in txns:
+                        found.setdefault(named.txn, BitMap64()).add(record.offset() or 0)
+        return found

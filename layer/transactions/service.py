@@ -1,0 +1,123 @@
+"""Transactions in a process: the coordinators that it serves, and the way to all others."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from typing import Final
+
+from layer.deadline import Deadline
+from layer.errors import Closed
+from layer.kafka.group import GroupCallbacks, GroupConsumer
+from layer.kafka.producer import KafkaProducer
+from layer.metadata.processes import member_client_id
+from layer.services import Services
+from layer.transactions.client_transaction import TransactionClient
+from layer.transactions.coordinator import Coordinator
+from layer.transactions.coordinator_access import ClusterAccess
+from layer.transactions.coordinator_group import GROUP_ID, CoordinatorGroup
+from layer.transactions.coordinator_log import CoordinatorLog, StateLogRequests
+from layer.transactions.coordinators import Coordinators
+from layer.transactions.kafka_partitions import KafkaDataPartitions
+from layer.transactions.logged_outcomes import LoggedOutcomes
+from layer.transactions.remote_coordinator import RemoteCoordinator
+from layer.waiting import wait_until
+from mapping.state_topics import TRANSACTION_COORDINATOR_ASSIGN
+
+_ASSIGNED_S: Final = 10.0
+_SERVING_S: Final = 5.0
+_FIND_TOPIC_S: Final = 30.0
+_FETCH_QUEUE_KBYTES: Final = 64  # nothing is ever fetched
+_MARKER_TIMEOUT_MS: Final = 30_000
+
+
+class Transactions:
+    """Thread-safe; joins nothing before somebody asks for a client. A node has one.
+
+    Memory: of each coordinator served here what `CoordinatorSettings` says, of each other one that was asked its state.
+    """
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._outcomes = LoggedOutcomes(
+            services.log,
+            KafkaDataPartitions(
+                services.topics, services.admin, services.fetcher, self._marker_producer, services.clock
+            ),
+            services.transaction_views,
+        )
+        self._coordinators = Coordinators(self._coordinator)
+        self._access = ClusterAccess(self._coordinators, self._remote, TRANSACTION_COORDINATOR_ASSIGN.partitions)
+        self._group: CoordinatorGroup | None = None
+        self._closed = False
+        self._lock = threading.Lock()
+
+    # Using --------------------------------------------------------------------------------------------------------
+
+    def join(self, deadline: Deadline) -> None:
+        """Make this process one of those that serve coordinators, and wait for its share, within `deadline`.
+
+        Later calls return at once. Where it takes long, or rights are missing, others serve meanwhile.
+
+        Raises:
+            Closed: the node was closed.
+        """
+        with self._lock:
+            if self._closed:
+                raise Closed("transactions of this process were closed")
+            if self._group is None:
+                self._group = CoordinatorGroup(self._coordinators, self._open_member)
+            group = self._group
+        if group.wait_until_assigned(_at_most(_ASSIGNED_S, deadline)):
+            wait_until(self._serves_its_share, _at_most(_SERVING_S, deadline))
+
+    def _serves_its_share(self) -> bool:
+        return bool(self._coordinators.serving()) or not self._coordinators.owned()
+
+    def client(self, deadline: Deadline) -> TransactionClient:
+        """Begins transactions, with a coordinator of this process if it has one. Raises Closed."""
+        self.join(deadline)
+        return TransactionClient(self._access, self._services.clock)
+
+    def owned(self) -> list[int]:
+        """The coordinators assigned to this process, in order."""
+        return self._coordinators.owned()
+
+    def close(self, deadline: Deadline) -> None:
+        """End the coordinators, then leave the group; a second call does nothing."""
+        with self._lock:
+            self._closed = True
+            group = self._group
+        self._coordinators.close(deadline)
+        if group is not None:
+            group.close(deadline)
+
+    # What it is made of -------------------------------------------------------------------------------------------
+
+    def _marker_producer(self) -> KafkaProducer:
+        return self._services.producer("none", _MARKER_TIMEOUT_MS)
+
+    def _coordinator(self, number: int) -> Coordinator:
+        log = CoordinatorLog(self._services.log, number, self._services.clock, follow_changes=True)
+        return Coordinator(
+            log, self._outcomes, StateLogRequests(self._services.log, number), clock=self._services.clock
+        )
+
+    def _remote(self, number: int) -> RemoteCoordinator:
+        log = CoordinatorLog(self._services.log, number, self._services.clock)
+        return RemoteCoordinator(self._services.log, log, self._services.clock)
+
+    def _open_member(self, callbacks: GroupCallbacks) -> GroupConsumer:
+        topic = TRANSACTION_COORDINATOR_ASSIGN
+        self._services.log.end_offset(topic, 0, Deadline.after(_FIND_TOPIC_S))  # makes it, if it is not there
+        config = self._services.settings.group_member(
+            group_id=GROUP_ID,
+            client_id=member_client_id(self._services.settings.client_id, secrets.token_hex(16)),
+            fetch_queue_kbytes=_FETCH_QUEUE_KBYTES,
+            partitioned=False,
+        )
+        return GroupConsumer(config, topic.kafka_name, callbacks)
+
+
+def _at_most(seconds: float, deadline: Deadline) -> Deadline:
+    return Deadline.after(min(seconds, deadline.remaining_s()))

@@ -1,0 +1,181 @@
+"""Coordinators on a real broker: who serves them, and what they leave in the log, read with plain Kafka clients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+from layer.deadline import Deadline
+from layer.errors import InvalidTxnStatus
+from layer.kafka.settings import KafkaSettings
+from layer.metadata.topics import Topic
+from layer.node import Node
+from layer.transactions.buffer.entries import TxnStatus
+from layer.transactions.buffer.model import DataPartition
+from layer.transactions.client_transaction import ClientTransaction, TransactionClient, TransactionState
+from layer.transactions.coordinator_access import ClusterAccess
+from layer.transactions.coordinator_log import CoordinatorLog
+from layer.transactions.coordinators import Coordinators
+from layer.transactions.remote_coordinator import RemoteCoordinator
+from layer.waiting import wait_until
+from mapping.headers import TXN
+from mapping.state_topics import TRANSACTION_COORDINATOR_ASSIGN
+from mapping.topic_name import TopicName
+from tests.integration.transaction_support import (
+    PATIENCE_S,
+    Seen,
+    buffer_of,
+    data_of,
+    markers_of,
+    on_record,
+    topic_config,
+)
+
+pytestmark = pytest.mark.kafka
+
+Unique = Callable[..., str]
+ALL = list(range(TRANSACTION_COORDINATOR_ASSIGN.partitions))
+
+
+def patience() -> Deadline:
+    return Deadline.after(PATIENCE_S)
+
+
+@pytest.fixture
+def nodes(bootstrap: str) -> Iterator[Callable[[], Node]]:
+    """Makes processes' presences, all in this one."""
+    made: list[Node] = []
+
+    def make() -> Node:
+        made.append(Node(KafkaSettings(bootstrap), patience()))
+        return made[-1]
+
+    yield make
+    for node in made:
+        node.close(patience())
+
+
+def open_topic(node: Node, name: str) -> Topic:
+    return node.topics.open(TopicName.parse(name), patience())
+
+
+def send(bootstrap: str, topic: Topic, txn: ClientTransaction, *values: bytes) -> None:
+    """As a producer of another program would: registered first, the transaction's id in a header."""
+    txn.register_partition(str(topic.name), 0, patience())
+    plain = Producer({"bootstrap.servers": bootstrap})
+    for value in values:
+        plain.produce(topic.kafka_topic, value, partition=0, headers=[(TXN, txn.id.to_bytes())])
+    assert plain.flush(PATIENCE_S) == 0
+
+
+def without_coordinators(node: Node) -> TransactionClient:
+    """The client of a process that serves none."""
+
+    def remote(number: int) -> RemoteCoordinator:
+        return RemoteCoordinator(node.log, CoordinatorLog(node.log, number, node.clock), node.clock)
+
+    def none(number: int) -> object:
+        raise AssertionError(f"coordinator {number} was assigned to nobody")
+
+    return TransactionClient(ClusterAccess(Coordinators(none), remote, len(ALL)), node.clock)  # type: ignore[arg-type]
+
+
+def test_a_commit_and_an_abort_as_plain_kafka_programs_see_them(
+    nodes: Callable[[], Node], bootstrap: str, unique: Unique
+) -> None:
+    node = nodes()
+    topic = open_topic(node, unique())
+    where = DataPartition(str(topic.name), 0, topic.layout.incarnation)
+    client = node.transactions.client(patience())
+    assert wait_until(lambda: node.transactions.owned() == ALL, patience())
+    kept, dropped = client.begin(60_000, patience()), client.begin(60_000, patience())
+    send(bootstrap, topic, kept, b"a", b"b")
+    assert buffer_of(bootstrap, str(topic.name)).open_bounds(where) == {kept.id: 0}
+    send(bootstrap, topic, dropped, b"c")
+    assert buffer_of(bootstrap, str(topic.name)).status(where, dropped.id) is TxnStatus.OPEN
+    assert topic_config(bootstrap, topic.kafka_topic, "message.timestamp.before.max.ms") == "120000"
+
+    kept.commit(patience())
+    dropped.abort(patience())
+    assert (kept.state, dropped.state) == (TransactionState.COMMITTED, TransactionState.ABORTED)
+    with pytest.raises(InvalidTxnStatus):
+        dropped.commit(patience())
+
+    assert data_of(bootstrap, topic.kafka_topic) == [
+        Seen(0, b"a", kept.id, None),
+        Seen(1, b"b", kept.id, None),
+        Seen(2, b"c", dropped.id, None),
+        Seen(3, None, kept.id, True),
+        Seen(4, None, dropped.id, False),
+    ]
+    entries = buffer_of(bootstrap, str(topic.name))
+    assert entries.open_bounds(where) == {}
+    assert entries.status(where, kept.id) is TxnStatus.COMMITTED
+    aborted = entries.aborted(where, dropped.id)
+    assert aborted is not None
+    assert list(aborted.offsets) == [2]
+
+
+def test_a_time_out_aborts(nodes: Callable[[], Node], bootstrap: str, unique: Unique) -> None:
+    node = nodes()
+    topic = open_topic(node, unique())
+    txn = node.transactions.client(patience()).begin(3_000, patience())
+    send(bootstrap, topic, txn, b"a")
+    assert wait_until(lambda: markers_of(bootstrap, topic.kafka_topic) == {txn.id: {False}}, patience())
+    assert txn.state is TransactionState.TIME_OUT
+    with pytest.raises(InvalidTxnStatus):
+        txn.commit(patience())
+
+
+def test_another_process_takes_over_what_a_closed_one_left_open(
+    nodes: Callable[[], Node], bootstrap: str, unique: Unique
+) -> None:
+    first, second = nodes(), nodes()
+    topic = open_topic(first, unique())
+    left = first.transactions.client(patience()).begin(300_000, patience())
+    send(bootstrap, topic, left, b"a")
+    client = second.transactions.client(patience())
+    assert wait_until(
+        lambda: (
+            len(second.transactions.owned()) == len(ALL) // 2
+            and sorted([*first.transactions.owned(), *second.transactions.owned()]) == ALL
+        ),
+        patience(),
+    )
+    first.close(patience())
+    assert wait_until(lambda: second.transactions.owned() == ALL, patience())
+
+    own = client.begin(60_000, patience())
+    send(bootstrap, topic, own, b"b")
+    own.commit(patience())
+    found = on_record(bootstrap, left.id)
+    assert found is not None
+    assert not found.finished
+
+    heir = nodes()
+    heir_access = without_coordinators(heir)
+    resumed = ClientTransaction(left.id, 300_000, heir_access._access, heir.clock)
+    resumed.commit(patience())
+    assert markers_of(bootstrap, topic.kafka_topic) == {own.id: {True}, left.id: {True}}
+
+
+def test_a_process_without_coordinators(nodes: Callable[[], Node], bootstrap: str, unique: Unique) -> None:
+    server, asker = nodes(), nodes()
+    server.transactions.join(patience())
+    topic = open_topic(asker, unique())
+    client = without_coordinators(asker)
+    begun = [client.begin(60_000, patience()) for _ in range(3)]
+    assert len({txn.id.coordinator for txn in begun}) == 3
+    for txn in begun:
+        send(bootstrap, topic, txn, b"x")
+    begun[0].commit(patience())
+    begun[1].abort(patience())
+    begun[2].commit(patience())
+    assert markers_of(bootstrap, topic.kafka_topic) == {
+        begun[0].id: {True},
+        begun[1].id: {False},
+        begun[2].id: {True},
+    }
+    assert asker.transactions.owned() == []
