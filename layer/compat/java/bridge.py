@@ -33,6 +33,7 @@ _NAMES: Final = {
     "InvalidTxnStatusException": "InvalidTxnStatusError",
     "TooManyRequestsException": "TooManyLookupRequestException",
     "TransactionConflictException": "TransactionConflict",
+    "TransactionHasOperationFailedException": "InvalidTxnStatusError",
 }
 """Classes whose name is not the Python client's with `Exception` after it."""
 
@@ -52,6 +53,16 @@ def official_name(java_class: str) -> str:
         return "UnknownError"
     name = java_class.rpartition("$")[2]
     return _NAMES.get(name, name.removesuffix("Exception"))
+
+
+def _first_known(thrown: Any) -> str:
+    """Of an exception or what caused it: a blocking call wraps the coordinator's, for which it has no class."""
+    while True:
+        name = official_name(thrown.getClass().getName())
+        cause = thrown.getCause()
+        if name != "UnknownError" or cause is None:
+            return name
+        thrown = cause
 
 
 class Bridge:
@@ -85,7 +96,7 @@ class Bridge:
             thrown = error.java_exception
             while thrown.getClass().getName() in _WRAPPERS and thrown.getCause() is not None:
                 thrown = thrown.getCause()
-            name = official_name(thrown.getClass().getName())
+            name = _first_known(thrown)
             kind = ValueError if name == "ValueError" else getattr(self._errors, name, self._errors.UnknownError)
             raise kind(f"{thrown.getClass().getName()}: {thrown.getMessage()}") from error
 

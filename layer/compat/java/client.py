@@ -99,10 +99,13 @@ class JavaClient:
             builder.startMessageIdInclusive()
         return JavaReader(self._bridge, self._bridge.call(builder.create))
 
-    def new_transaction(self, timeout_ms: int) -> JavaTransaction:
+    def new_transaction(self, timeout_ms: int = 60_000) -> JavaTransaction:
         """Of a client made with `enable_transaction=True`."""
-        builder = self.native.newTransaction().withTransactionTimeout(timeout_ms, self._bridge.ms)
-        return JavaTransaction(self._bridge, self._bridge.call(lambda: builder.build().get()))
+
+        def begun() -> Any:
+            return self.native.newTransaction().withTransactionTimeout(timeout_ms, self._bridge.ms).build().get()
+
+        return JavaTransaction(self._bridge, self._bridge.call(begun))
 
     def close(self) -> None:
         self._bridge.call(self.native.close)

@@ -39,8 +39,12 @@ class JavaConsumer:
             which = message.native if isinstance(message, JavaMessageId) else message.native.getMessageId()
             self._bridge.call(lambda: self.native.acknowledgeAsync(which, txn.native).get())
 
-    def acknowledge_cumulative(self, message: JavaMessage | JavaMessageId) -> None:
-        self._bridge.call(self.native.acknowledgeCumulative, message.native)
+    def acknowledge_cumulative(self, message: JavaMessage | JavaMessageId, txn: JavaTransaction | None = None) -> None:
+        if txn is None:
+            self._bridge.call(self.native.acknowledgeCumulative, message.native)
+        else:
+            which = message.native if isinstance(message, JavaMessageId) else message.native.getMessageId()
+            self._bridge.call(lambda: self.native.acknowledgeCumulativeAsync(which, txn.native).get())
 
     def negative_acknowledge(self, message: JavaMessage | JavaMessageId) -> None:
         self._bridge.call(self.native.negativeAcknowledge, message.native)

@@ -32,9 +32,15 @@ class JavaProducer:
     def send(self, content: bytes | None, txn: JavaTransaction | None = None, **options: Any) -> JavaMessageId:
         return JavaMessageId(self._bridge.call(self._message(content, txn, options).send))
 
-    def send_async(self, content: bytes | None, callback: SendCallback | None, **options: Any) -> None:
+    def send_async(
+        self,
+        content: bytes | None,
+        callback: SendCallback | None,
+        txn: JavaTransaction | None = None,
+        **options: Any,
+    ) -> None:
         """The callback is called by `flush`, with the result and the id: no Java thread calls into Python."""
-        self._under_way.append((self._message(content, None, options).sendAsync(), callback))
+        self._under_way.append((self._message(content, txn, options).sendAsync(), callback))
 
     def flush(self) -> None:
         self._bridge.call(self.native.flush)
@@ -52,7 +58,8 @@ class JavaProducer:
 
     def _message(self, content: bytes | None, txn: JavaTransaction | None, options: dict[str, Any]) -> Any:
         given = Options("send", options)
-        message = self.native.newMessage() if txn is None else self.native.newMessage(txn.native)
+        make = self.native.newMessage
+        message = make() if txn is None else self._bridge.call(make, txn.native)
         message.value(content).properties(given.take("properties") or {})
         key, ordering_key = given.take("partition_key"), given.take("ordering_key")
         event_time, sequence_id = given.take("event_timestamp"), given.take("sequence_id")

@@ -14,6 +14,17 @@ class JavaTransaction:
         self._bridge = bridge
         self.native = native
 
+    @property
+    def state(self) -> str:
+        """The name in Java's `Transaction.State`."""
+        return str(self.native.getState())
+
+    @property
+    def txn_id(self) -> tuple[int, int]:
+        """Both halves, the coordinator in the high 16 bits of the first."""
+        found = self.native.getTxnID()
+        return int(found.getMostSigBits()), int(found.getLeastSigBits())
+
     def commit(self) -> None:
         self._bridge.call(lambda: self.native.commit().get())
 

@@ -26,6 +26,8 @@ _API = "org.apache.pulsar.client.api."
         (f"{_API}PulsarClientException$ProducerQueueIsFullError", "ProducerQueueIsFull"),
         (f"{_API}PulsarClientException$TopicDoesNotExistException", "TopicNotFound"),
         (f"{_API}transaction.TransactionCoordinatorClientException$InvalidTxnStatusException", "InvalidTxnStatusError"),
+        (f"{_API}PulsarClientException$TransactionConflictException", "TransactionConflict"),
+        (f"{_API}PulsarClientException$TransactionHasOperationFailedException", "InvalidTxnStatusError"),
         (f"{_API}PulsarClientException", "UnknownError"),
         ("java.lang.IllegalArgumentException", "ValueError"),
         ("java.lang.OutOfMemoryError", "UnknownError"),

@@ -1,0 +1,212 @@
+"""Acknowledgements in transactions: cumulative ones, and those of messages of batches."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from layer.compat.driver import Run
+from layer.compat.scenario import scenario
+from layer.compat.transactional import BY_JAVA, Transactions, again, end, filled, numbers, send_together
+
+AREA: dict[str, Any] = {"area": "transactions: acks", **BY_JAVA}
+_ENDS = (True, False)
+
+
+@scenario(**AREA, title="Cumulatively: after the commit nothing comes again, after the abort all of it")
+def cumulative(run: Run) -> None:
+    for kind in ("Exclusive", "Failover"):
+        for commit in _ENDS:
+            topic, tx = run.topic(f"{kind}-{commit}"), Transactions(run)
+            consumer, messages = filled(run, tx, topic, 5, kind)
+            txn = tx.begin()
+            consumer.acknowledge_cumulative(messages[2], txn=txn)
+            end(txn, commit=commit)
+            if commit:
+                run.record_messages(f"{kind}, committed", run.rest(consumer))
+            consumer.close()
+            again(run, tx, topic, f"{kind}, next, committed: {commit}", kind)
+
+
+@scenario(**AREA, title="After an abort the same consumer gets again what was acknowledged cumulatively")
+def cumulative_abort(run: Run) -> None:
+    topic, tx = run.topic(), Transactions(run)
+    consumer, messages = filled(run, tx, topic, 5, "Exclusive")
+    txn = tx.begin()
+    consumer.acknowledge_cumulative(messages[2], txn=txn)
+    txn.abort()
+    run.record_messages("of itself", run.rest(consumer))
+    consumer.redeliver_unacknowledged_messages()
+    run.record_messages("when it asks", run.receive(consumer, 5))
+
+
+@scenario(**AREA, title="Cumulatively on Shared and Key_Shared")
+def cumulative_shared(run: Run) -> None:
+    for kind in ("Shared", "KeyShared"):
+        topic, tx = run.topic(kind), Transactions(run)
+        consumer, messages = filled(run, tx, topic, 2, kind)
+        txn = tx.begin()
+        try:
+            consumer.acknowledge_cumulative(messages[1], txn=txn)
+        except run.sdk.PulsarException:
+            run.record("refused")  # InvalidConfiguration with Java's client alone
+        run.attempt("commit", txn.commit)
+        consumer.close()
+        again(run, tx, topic, "left", kind)
+
+
+@scenario(**AREA, title="Cumulatively, further and less far in the same transaction")
+def cumulative_twice(run: Run) -> None:
+    topic, tx = run.topic(), Transactions(run)
+    consumer, messages = filled(run, tx, topic, 6, "Exclusive")
+    txn = tx.begin()
+    run.attempt("to 1", partial(consumer.acknowledge_cumulative, messages[1], txn=txn))
+    run.attempt("to 3", partial(consumer.acknowledge_cumulative, messages[3], txn=txn))
+    txn.commit()
+    consumer.close()
+    again(run, tx, topic, "left", "Exclusive")
+
+
+@scenario(**AREA, title="Cumulatively less far than before in the same transaction")
+def cumulative_back(run: Run) -> None:
+    for back in (1, 2):
+        topic, tx = run.topic(f"topic-{back}"), Transactions(run)
+        consumer, messages = filled(run, tx, topic, 4, "Exclusive")
+        txn = tx.begin()
+        consumer.acknowledge_cumulative(messages[2], txn=txn)
+        run.attempt(f"to {back}", partial(consumer.acknowledge_cumulative, messages[back], txn=txn))
+        run.attempt("commit", txn.commit)
+        consumer.close()
+        again(run, tx, topic, "left", "Exclusive")
+
+
+@scenario(**AREA, title="Cumulatively in two open transactions")
+def cumulative_conflict(run: Run) -> None:
+    topic, tx = run.topic(), Transactions(run)
+    consumer, messages = filled(run, tx, topic, 5, "Exclusive")
+    one, two = tx.begin(), tx.begin()
+    run.attempt("one to 1", partial(consumer.acknowledge_cumulative, messages[1], txn=one))
+    run.attempt("two to 3", partial(consumer.acknowledge_cumulative, messages[3], txn=two))
+    run.attempt("one is committed", one.commit)
+    run.attempt("two is committed", two.commit)
+    consumer.close()
+    again(run, tx, topic, "left", "Exclusive")
+
+
+@scenario(**AREA, title="A single message and a cumulative acknowledgement in two transactions, and in one")
+def cumulative_and_single(run: Run) -> None:
+    for first in ("cumulative", "single"):
+        for of_one in _ENDS:
+            topic, tx = run.topic(f"{first}-{of_one}"), Transactions(run)
+            consumer, messages = filled(run, tx, topic, 5, "Exclusive")
+            one = tx.begin()
+            two = one if of_one else tx.begin()
+            if first == "cumulative":
+                consumer.acknowledge_cumulative(messages[2], txn=one)
+                run.attempt("single below", partial(consumer.acknowledge, messages[1], txn=two))
+            else:
+                consumer.acknowledge(messages[1], txn=one)
+                run.attempt("cumulative over it", partial(consumer.acknowledge_cumulative, messages[2], txn=two))
+            for txn in {id(txn): txn for txn in (one, two)}.values():
+                run.attempt("commit", txn.commit)
+            consumer.close()
+            again(run, tx, topic, f"{first} first, one transaction: {of_one}", "Exclusive")
+
+
+@scenario(**AREA, title="Cumulatively to what is acknowledged already")
+def cumulative_acknowledged_before(run: Run) -> None:
+    topic, tx = run.topic(), Transactions(run)
+    consumer, messages = filled(run, tx, topic, 5, "Exclusive")
+    consumer.acknowledge_cumulative(messages[2])
+    run.until(lambda: run.admin.backlog(topic, "sub") == 2, "the acknowledgement")
+    for number in (1, 2, 3):
+        txn = tx.begin()
+        run.attempt(f"to {number}", partial(consumer.acknowledge_cumulative, messages[number], txn=txn))
+        txn.abort()
+
+
+@scenario(**AREA, title="Cumulatively inside a partitioned topic: of one partition")
+def cumulative_one_partition(run: Run) -> None:
+    topic, tx = run.topic("topic", 2), Transactions(run)
+    part = f"{topic}-partition-1"
+    consumer, messages = filled(run, tx, part, 4, "Failover")
+    txn = tx.begin()
+    consumer.acknowledge_cumulative(messages[2], txn=txn)
+    txn.commit()
+    consumer.close()
+    again(run, tx, part, "left", "Failover")
+
+
+def _batch(run: Run, tx: Transactions, topic: str, kind: str = "Shared") -> Any:
+    """A consumer that has received a batch of four, and its messages."""
+    consumer = tx.consumer(topic, kind, batch_index_ack_enabled=True)
+    producer = tx.producer(topic, batching_enabled=True, batching_max_publish_delay_ms=10_000)
+    send_together(producer, None, *numbers(4))
+    return consumer, run.receive(consumer, 4)
+
+
+@scenario(**AREA, title="A part of a batch: committed, aborted")
+def batch_index(run: Run) -> None:
+    for commit in _ENDS:
+        topic, tx = run.topic(f"topic-{commit}"), Transactions(run)
+        consumer, messages = _batch(run, tx, topic)
+        txn = tx.begin()
+        for message in messages[:2]:
+            consumer.acknowledge(message, txn=txn)
+        end(txn, commit=commit)
+        run.record_set(f"again, committed: {commit}", run.rest(consumer))
+        consumer.close()
+        again(run, tx, topic, "left")
+
+
+@scenario(**AREA, title="Parts of a batch in two transactions, one is aborted")
+def batch_index_two(run: Run) -> None:
+    topic, tx = run.topic(), Transactions(run)
+    consumer, messages = _batch(run, tx, topic)
+    one, two = tx.begin(), tx.begin()
+    run.attempt("3 in one", partial(consumer.acknowledge, messages[3], txn=one))
+    run.attempt("2 in one", partial(consumer.acknowledge, messages[2], txn=one))
+    run.attempt("0 in two", partial(consumer.acknowledge, messages[0], txn=two))
+    run.attempt("two is aborted", two.abort)
+    run.attempt("one is committed", one.commit)
+    consumer.close()
+    again(run, tx, topic, "left")
+
+
+@scenario(**AREA, title="One message of a batch in two transactions")
+def batch_index_conflict(run: Run) -> None:
+    topic, tx = run.topic(), Transactions(run)
+    consumer, messages = _batch(run, tx, topic)
+    one, two = tx.begin(), tx.begin()
+    run.attempt("one", partial(consumer.acknowledge, messages[1], txn=one))
+    run.attempt("two", partial(consumer.acknowledge, messages[1], txn=two))
+    run.attempt("another one in two", partial(consumer.acknowledge, messages[2], txn=two))
+    run.attempt("two is aborted", two.abort)
+    run.attempt("one is committed", one.commit)
+    consumer.close()
+    again(run, tx, topic, "left")
+
+
+@scenario(**AREA, title="A batch, all of it, message by message in one transaction")
+def batch_whole(run: Run) -> None:
+    topic, tx = run.topic(), Transactions(run)
+    consumer, messages = _batch(run, tx, topic)
+    txn = tx.begin()
+    for message in messages:
+        consumer.acknowledge(message, txn=txn)
+    txn.commit()
+    run.until(lambda: run.admin.backlog(topic, "sub") == 0, "no backlog")
+    consumer.close()
+    again(run, tx, topic, "left")
+
+
+@scenario(**AREA, title="Cumulatively into a batch")
+def batch_cumulative(run: Run) -> None:
+    for commit in _ENDS:
+        topic, tx = run.topic(f"topic-{commit}"), Transactions(run)
+        consumer, messages = _batch(run, tx, topic, "Exclusive")
+        txn = tx.begin()
+        consumer.acknowledge_cumulative(messages[1], txn=txn)
+        end(txn, commit=commit)
+        consumer.close()
+        again(run, tx, topic, f"committed: {commit}", "Exclusive")
