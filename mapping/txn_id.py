@@ -1,4 +1,5 @@
-"""Transaction ids: 128 bits, as `<most significant half>:<least significant half>` in decimal."""
+"""Transaction ids: 128 bits. In headers `<most significant half>:<least significant half>` in decimal; for people
+`(most,least)`, as Pulsar prints them."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from typing import Final, NamedTuple
 from mapping.errors import MappingError
 
 _TEXT: Final = re.compile(rb"([0-9]{1,20}):([0-9]{1,20})")
+_PRINTED: Final = re.compile(r"\(\s*([0-9]{1,20})\s*,\s*([0-9]{1,20})\s*\)|([0-9]{1,20}):([0-9]{1,20})", re.ASCII)
 _HALF_MAX: Final = 2**64 - 1
 
 
@@ -20,6 +22,21 @@ class TxnId(NamedTuple):
     @property
     def coordinator(self) -> int:
         return self.most_bits >> 48
+
+    def __str__(self) -> str:
+        """As Pulsar prints it: `(most,least)`."""
+        return f"({self.most_bits},{self.least_bits})"
+
+    @staticmethod
+    def parse(text: str) -> TxnId:
+        """From `(most,least)` or `most:least`. Raises MappingError."""
+        found = _PRINTED.fullmatch(text.strip())
+        halves = [] if found is None else [int(half) for half in found.groups() if half is not None]
+        if len(halves) != 2 or max(halves) > _HALF_MAX:
+            raise MappingError(
+                f"{text[:60]!r} is no transaction id; expected (most,least) or most:least, each 0 to {_HALF_MAX}"
+            )
+        return TxnId(*halves)
 
     def to_bytes(self) -> bytes:
         """ASCII text.

@@ -1,20 +1,36 @@
-"""Administration of topics, namespaces, subscriptions and schemas: `AdminClient`."""
+"""Administration of topics, namespaces, subscriptions, schemas and transactions: `AdminClient`."""
 
 from __future__ import annotations
 
 from layer.admin.client import AdminClient
 from layer.admin.cursor_view import LedgerCost, PartitionCursor
 from layer.admin.stats import PartitionCursorStats, PublisherStats, SubscriptionStats, TopicStats
+from layer.admin.transaction_stats import TransactionDetails, VerifiedBuffer
 from layer.registry.model import SchemaEntry, StoredSchema
+from layer.transactions.inspection import CoordinatorStats, TransactionInfo
+from layer.transactions.place_inspection import (
+    PartitionBufferStats,
+    PendingAckStats,
+    TransactionInBuffer,
+    TransactionInPendingAck,
+)
 
 __all__ = [
     "AdminClient",
+    "CoordinatorStats",
     "LedgerCost",
+    "PartitionBufferStats",
     "PartitionCursor",
     "PartitionCursorStats",
+    "PendingAckStats",
     "PublisherStats",
     "SchemaEntry",
     "StoredSchema",
     "SubscriptionStats",
     "TopicStats",
+    "TransactionDetails",
+    "TransactionInBuffer",
+    "TransactionInPendingAck",
+    "TransactionInfo",
+    "VerifiedBuffer",
 ]

@@ -12,6 +12,7 @@ from layer import errors
 from layer.admin.cursor_view import PartitionCursor, view_of
 from layer.admin.schemas import SchemaAdmin
 from layer.admin.stats import PartitionCursorStats, PublisherStats, SubscriptionStats, TopicStats
+from layer.admin.transactions import TransactionAdmin
 from layer.client.authentication import Authentication
 from layer.client.connection import connection_security
 from layer.client.errors import pulsar_errors
@@ -29,7 +30,7 @@ from mapping.state_records.cursor_requests import AcknowledgeUpTo, SaveNow, Seek
 from mapping.topic_name import TopicName
 
 
-class AdminClient(SchemaAdmin):
+class AdminClient(SchemaAdmin, TransactionAdmin):
     """Administers one cluster. Thread-safe; also a context manager.
 
     Calls raise the official exceptions (`TopicNotFound`, `SubscriptionNotFound`, `ConsumerBusy`, ...).

@@ -21,6 +21,7 @@ from layer.cli import (
     standalone,
     subscriptions,
     topics,
+    transactions,
 )
 from layer.cli.command import DEBUG_HELP, KAFKA_CONFIG_HELP, OUTPUT_HELP, URL_HELP
 from layer.cli.doctor import command as doctor
@@ -36,6 +37,7 @@ app = typer.Typer(
 app.add_typer(topics.app, name="topics")
 app.add_typer(namespaces.app, name="namespaces")
 app.add_typer(subscriptions.app, name="subscriptions")
+app.add_typer(transactions.app, name="transactions")
 schema_registry.register(schemas.app)
 app.add_typer(schemas.app, name="schemas")
 schema_extract.register(schemas.app)

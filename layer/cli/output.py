@@ -88,6 +88,16 @@ def progress_bar(what: str, total: int | None, *, shown: bool) -> Iterator[Calla
         yield lambda finished: bar.advance(task, finished)
 
 
+@contextmanager
+def progress_towards(what: str, *, shown: bool) -> Iterator[Callable[[int, int], None]]:
+    """The same for whoever calls with how many of how many things are finished."""
+    console = Console(stderr=True)
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal)) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda finished, total: bar.update(task, completed=finished, total=total)
+
+
 def results_scroll_by() -> bool:
     return sys.stdout.isatty()
 

@@ -55,6 +55,33 @@ def time_text(unix_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def parse_duration(text: str) -> int:
+    """Milliseconds of `500ms`, `90s`, `1h30m`, `2d`.
+
+    Raises:
+        ValueError: none of these; a number without a unit is none either.
+    """
+    if not _RELATIVE.fullmatch(text.strip()):
+        raise ValueError(f"{text!r} is no duration; expected 500ms, 90s, 1h30m, 2d ...")
+    return sum(int(number) * _UNIT_MS[unit] for number, unit in _PART.findall(text))
+
+
+def duration_text(milliseconds: int) -> str:
+    """In the largest two units that fit, as `1h30m`; `0s` below a second."""
+    sign, seconds = ("-" if milliseconds < 0 else ""), abs(milliseconds) // 1000
+    parts: list[str] = []
+    for unit in ("d", "h", "m", "s"):
+        number, seconds = divmod(seconds, _UNIT_MS[unit] // 1000)
+        if number or parts:
+            parts.append(f"{number}{unit}")
+    return sign + ("".join(part for part in parts[:2] if part[:-1] != "0") or "0s")
+
+
+def ranges_text(ranges: Sequence[tuple[int, int]]) -> str:
+    """`3, 5-9`: both ends inclusive."""
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+
+
 def parse_message_id(text: str) -> NativeMessageId:
     """`ledger:entry`, `ledger:entry:partition`, `earliest` or `latest`. The ledger tells a partition left out.
 

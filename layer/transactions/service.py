@@ -22,7 +22,9 @@ from layer.transactions.kafka_partitions import KafkaDataPartitions
 from layer.transactions.logged_outcomes import LoggedOutcomes
 from layer.transactions.remote_coordinator import RemoteCoordinator
 from layer.waiting import wait_until
+from mapping.state_records.transaction_requests import End
 from mapping.state_topics import TRANSACTION_COORDINATOR_ASSIGN
+from mapping.txn_id import TxnId
 
 _ASSIGNED_S: Final = 10.0
 _SERVING_S: Final = 5.0
@@ -78,6 +80,15 @@ class Transactions:
         """Begins transactions, with a coordinator of this process if it has one. Raises Closed."""
         self.join(deadline)
         return TransactionClient(self._access, self._services.clock)
+
+    def end(self, txn: TxnId, *, commit: bool, deadline: Deadline) -> None:
+        """End a transaction that some program began. This process serves coordinators for it only when none does.
+
+        Raises as `RemoteCoordinator.ask`, and Closed.
+        """
+        if not self._services.admin.describe_group(GROUP_ID, deadline).members:
+            self.join(deadline)
+        self._access.ask(txn.coordinator, End(txn, commit), deadline)
 
     def owned(self) -> list[int]:
         """The coordinators assigned to this process, in order."""

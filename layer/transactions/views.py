@@ -1,8 +1,10 @@
-"""What is on record of transactions in buffers and pending acks, as this process last read it, for everybody in it."""
+"""What is on record of transactions in buffers, pending acks and coordinators' logs, as this process last read it, for
+everybody in it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 from layer.clock import Clock
@@ -10,8 +12,9 @@ from layer.deadline import Deadline
 from layer.statelog.api import StateLog
 from layer.statelog.view import LogView
 from layer.transactions.buffer.entries import BufferEntries
+from layer.transactions.coordinator_state import CoordinatorState
 from layer.transactions.pending_acks.log import PendingAckLog
-from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
+from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_LOG, TRANSACTION_PENDING_ACK
 
 T = TypeVar("T")
 
@@ -19,7 +22,8 @@ T = TypeVar("T")
 class TransactionViews:
     """Thread-safe; a partition is read from its beginning when it is asked for first.
 
-    Memory: what `BufferEntries` and `PendingAckLog` say, of those partitions of the two topics that were asked for.
+    Memory: what `BufferEntries`, `PendingAckLog` and `CoordinatorState` say, of those partitions of the three topics
+    that were asked for.
     """
 
     def __init__(self, log: StateLog, clock: Clock) -> None:
@@ -31,6 +35,10 @@ class TransactionViews:
             LogView(log, TRANSACTION_PENDING_ACK, partition, PendingAckLog, clock)
             for partition in range(TRANSACTION_PENDING_ACK.partitions)
         ]
+        self._coordinators = [
+            LogView(log, TRANSACTION_LOG, number, partial(CoordinatorState, number), clock)
+            for number in range(TRANSACTION_LOG.partitions)
+        ]
 
     def ask_buffer(self, topic: str, question: Callable[[BufferEntries], T], deadline: Deadline) -> T:
         """Put `question` to what is on record of all transactions in `topic` (full name, without a partition's
@@ -40,3 +48,7 @@ class TransactionViews:
     def ask_pending_acks(self, topic: str, question: Callable[[PendingAckLog], T], deadline: Deadline) -> T:
         """The same of what open transactions hold on the topic's subscriptions."""
         return self._pending_acks[TRANSACTION_PENDING_ACK.partition_for(topic)].ask(question, deadline)
+
+    def ask_coordinator(self, coordinator: int, question: Callable[[CoordinatorState], T], deadline: Deadline) -> T:
+        """The same of a coordinator's own log, whoever serves it. Raises MappingError: there is no such coordinator."""
+        return self._coordinators[TRANSACTION_LOG.partition_of_coordinator(coordinator)].ask(question, deadline)

@@ -5,7 +5,7 @@ Markers make the log self-explaining: what `__transaction_buffer_snapshot` says 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -45,7 +45,7 @@ class Difference:
 
     def __str__(self) -> str:
         some = ", ".join(map(str, self.offsets[:10])) + (", ..." if len(self.offsets) > 10 else "")
-        return f"transaction {self.txn.most_bits}:{self.txn.least_bits}: {self.finding.value} [{some}]"
+        return f"transaction {self.txn}: {self.finding.value} [{some}]"
 
 
 @dataclass(slots=True)
@@ -57,9 +57,10 @@ class Rebuilt:
     outcomes: set[bool] = field(default_factory=set)
 
 
-def rebuild(met: Iterable[Met]) -> dict[TxnId, Rebuilt]:
-    """`met`: all transactional records and markers of a partition, in order. Memory: bitmaps of their offsets."""
-    found: dict[TxnId, Rebuilt] = {}
+def rebuild(met: Iterable[Met], before: dict[TxnId, Rebuilt] | None = None) -> dict[TxnId, Rebuilt]:
+    """`met`: all transactional records and markers of a partition, in order; `before`: what the log before them says,
+    which is changed. Memory: bitmaps of their offsets."""
+    found: dict[TxnId, Rebuilt] = {} if before is None else before
     for offset, txn, ended in met:
         rebuilt = found.setdefault(txn, Rebuilt())
         if ended is not None:
@@ -76,8 +77,14 @@ def verify(where: DataPartition, met: Iterable[Met], log_start: int, entries: Bu
 
     What an entry says of offsets below `log_start` cannot be compared.
     """
+    return compare(where, rebuild(met), log_start, entries)
+
+
+def compare(
+    where: DataPartition, log: Mapping[TxnId, Rebuilt], log_start: int, entries: BufferEntries
+) -> list[Difference]:
+    """The same with what was rebuilt already."""
     found: list[Difference] = []
-    log = rebuild(met)
     for txn, rebuilt in log.items():
         found += _of_transaction(where, txn, rebuilt, log_start, entries)
     for txn in entries.transactions(where):

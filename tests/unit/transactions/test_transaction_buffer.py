@@ -282,7 +282,7 @@ def test_each_difference_is_found(entries: Entries, met: list[Met], finding: Fin
     found = [item for item in findings(entries, met) if item[1] == met[-1].txn.least_bits]
     assert (finding, met[-1].txn.least_bits, offsets) in found
     assert finding.is_harmless == (finding is Finding.STILL_OPEN)
-    assert str(verify(HERE, met, 0, entries)[0]).startswith("transaction 562949953421312:")
+    assert str(verify(HERE, met, 0, entries)[0]).startswith("transaction (562949953421312,")
 
 
 def test_void_records_whose_marker_is_gone_from_the_log_are_no_difference(entries: Entries) -> None:

@@ -1,0 +1,290 @@
+"""Transactions: the part of `AdminClient` that shows and ends them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import TypeVar
+
+from layer import errors
+from layer.admin.buffer_check import BufferCheck
+from layer.admin.policies import PolicyAdmin
+from layer.admin.transaction_stats import TransactionDetails, VerifiedBuffer
+from layer.client.errors import pulsar_errors
+from layer.deadline import Deadline
+from layer.metadata.topics import Topic
+from layer.transactions.buffer.model import DataPartition
+from layer.transactions.coordinator_rules import OPEN
+from layer.transactions.coordinator_state import CoordinatorState, txn_id
+from layer.transactions.inspection import (
+    CoordinatorStats,
+    TransactionInfo,
+    coordinator_stats,
+    slow_transactions,
+    transaction_info,
+)
+from layer.transactions.pending_acks.log import CursorName, PendingAckLog
+from layer.transactions.place_inspection import (
+    PartitionBufferStats,
+    PendingAckStats,
+    TransactionInBuffer,
+    TransactionInPendingAck,
+    all_in_buffer,
+    all_in_pending_acks,
+    buffer_stats,
+    in_buffer,
+    in_pending_acks,
+    pending_ack_stats,
+)
+from mapping.errors import MappingError
+from mapping.state_records.pending_acks import CursorLife
+from mapping.state_records.transaction_log import TopicPartition, TopicSubscription
+from mapping.state_topics import TRANSACTION_LOG
+from mapping.topic_name import TopicName
+from mapping.txn_id import TxnId
+
+T = TypeVar("T")
+
+
+class TransactionAdmin(PolicyAdmin):
+    """Reading disturbs nobody: the answers are what stands in the logs at the time of the call.
+
+    A transaction is named by its `TxnId`, or as Pulsar prints it: `(most,least)`. Source of names: `Transactions` of
+    Pulsar's Java admin client.
+    """
+
+    def list_transaction_coordinators(self) -> list[CoordinatorStats]:
+        """All of the cluster, by id."""
+        with pulsar_errors():
+            deadline = self._deadline()
+            return [self._ask(number, coordinator_stats, deadline) for number in range(TRANSACTION_LOG.partitions)]
+
+    def get_coordinator_stats(self, coordinator: int) -> CoordinatorStats:
+        """Raises InvalidConfiguration: there is no such coordinator."""
+        with pulsar_errors():
+            return self._ask(coordinator, coordinator_stats, self._deadline())
+
+    def list_transactions(self, coordinator: int | None = None, *, finished: bool = False) -> list[TransactionInfo]:
+        """Those that are not finished, the oldest first; with `finished` also those that are and not forgotten (after a
+        minute). Ours, not Pulsar's. Raises as `get_coordinator_stats`."""
+
+        def wanted(state: CoordinatorState) -> list[TransactionInfo]:
+            return [transaction_info(each) for each in state.transactions() if finished or not each.finished]
+
+        return self._of_coordinators(coordinator, wanted)
+
+    def get_slow_transactions(self, at_least_ms: int, coordinator: int | None = None) -> list[TransactionInfo]:
+        """Those that are not finished so long after they were opened, the oldest first. Raises as
+        `get_coordinator_stats`."""
+        now_ms = self.node.clock.now_ms()
+        return self._of_coordinators(coordinator, lambda state: slow_transactions(state, now_ms, at_least_ms))
+
+    def get_transaction_metadata(self, txn: TxnId | str) -> TransactionDetails:
+        """One transaction, with what is on record of it in every partition and subscription that takes part.
+
+        Raises:
+            TransactionNotFound: it never was, or it is over and forgotten.
+            InvalidConfiguration: this is no id of a transaction.
+        """
+        with pulsar_errors():
+            wanted, deadline = _txn_id(txn), self._deadline()
+            info = self._ask(wanted.coordinator, lambda state: _known(state, wanted), deadline)
+            topics: dict[str, Topic | None] = {}
+            for name in {*(each.topic for each in info.partitions), *(each.topic for each in info.subscriptions)}:
+                topics[name] = self.node.topics.find(TopicName.parse(name), deadline)
+            buffers, gone = self._in_buffers(info, topics, deadline)
+            pending_acks, gone_too = self._in_pending_acks(info, topics, deadline)
+            left_ms = info.timeout_at_ms - self.node.clock.now_ms() if info.status is OPEN else None
+            return TransactionDetails(info, left_ms, buffers, pending_acks, (*gone, *gone_too))
+
+    def get_transaction_buffer_stats(self, topic: str) -> list[PartitionBufferStats]:
+        """What the buffers of a topic's partitions have on record. Raises TopicNotFound."""
+        with pulsar_errors():
+            deadline = self._deadline()
+            opened = self._existing_topic(topic, deadline)
+            return self.node.transaction_views.ask_buffer(
+                str(opened.name), lambda entries: [buffer_stats(entries, where) for where in _places(opened)], deadline
+            )
+
+    def list_transactions_in_buffer(self, topic: str) -> list[TransactionInBuffer]:
+        """Every transaction that the buffers of a topic's partitions have anything on record of. Ours, not Pulsar's.
+        Raises TopicNotFound."""
+        with pulsar_errors():
+            deadline = self._deadline()
+            opened = self._existing_topic(topic, deadline)
+            return self.node.transaction_views.ask_buffer(
+                str(opened.name),
+                lambda entries: [found for where in _places(opened) for found in all_in_buffer(entries, where)],
+                deadline,
+            )
+
+    def get_pending_ack_stats(self, topic: str, subscription: str) -> list[PendingAckStats]:
+        """What transactions hold of a subscription, by partition. Raises TopicNotFound, SubscriptionNotFound."""
+        with pulsar_errors():
+            deadline = self._deadline()
+            full, cursors = self._cursor_names(topic, subscription, deadline)
+            return self.node.transaction_views.ask_pending_acks(
+                full,
+                lambda log: [pending_ack_stats(log.cursor(name), name, life) for name, life in cursors],
+                deadline,
+            )
+
+    def list_transactions_in_pending_ack(self, topic: str, subscription: str) -> list[TransactionInPendingAck]:
+        """Every transaction that holds something of a subscription. Ours, not Pulsar's. Raises as
+        `get_pending_ack_stats`."""
+        with pulsar_errors():
+            deadline = self._deadline()
+            full, cursors = self._cursor_names(topic, subscription, deadline)
+            return self.node.transaction_views.ask_pending_acks(
+                full,
+                lambda log: [
+                    found for name, life in cursors for found in all_in_pending_acks(log.cursor(name), name, life)
+                ],
+                deadline,
+            )
+
+    def verify_transaction_buffer(
+        self, topic: str, *, progress: Callable[[int, int], None] | None = None
+    ) -> Iterator[VerifiedBuffer]:
+        """Read each partition's data, rebuild its buffer from the markers there, and compare it with what is on record.
+
+        Takes as long as reading all of the topic does; memory: bitmaps of the transactional records of one partition.
+        `progress` hears how many offsets of all are done. Ours, not Pulsar's. Raises TopicNotFound.
+        """
+        with pulsar_errors():
+            deadline = self._deadline()
+            opened = self._existing_topic(topic, deadline)
+            check = BufferCheck(self.node, opened, progress or (lambda done, total: None), deadline)
+            for partition in range(opened.partitions):
+                yield check.verified(partition)
+
+    # Changing -----------------------------------------------------------------------------------------------------
+
+    def abort_transaction(self, txn: TxnId | str) -> None:
+        """Have a transaction aborted, as its program or its time-out would: its messages are never seen, what it
+        acknowledged is delivered again. One that is aborted already stays so.
+
+        Raises:
+            TransactionNotFound: it never was, or it is over and forgotten.
+            InvalidTxnStatusError: it is committed, or being committed.
+            Timeout: its coordinator did not answer in time; it may be aborted or not.
+            InvalidConfiguration: this is no id of a transaction.
+        """
+        with pulsar_errors():
+            wanted, deadline = _txn_id(txn), self._deadline()
+            self._ask(wanted.coordinator, lambda state: _known(state, wanted), deadline)
+            self.node.transactions.end(wanted, commit=False, deadline=deadline)
+
+    # Inside -------------------------------------------------------------------------------------------------------
+
+    def _ask(self, coordinator: int, question: Callable[[CoordinatorState], T], deadline: Deadline) -> T:
+        """Raises InvalidOption: there is no such coordinator."""
+        last = TRANSACTION_LOG.partitions - 1
+        if not 0 <= coordinator <= last:
+            raise errors.InvalidOption(f"coordinators are 0 to {last}, got {coordinator}")
+        return self.node.transaction_views.ask_coordinator(coordinator, question, deadline)
+
+    def _of_coordinators(
+        self, coordinator: int | None, question: Callable[[CoordinatorState], list[TransactionInfo]]
+    ) -> list[TransactionInfo]:
+        with pulsar_errors():
+            deadline = self._deadline()
+            asked = range(TRANSACTION_LOG.partitions) if coordinator is None else (coordinator,)
+            found = [info for number in asked for info in self._ask(number, question, deadline)]
+            return sorted(found, key=lambda info: (info.opened_at_ms, info.id))
+
+    def _in_buffers(
+        self, info: TransactionInfo, topics: Mapping[str, Topic | None], deadline: Deadline
+    ) -> tuple[tuple[TransactionInBuffer, ...], list[TopicPartition]]:
+        """What is on record, and the partitions that are not there any more."""
+        found: list[TransactionInBuffer] = []
+        gone: list[TopicPartition] = []
+        for each in info.partitions:
+            topic = topics[each.topic]
+            if topic is None:
+                gone.append(each)
+                continue
+            where = DataPartition(each.topic, each.partition, topic.layout.incarnation)
+            found.append(
+                self.node.transaction_views.ask_buffer(
+                    each.topic, partial(in_buffer, where=where, txn=info.id), deadline
+                )
+            )
+        return tuple(found), gone
+
+    def _in_pending_acks(
+        self, info: TransactionInfo, topics: Mapping[str, Topic | None], deadline: Deadline
+    ) -> tuple[tuple[TransactionInPendingAck, ...], list[TopicSubscription]]:
+        found: list[TransactionInPendingAck] = []
+        gone: list[TopicSubscription] = []
+        for each in info.subscriptions:
+            topic = topics[each.topic]
+            subscription = None
+            if topic is not None:
+                subscription = self.node.subscriptions.find(topic, each.subscription, deadline)
+            if topic is None or subscription is None:
+                gone.append(each)
+                continue
+            name = CursorName(*each)
+            life = CursorLife(topic.layout.incarnation, subscription.life(each.partition))
+            question = partial(_in_log, name=name, life=life, txn=info.id)
+            found.append(self.node.transaction_views.ask_pending_acks(each.topic, question, deadline))
+        return tuple(found), gone
+
+    def _existing_topic(self, topic: str, deadline: Deadline) -> Topic:
+        name = TopicName.parse(topic).base
+        self.node.namespaces.require(name.namespace_name, deadline)
+        found = self.node.topics.find(name, deadline)
+        if found is None:
+            raise errors.NoSuchTopic(f"topic {name} does not exist")
+        return found
+
+    def _cursor_names(
+        self, topic: str, subscription: str, deadline: Deadline
+    ) -> tuple[str, list[tuple[CursorName, CursorLife]]]:
+        """The topic's full name, and the cursors of the subscription."""
+        opened = self._existing_topic(topic, deadline)
+        found = self.node.subscriptions.find(opened, subscription, deadline)
+        if found is None:
+            raise errors.NoSuchSubscription(f"topic {opened.name} has no subscription {subscription}")
+        full = str(opened.name)
+        return full, [
+            (CursorName(full, partition, found.name), CursorLife(opened.layout.incarnation, found.life(partition)))
+            for partition in found.served
+        ]
+
+
+def _known(state: CoordinatorState, txn: TxnId) -> TransactionInfo:
+    found = state.transaction(txn)
+    if found is not None:
+        return transaction_info(found)
+    if txn.least_bits > state.highest_id:
+        raise errors.TransactionNotFound(
+            f"transaction {txn} was never begun: the last one of coordinator {txn.coordinator} is "
+            f"{'none yet' if state.highest_id < 0 else txn_id(txn.coordinator, state.highest_id)}"
+        )
+    raise errors.TransactionNotFound(f"transaction {txn} is over, and forgotten by coordinator {txn.coordinator}")
+
+
+def _in_log(log: PendingAckLog, name: CursorName, life: CursorLife, txn: TxnId) -> TransactionInPendingAck:
+    return in_pending_acks(log.cursor(name), name, life, txn)
+
+
+def _places(topic: Topic) -> list[DataPartition]:
+    return [
+        DataPartition(str(topic.name), partition, topic.layout.incarnation) for partition in range(topic.partitions)
+    ]
+
+
+def _txn_id(txn: TxnId | str) -> TxnId:
+    """Raises InvalidOption: no id of a transaction of any coordinator."""
+    try:
+        found = TxnId.parse(txn) if isinstance(txn, str) else txn
+    except MappingError as error:
+        raise errors.InvalidOption(str(error)) from error
+    if found != txn_id(found.coordinator, found.least_bits) or found.coordinator >= TRANSACTION_LOG.partitions:
+        raise errors.InvalidOption(
+            f"{found} is no id of a transaction: the most significant half is that of a coordinator, n * 2^48 with n "
+            f"from 0 to {TRANSACTION_LOG.partitions - 1}"
+        )
+    return found
