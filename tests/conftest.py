@@ -29,6 +29,7 @@ settings.register_profile(
 )
 settings.load_profile("project")
 
+_ALONE_S = 600
 _CHAOS = Path(__file__).parent / "chaos"
 _BROKER_FIXTURES = frozenset({"kafka_broker", "bootstrap", "service_url", "own_broker"})
 
@@ -59,6 +60,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("kafka")
         if "own_broker" in fixtures or _CHAOS in item.path.parents:
             item.add_marker("alone")
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(_ALONE_S))
 
 
 @pytest.fixture(scope="session")

@@ -22,9 +22,11 @@ from tests.chaos.worker import Orders
 
 _ROOT = Path(__file__).parents[2]
 _LOOK_EVERY_S = 0.02
+PATIENCE_S = 120.0
+"""For what must come, however busy the machine."""
 
 
-def eventually(what: str | Callable[[], str], condition: Callable[[], object], within_s: float = 40.0) -> None:
+def eventually(what: str | Callable[[], str], condition: Callable[[], object], within_s: float = PATIENCE_S) -> None:
     """Return once `condition()` holds; fail the test, naming `what` (asked for then), when it does not in time."""
     deadline = Deadline.after(within_s)
     pause = threading.Event()
@@ -137,7 +139,7 @@ class WorkerProcess:
                 owned.clear()
         return owned
 
-    def until(self, what: str, condition: Callable[[], object], within_s: float = 40.0) -> None:
+    def until(self, what: str, condition: Callable[[], object], within_s: float = PATIENCE_S) -> None:
         def holds() -> bool:
             if condition():
                 return True

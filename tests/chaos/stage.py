@@ -20,7 +20,7 @@ from mapping.subscription_group import group_id
 from mapping.topic_name import TopicName, kafka_topic
 from tests.chaos.evidence import Position
 from tests.chaos.outside import Entries, Sample, Sampler, read_topic
-from tests.chaos.processes import WorkerProcess, eventually
+from tests.chaos.processes import PATIENCE_S, WorkerProcess, eventually
 from tests.chaos.verdict import Case, Verdict
 from tests.chaos.worker import Orders, position_of, residue
 from tests.kafka_records import place_of
@@ -158,11 +158,11 @@ class Publisher:
     def done(self) -> bool:
         return not self._thread.is_alive()
 
-    def wait(self, within_s: float = 60.0) -> None:
+    def wait(self, within_s: float = PATIENCE_S) -> None:
         self._thread.join(within_s)
         assert self.done(), f"publisher {self.name} is at {self.sent} of {self._count}"
 
-    def stop(self, within_s: float = 40.0) -> None:
+    def stop(self, within_s: float = PATIENCE_S) -> None:
         """Send no more, and wait for what is under way."""
         self._stopping.set()
         self._thread.join(within_s)
@@ -234,7 +234,7 @@ class Stand:
         saved = self.saved()
         return all(where.partition in saved and saved[where.partition].has(where) for where in positions)
 
-    def until_durable(self, positions: Iterable[Position], within_s: float = 40.0) -> None:
+    def until_durable(self, positions: Iterable[Position], within_s: float = PATIENCE_S) -> None:
         """Until workers have said so of all these, or Kafka does."""
         wanted = set(positions)
         eventually(
@@ -246,7 +246,7 @@ class Stand:
             within_s,
         )
 
-    def until_worked_off(self, residues: Iterable[int] = range(9), within_s: float = 40.0) -> None:
+    def until_worked_off(self, residues: Iterable[int] = range(9), within_s: float = PATIENCE_S) -> None:
         """Until every message sent so far that is to be acknowledged is, durably."""
         wanted = set(residues)
         self.until_durable({where for where in self._stage.sent() if residue(*where) in wanted}, within_s)

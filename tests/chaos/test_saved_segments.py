@@ -31,7 +31,7 @@ def test_a_big_state_survives_kills_in_the_middle_of_saves(stage: MakeStage) -> 
     stand = on.subscription("Exclusive")
     for _ in range(2):
         worker = stand.join(**HOLEY, pace_ms=0.1)
-        worker.until("receives", worker.received, 10)
+        worker.until("receives", worker.received)
         before = worker.received()
         eventually("its state is in segments", lambda: is_in_segments(stand))
         eventually("it saves more", lambda w=worker, n=before: w.received() > n + 6_000)  # type: ignore[misc]
@@ -67,7 +67,7 @@ def test_a_former_owner_wakes_up_during_anothers_segment_save(stage: MakeStage) 
     if not owner.received():
         owner, other = other, owner
     owner.stop()
-    eventually("the other one takes over", lambda: other.owned() == {0}, 12)
+    eventually("the other one takes over", lambda: other.owned() == {0})
     eventually("it saves", lambda: other.received() > 3_000)
     owner.go_on()
     owner.until("learns that it lost its partition", lambda: owner.count("l"))
@@ -75,7 +75,7 @@ def test_a_former_owner_wakes_up_during_anothers_segment_save(stage: MakeStage) 
     before = other.received()
     eventually("the other one goes on", lambda: other.received() > before + 3_000)
     other.kill()
-    eventually("the woken one takes over again", lambda: owner.last_owned_after_loss(), 12)
+    eventually("the woken one takes over again", lambda: owner.last_owned_after_loss())
     owner.close()
     found = stand.verdict()
     assert not found.broken
