@@ -45,11 +45,14 @@ from layer.client.reader import Reader
 from layer.client.redelivery_backoff import MultiplierRedeliveryBackoff
 from layer.client.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
 from layer.client.table_view import TableView
+from layer.client.transaction import Transaction
 from layer.crypto.keys import CryptoKeyReader
 from layer.exceptions import *  # noqa: F403 - the official exceptions, listed in exceptions.__all__
 from layer.exceptions import PulsarException, Result
 from layer.functions import Context, Function, IdentitySerDe, PickleSerDe, SerDe
 from layer.schema import BytesSchema
+from layer.transactions.client_transaction import TransactionState
+from mapping.txn_id import TxnId
 
 __all__ = [
     "Authentication",
@@ -99,6 +102,9 @@ __all__ = [
     "ServiceInfo",
     "ServiceInfoProvider",
     "TableView",
+    "Transaction",
+    "TransactionState",
+    "TxnId",
     "exceptions",
     "functions",
     "schema",

@@ -50,7 +50,10 @@ class Services:
         settings.security.check()
         self.settings = settings
         self.clock: Clock = SystemClock()
-        self._producers: dict[tuple[str, int], KafkaProducer] = {}
+        self._producers: dict[tuple[str, int, str], KafkaProducer] = {}
+        self.state_apart = False
+        """What is written to the state log has a producer of its own. Where coordinators are served, a callback of a
+        program's send must not keep them from hearing of their appends: it may be waiting for them."""
         self._lock = threading.RLock()
         self.fetcher = Fetcher(settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
         log_fetcher = Fetcher(settings.reader(fetch_queue_kbytes=STATE_FETCH_QUEUE_KBYTES))
@@ -65,7 +68,7 @@ class Services:
             self.fetcher.close()
             log_fetcher.close()
             raise
-        self.log = KafkaStateLog(log_fetcher, self._state_producer, self.admin)
+        self.log = KafkaStateLog(log_fetcher, self.state_producer, self.admin)
         self.namespaces = Namespaces(Entities(self.log, NAMESPACES, NAMESPACE_KEYS, self.clock), self.clock)
         self.topics = Topics(
             Entities(self.log, TOPICS, TOPIC_KEYS, self.clock),
@@ -91,16 +94,17 @@ class Services:
         self._label = f"{self.cluster_id[:8].replace('-', '_')}-{secrets.token_hex(4)}"
         self.meters = Meters()
 
-    def _state_producer(self) -> KafkaProducer:
-        return self.producer("none", 30_000)
+    def state_producer(self) -> KafkaProducer:
+        """The one that writes the state log."""
+        return self.producer("none", 30_000, "state" if self.state_apart else "")
 
-    def producer(self, compression: str, message_timeout_ms: int) -> KafkaProducer:
+    def producer(self, compression: str, message_timeout_ms: int, use: str = "") -> KafkaProducer:
         """The shared producer with these settings; one that librdkafka gave up is replaced.
 
-        `compression` is Kafka's name; a time-out of 0 never passes.
+        `compression` is Kafka's name; a time-out of 0 never passes. Each `use` has its own.
         """
         with self._lock:
-            key = (compression, message_timeout_ms)
+            key = (compression, message_timeout_ms, use)
             producer = self._producers.get(key)
             if producer is not None and producer.fatal is not None:
                 producer.close(Deadline.after(0))

@@ -17,5 +17,6 @@ from layer.asyncio.consumer import Consumer
 from layer.asyncio.errors import PulsarException
 from layer.asyncio.producer import Producer
 from layer.asyncio.reader import Reader
+from layer.asyncio.transaction import Transaction
 
-__all__ = ["Client", "Consumer", "Producer", "PulsarException", "Reader"]
+__all__ = ["Client", "Consumer", "Producer", "PulsarException", "Reader", "Transaction"]

@@ -65,6 +65,7 @@ class Bridge:
     def __init__(self) -> None:
         self._completions: LoopCompletions | None = None
         self._threads: ThreadPoolExecutor | None = None
+        self._in_order: ThreadPoolExecutor | None = None
 
     def completions(self) -> LoopCompletions:
         """Those of the running loop. Another loop than at the last call gets its own."""
@@ -90,6 +91,12 @@ class Bridge:
                     _when_made(running, undo)
                 raise
 
+    def start_in_order(self, function: Callable[[], None]) -> None:
+        """Run `function`, which raises nothing, in a thread after those that this was called with before."""
+        if self._in_order is None:
+            self._in_order = ThreadPoolExecutor(1, thread_name_prefix="pok-asyncio-in-order")
+        self._in_order.submit(function)
+
     def start(self, function: Callable[[], T]) -> Future[T]:
         """Run `function` in a thread."""
         if self._threads is None:
@@ -98,9 +105,11 @@ class Bridge:
 
     def close(self) -> None:
         """End the threads after what they are at."""
-        threads, self._threads = self._threads, None
-        if threads is not None:
-            threads.shutdown(wait=False)
+        pools = (self._threads, self._in_order)
+        self._threads = self._in_order = None
+        for threads in pools:
+            if threads is not None:
+                threads.shutdown(wait=False)
 
 
 def _when_made(running: Future[T], undo: Callable[[T], object]) -> None:

@@ -10,6 +10,7 @@ from layer.asyncio.bridge import Bridge, Room
 from layer.asyncio.consumer import Consumer
 from layer.asyncio.producer import Producer
 from layer.asyncio.reader import Reader
+from layer.asyncio.transaction import Transaction
 from layer.client.client import Client as BlockingClient
 from layer.client.consumer import Consumer as BlockingConsumer
 from layer.client.enums import (
@@ -28,6 +29,7 @@ from layer.client.producer_opening import room_for_pending
 from layer.client.reader import Reader as BlockingReader
 from layer.client.routing import MessageRouter
 from layer.schema.plain import BytesSchema, Schema
+from layer.transactions.client_transaction import DEFAULT_TIMEOUT_MS
 
 
 class Client:
@@ -202,6 +204,14 @@ class Client:
     async def get_topic_partitions(self, topic: str) -> list[str]:
         """Names of the topic's partitions; the topic's own name when it is not partitioned."""
         return await self._bridge.call(lambda: self._client.get_topic_partitions(topic))
+
+    async def new_transaction(self, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Transaction:
+        """See `layer.Client.new_transaction`; the client must have been made with `enable_transaction=True`.
+
+        Raises:
+            PulsarException: `error()` says why.
+        """
+        return Transaction(await self._bridge.call(lambda: self._client.new_transaction(timeout_ms)), self._bridge)
 
     async def close(self) -> None:
         """Close every producer and consumer, end every thread.

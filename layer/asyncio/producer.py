@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 from layer import exceptions
 from layer.asyncio.bridge import Bridge, Room, settle
 from layer.asyncio.errors import as_asyncio
+from layer.asyncio.transaction import Transaction
 from layer.client.message_id import MessageId
 from layer.client.producer import Producer as BlockingProducer
 from layer.exceptions import Result
@@ -39,9 +41,13 @@ class Producer:
         event_timestamp: int | None = None,
         deliver_at: int | None = None,
         deliver_after: timedelta | None = None,
+        *,
+        txn: Transaction | None = None,
     ) -> MessageId:
         """Send one message and wait until it is stored. Tasks that send without waiting for each other share
         batches. A send that is cancelled while it waits has perhaps been, or will perhaps be, stored.
+
+        In a transaction (`txn`) the message goes in a record of its own, and nobody sees it before the commit.
 
         Raises:
             PulsarException: `error()` says why.
@@ -52,11 +58,17 @@ class Producer:
         if self._room is not None:
             await self._room.take()
             complete = partial(self._settle_and_make_room, stored)
+        send = partial(
+            self._producer.send_async,
+            content, partial(completions.put, complete), properties, partition_key, ordering_key, sequence_id,
+            replication_clusters, bool(disable_replication), event_timestamp, deliver_at, deliver_after,
+        )  # fmt: skip
+        if txn is not None:  # the first message to a partition waits for the coordinator
+            refuse = partial(completions.put, partial(self._refuse, stored))
+            self._bridge.start_in_order(partial(_send_or, refuse, partial(send, txn=txn._transaction)))
+            return MessageId.wrap(await stored)
         try:
-            self._producer.send_async(
-                content, partial(completions.put, complete), properties, partition_key, ordering_key, sequence_id,
-                replication_clusters, bool(disable_replication), event_timestamp, deliver_at, deliver_after,
-            )  # fmt: skip
+            send()
         except BaseException as refused:
             if self._room is not None:
                 self._room.give_back()
@@ -69,6 +81,12 @@ class Producer:
         assert self._room is not None  # noqa: S101 - only then it is used
         self._room.give_back()
         settle(stored, result, value)
+
+    def _refuse(self, stored: asyncio.Future[Any], _result: Result, refused: Exception) -> None:
+        if self._room is not None:
+            self._room.give_back()
+        if not stored.done():
+            stored.set_exception(as_asyncio(refused) if isinstance(refused, exceptions.PulsarException) else refused)
 
     async def flush(self) -> None:
         """Return when everything sent before this call was answered.
@@ -98,3 +116,11 @@ class Producer:
 
     def is_connected(self) -> bool:
         return self._producer.is_connected()
+
+
+def _send_or(refuse: Callable[[Result, Any], None], send: Callable[[], None]) -> None:
+    """Send, in some thread, and have the loop hear why not."""
+    try:
+        send()
+    except Exception as refused:
+        refuse(Result.UnknownError, refused)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
 from layer.client.in_flight import NO_ID, InFlight, SendCallback
@@ -60,6 +60,11 @@ class BatchesInFlight(InFlight):
         self.wake_waiting(settled)
 
 
+def when_handed_over() -> int:
+    """librdkafka then takes the time itself."""
+    return 0
+
+
 class Batch:
     """Messages for one record, as columns (a fresh object per message would keep the garbage collector busy), called
     with the record's delivery report.
@@ -81,6 +86,7 @@ class Batch:
         "origin",
         "partition",
         "payloads",
+        "stamp",
     )
 
     def __init__(
@@ -101,6 +107,8 @@ class Batch:
         self.callbacks: list[SendCallback | None] = []
         self.alone: tuple[bytes | None, MessageMetadata] | None = None
         """Key and metadata of a message that goes into a record of its own, which is no batch."""
+        self.stamp: Callable[[], int] = when_handed_over
+        """The record's timestamp in milliseconds, asked for when it is handed to Kafka; it may refuse with an error."""
         self._keys: list[bytes | None] | None = None
         self._ordering_keys: list[bytes | None] | None = None
         self._properties: list[Any] | None = None

@@ -11,7 +11,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
-from layer.client.batching import Batch, BatchesInFlight, Container
+from layer.client.batching import Batch, BatchesInFlight, Container, when_handed_over
 from layer.client.confirmed_producer import ConfirmedProducer
 from layer.client.deduplication import WaitingMessage, tell_duplicate
 from layer.client.enums import BatchingType
@@ -21,9 +21,11 @@ from layer.client.outgoing_message import OutgoingMessage, key_and_metadata
 from layer.client.outgoing_schema import Marks
 from layer.client.producer import Producer
 from layer.client.record_key import RecordKey
+from layer.client.transaction import Transaction
+from layer.client.transactional_sends import TransactionalSend
 from layer.deadline import Deadline
 from layer.deduplication.machine import Verdict
-from layer.exceptions import AlreadyClosed, MessageTooBig, ProducerQueueIsFull, PulsarException
+from layer.exceptions import AlreadyClosed, ProducerQueueIsFull, PulsarException
 from layer.kafka.errors import ours
 from layer.kafka.producer import KafkaProducer
 from layer.kafka.rights import on_topic
@@ -76,7 +78,7 @@ class BatchingProducer(Producer):
         self._unkeyed = self._spread(None)
         """Where messages without a key go until that partition's batch is full."""
 
-    def send_async(
+    def send_async(  # noqa: C901 - the hot path: a call costs more than a branch
         self,
         content: Any,
         callback: SendCallback | None,
@@ -89,8 +91,16 @@ class BatchingProducer(Producer):
         event_timestamp: int | None = None,
         deliver_at: int | None = None,
         deliver_after: timedelta | None = None,
+        *,
+        txn: Transaction | None = None,
     ) -> None:
         """As `Producer.send_async`; the callback hears of the message when its batch is stored."""
+        if txn is not None:
+            self._send_in(
+                txn, callback, content, properties, partition_key, ordering_key, sequence_id, replication_clusters,
+                disable_replication, event_timestamp, deliver_at, deliver_after,
+            )  # fmt: skip
+            return
         marks = self._marks
         key: bytes | None
         if self._takes_bytes and type(content) is bytes:
@@ -103,7 +113,7 @@ class BatchingProducer(Producer):
             if self._ended(callback):
                 return
         if payload is not None and len(payload) > MAX_MESSAGE_BYTES:
-            self._tell(callback, MessageTooBig(f"{len(payload)} bytes of payload, the limit is {MAX_MESSAGE_BYTES}"))
+            self._too_big(payload, callback)
             return
         if (
             properties is None
@@ -156,6 +166,27 @@ class BatchingProducer(Producer):
         if self._ready:
             self._publish_ready()
 
+    def _partition_of(self, key: bytes | None) -> int:
+        return self._unkeyed if key is None or self._fixed is not None else self._spread(key)
+
+    def _send_part(
+        self,
+        part: TransactionalSend,
+        callback: SendCallback,
+        payload: bytes | None,
+        key: bytes | None,
+        metadata: MessageMetadata,
+        partition: int,
+        sequence_id: int | None,
+        marks: Marks,
+    ) -> None:
+        if payload is not None and len(payload) > MAX_MESSAGE_BYTES:
+            self._too_big(payload, callback)
+            return
+        _check_fits(sequence_id, metadata.event_time_ms, metadata)
+        self._join(payload, callback, partition, key, metadata, sequence_id, marks, part.stamp)
+        self._publish_ready()
+
     def _join(
         self,
         payload: bytes | None,
@@ -165,6 +196,7 @@ class BatchingProducer(Producer):
         metadata: MessageMetadata | None,
         sequence_id: int | None,
         marks: Marks,
+        stamp: Callable[[], int] = when_handed_over,
     ) -> None:
         """Put a message into its batch; `partition` -1 is the one whose turn it is."""
         while True:
@@ -175,7 +207,7 @@ class BatchingProducer(Producer):
                     sequence = next(self._sequence) if sequence_id is None else sequence_id
                     if self._is_new(container.partition, sequence):
                         in_flight.taken += 1
-                        self._put(container, in_flight, payload, callback, key, metadata, sequence, marks)
+                        self._put(container, in_flight, payload, callback, key, metadata, sequence, marks, stamp)
                         return
                     origin = self._origins[container.partition]
                     waiting = WaitingMessage(in_flight, callback, sequence, origin)
@@ -207,6 +239,7 @@ class BatchingProducer(Producer):
         metadata: MessageMetadata | None,
         sequence: int,
         marks: Marks,
+        stamp: Callable[[], int],
     ) -> None:
         size = _PER_MESSAGE_BYTES if payload is None else len(payload) + _PER_MESSAGE_BYTES
         alone = metadata is not None and _goes_alone(metadata)
@@ -230,6 +263,7 @@ class BatchingProducer(Producer):
             batch.irregular_sequence(sequence)
         if alone and metadata is not None:
             batch.alone = key, metadata
+            batch.stamp = stamp
         elif key is not None or metadata is not None:
             size += batch.describe(key, metadata)
         container.messages += 1
@@ -309,7 +343,7 @@ class BatchingProducer(Producer):
             value, key, headers = batch.record()
             producer = (PRODUCER, f"{batch.first_sequence}{self._producer_header}")
             every = [producer, *batch.marks, *headers]
-            self._produce(self._kafka_topic, value, key, batch.partition, batch, None, 0, every)
+            self._produce(self._kafka_topic, value, key, batch.partition, batch, None, batch.stamp(), every)
         except Exception as refused:
             return refused
         return None

@@ -7,7 +7,7 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final
@@ -160,7 +160,20 @@ class Chunking(Producer):
         else:
             outgoing = OutgoingMessage(payload, properties, partition_key, ordering_key, event_timestamp)
             partition = self._routing.ask(outgoing)
-        metadata = metadata or MessageMetadata()
+        self._send_chunks(payload, callback, marks, key, metadata or MessageMetadata(), partition, sequence_id, _now_ms)
+
+    def _send_chunks(
+        self,
+        payload: bytes,
+        callback: SendCallback | None,
+        marks: Marks,
+        key: bytes | None,
+        metadata: MessageMetadata,
+        partition: int,
+        sequence_id: int | None,
+        stamp: Callable[[], int],
+    ) -> None:
+        """`stamp` gives the time that all records carry; it may refuse the message with an error."""
         room = self._room(key, [*encode_headers(metadata), *marks])
         if room <= 0:
             self._tell(callback, MessageTooBig(f"key and headers leave no room below {self._record_bytes} bytes"))
@@ -176,7 +189,7 @@ class Chunking(Producer):
                     return
                 sequence = admitted
             if tickets:
-                self._send_pieces(pieces, tickets, sequence, partition, key, metadata, marks, send)
+                self._send_pieces(pieces, tickets, sequence, partition, key, metadata, marks, send, stamp)
 
     def _admitted(self, tickets: list[Ticket], partition: int, given: int, send: ChunkedSend) -> int | None:
         """The sequence id to send under; None when the message was stored before, or is under way, and its sender
@@ -251,6 +264,7 @@ class Chunking(Producer):
         metadata: MessageMetadata,
         marks: Marks,
         send: ChunkedSend,
+        stamp: Callable[[], int],
     ) -> None:
         count, callback = send.chunks, send.callback
         origin = self._origins[partition]
@@ -258,7 +272,11 @@ class Chunking(Producer):
         # died is never mixed with what its successor sends.
         uuid = f"{self._name[:_LONGEST_NAME_IN_UUID]}-{sequence}-{secrets.token_hex(6)}"
         total = sum(map(len, pieces))
-        now_ms = time.time_ns() // 1_000_000
+        try:
+            now_ms = stamp()
+        except Exception as refused:
+            self._refused(refused, tickets, send, callback, first=True)
+            return
         for number, piece in enumerate(pieces):
             ticket = tickets[number]
             ticket.sequence, ticket.origin = sequence, origin
@@ -352,6 +370,10 @@ class Chunking(Producer):
     def _tell_deduplication(self, send: ChunkedSend, last_offset: int | None, *, stored: bool) -> None:
         if send.admitted is not None:
             self._deduplication.chunked_answered(*send.admitted, last_offset, stored=stored)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _offset(origin: PartitionOrigin, message_id: NativeMessageId) -> int | None:

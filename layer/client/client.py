@@ -42,10 +42,12 @@ from layer.client.service_info import ServiceInfo
 from layer.client.session import Session
 from layer.client.several_topics import subscribe_to_several
 from layer.client.table_view import TableView
+from layer.client.transaction import Transaction
 from layer.crypto.keys import CryptoKeyReader
 from layer.cursor.budget import DEFAULT_BYTES
 from layer.exceptions import AlreadyClosed
 from layer.schema.plain import BytesSchema, Schema
+from layer.transactions.client_transaction import DEFAULT_TIMEOUT_MS
 from mapping.topic_name import TopicName
 
 if TYPE_CHECKING:
@@ -92,8 +94,11 @@ class Client:
         max_pattern_topics: int = DEFAULT_MAX_TOPICS,
         cursor_memory_limit_bytes: int = DEFAULT_BYTES,
         metrics_port: int | None = None,
+        enable_transaction: bool = False,
     ) -> None:
-        """Ours beyond the official arguments: `kafka_config` (raw librdkafka options), `ack_persist_interval_ms`
+        """`enable_transaction` is the Java client's; see `new_transaction`.
+
+        Ours beyond the official arguments: `kafka_config` (raw librdkafka options), `ack_persist_interval_ms`
         (1 to 60,000: how long an acknowledgement may wait before it is durable), `max_pattern_topics` (1 or more: how
         many topics one pattern may open; each is a membership in a Kafka group), `cursor_memory_limit_bytes` (1 MiB or
         more: how much of what is acknowledged out of order is kept in memory; the largest limit of the process's
@@ -128,6 +133,7 @@ class Client:
             max_pattern_topics=max_pattern_topics,
             cursor_memory_limit_bytes=cursor_memory_limit_bytes,
             metrics_port=metrics_port,
+            enable_transaction=enable_transaction,
         )
         options.check()
         install_logger(logger)
@@ -385,6 +391,21 @@ class Client:
         with pulsar_errors():
             name = TopicName.parse(topic)
             return list(self._session.node().topics.open(name, self._session.deadline()).partition_names)
+
+    # Transactions -------------------------------------------------------------------------------------------------
+
+    def new_transaction(self, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Transaction:
+        """A transaction for sends (`txn=`) and acknowledgements, aborted unless it ends within `timeout_ms` (1 ms to a
+        day). The first one makes this process one of those that serve transactions. Source: the Java client's
+        `newTransaction`.
+
+        Raises:
+            InvalidConfiguration: the client was made without `enable_transaction`, or the time-out is out of range.
+            TransactionCoordinatorNotFoundError: nobody serves transactions, or not in the operation timeout.
+            ConnectError, AlreadyClosed: as the official client.
+        """
+        check_type(int, "timeout_ms", timeout_ms)
+        return self._session.new_transaction(timeout_ms)
 
     # Life ---------------------------------------------------------------------------------------------------------
 

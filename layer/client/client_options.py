@@ -44,6 +44,7 @@ class ClientOptions:
     max_pattern_topics: int
     cursor_memory_limit_bytes: int
     metrics_port: int | None
+    enable_transaction: bool
 
     def check(self) -> None:
         """Raises what `Client.__init__` says, but for the security options (`kafka_settings`)."""
@@ -73,6 +74,7 @@ class ClientOptions:
         check_range("metrics_port", self.metrics_port or 0, 0, 65_535)
         check_type_or_none(str, "log_conf_file_path", self.log_conf_file_path)
         check_type(bool, "use_tls", self.use_tls)
+        check_type(bool, "enable_transaction", self.enable_transaction)
         check_type_or_none(str, "listener_name", self.listener_name)
         not_yet("listener_name (Kafka's listeners have ports of their own)", when=self.listener_name is not None)
         not_yet("log_conf_file_path (use logger)", when=self.log_conf_file_path is not None)

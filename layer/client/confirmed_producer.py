@@ -13,6 +13,8 @@ from layer.client.errors import as_pulsar, pulsar_errors
 from layer.client.in_flight import NO_ID, Answer, SendCallback
 from layer.client.message_id import NativeMessageId
 from layer.client.producer import Producer
+from layer.client.transaction import Transaction
+from layer.client.transactional_sends import TransactionalSend, taking_part
 from layer.deadline import Deadline
 from layer.exceptions import PulsarException, Result
 
@@ -61,6 +63,14 @@ class ConfirmedProducer(Producer):
 
     def send_async(self, content: Any, callback: SendCallback | None, *args: Any, **options: Any) -> None:
         super().send_async(content, self._receipts.taken(callback), *args, **options)
+
+    def _taking_part(
+        self, txn: Transaction, callback: SendCallback | None
+    ) -> tuple[TransactionalSend, SendCallback] | None:
+        """As `Producer._taking_part`: the transaction hears of it when the receipt is confirmed."""
+        assert isinstance(callback, Receipt)  # noqa: S101 - `send_async` saw to that
+        part = taking_part(txn, callback.sender)
+        return None if part is None else (part, self._receipts.taken(part))
 
     def flush(self) -> None:
         """Return when everything sent before this call was answered.
@@ -175,6 +185,11 @@ class Receipt:
     def __init__(self, receipts: Receipts, callback: SendCallback) -> None:
         self._receipts = receipts
         self._callback = callback
+
+    @property
+    def sender(self) -> SendCallback:
+        """The callback that it was made for."""
+        return self._callback
 
     def __call__(self, result: Result, message_id: NativeMessageId) -> None:
         if result is Result.Ok:

@@ -6,6 +6,7 @@ import itertools
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
@@ -16,16 +17,20 @@ from layer.client.enums import PartitionsRoutingMode
 from layer.client.errors import as_pulsar, pulsar_errors
 from layer.client.in_flight import NO_ID, Answer, InFlight, SendCallback, Ticket
 from layer.client.message_id import NativeMessageId, PartitionOrigin
+from layer.client.options import check_type
 from layer.client.outgoing_message import OutgoingMessage, key_and_metadata
 from layer.client.outgoing_schema import Marks, OutgoingSchema
 from layer.client.record_key import RecordKey
 from layer.client.routing import MessageRouter, Routing
 from layer.client.stats_log import StatsLine
+from layer.client.transaction import Transaction
+from layer.client.transactional_sends import TransactionalSend, taking_part
 from layer.crypto.encryptor import Sealer
 from layer.deadline import Deadline
 from layer.exceptions import (
     AlreadyClosed,
     MessageTooBig,
+    NotAllowedError,
     ProducerFenced,
     ProducerQueueIsFull,
     PulsarException,
@@ -40,7 +45,7 @@ from layer.metadata.topics import Topic
 from layer.meters import SendCounts
 from layer.schema.plain import BytesSchema
 from mapping.headers import PRODUCER, producer_suffix
-from mapping.message_record import encode_headers
+from mapping.message_record import MessageMetadata, encode_headers
 
 _log = logging.getLogger(__name__)
 
@@ -171,8 +176,13 @@ class Producer:
         event_timestamp: int | None = None,
         deliver_at: int | None = None,
         deliver_after: timedelta | None = None,
+        *,
+        txn: Transaction | None = None,
     ) -> NativeMessageId:
         """Send one message and wait until every in-sync replica has it.
+
+        In a transaction (`txn`) nobody sees it before the commit; it goes in a record of its own. The first message of
+        a transaction to a partition waits until the coordinator knows of it.
 
         With `deliver_at` (Unix time in ms) or `deliver_after`, which wins, Shared and Key_Shared subscriptions deliver
         it then: never earlier, and within 0.1 s when a consumer takes it (Pulsar: within 1 s, perhaps earlier).
@@ -181,11 +191,12 @@ class Producer:
 
         Raises:
             MessageTooBig, ProducerQueueIsFull, Timeout, AlreadyClosed: as the official client.
+            InvalidTxnStatusError: the transaction is not open.
         """
         answer = Answer()
         self.send_async(
             content, answer, properties, partition_key, ordering_key, sequence_id, replication_clusters,
-            disable_replication, event_timestamp, deliver_at, deliver_after,
+            disable_replication, event_timestamp, deliver_at, deliver_after, txn=txn,
         )  # fmt: skip
         with pulsar_errors():
             answer.settled.wait()
@@ -207,12 +218,20 @@ class Producer:
         event_timestamp: int | None = None,
         deliver_at: int | None = None,
         deliver_after: timedelta | None = None,
+        *,
+        txn: Transaction | None = None,
     ) -> None:
         """Send one message; `callback(result, message_id)` is called from another thread or from a later send.
 
         A refusal (closed, too big, queue full) goes to the callback as well, as officially. What a callback raises is
         logged.
         """
+        if txn is not None:
+            self._send_in(
+                txn, callback, content, properties, partition_key, ordering_key, sequence_id, replication_clusters,
+                disable_replication, event_timestamp, deliver_at, deliver_after,
+            )  # fmt: skip
+            return
         marks = self._marks
         key: bytes | None
         if self._takes_bytes and type(content) is bytes:
@@ -289,6 +308,118 @@ class Producer:
             kafka.poll_inline()
         if kafka.asleep:
             kafka.wake()
+
+    # In a transaction ---------------------------------------------------------------------------------------------
+
+    def _send_in(
+        self,
+        txn: Transaction,
+        callback: SendCallback | None,
+        content: Any,
+        properties: dict[str, str] | None,
+        partition_key: str | RecordKey | None,
+        ordering_key: str | None,
+        sequence_id: int | None,
+        replication_clusters: Sequence[str] | None,
+        disable_replication: bool,
+        event_timestamp: int | None,
+        deliver_at: int | None,
+        deliver_after: timedelta | None,
+    ) -> None:
+        check_type(Transaction, "txn", txn)
+        taken = self._taking_part(txn, callback)
+        if taken is None:
+            return
+        part, to_call = taken
+        try:
+            marks = self._marks
+            if self._shape is not None:
+                payload, partition_key, marks = self._shape(content, partition_key)
+            else:
+                payload = self._encode(content)
+            if self._ended(part):
+                return
+            if not self._topic.name.is_persistent:
+                raise NotAllowedError(f"{self.topic()} is not persistent: there are no transactions")
+            key, metadata = key_and_metadata(
+                properties, partition_key, ordering_key, sequence_id, replication_clusters, disable_replication,
+                event_timestamp, deliver_at, deliver_after,
+            )  # fmt: skip
+            if self._router is not None:
+                outgoing = OutgoingMessage(payload, properties, partition_key, ordering_key, event_timestamp)
+                partition = self._routing.ask(outgoing)
+            else:
+                partition = self._partition_of(key if partition_key else None)
+            with pulsar_errors():
+                part.register(str(self._topic.name.base), partition)
+            metadata = replace(metadata or MessageMetadata(), txn=txn.txn_id)
+            self._send_part(part, to_call, payload, key, metadata, partition, sequence_id, marks)
+        except PulsarException as failure:
+            if isinstance(part, Answer):
+                part.end(f"a send failed: {failure}")
+                raise
+            part(failure.result, NO_ID)
+        except BaseException:  # a wrong argument: the program hears of it, and nothing was sent
+            part.end(None)
+            raise
+
+    def _taking_part(
+        self, txn: Transaction, callback: SendCallback | None
+    ) -> tuple[TransactionalSend, SendCallback] | None:
+        """The send as an operation of the transaction, and what is to be called with its report; None when the sender
+        was told that the transaction is not open."""
+        part = taking_part(txn, callback)
+        return None if part is None else (part, part)
+
+    def _partition_of(self, key: bytes | None) -> int:
+        return self._single if key is None and self._single is not None else self._spread(key)
+
+    def _send_part(
+        self,
+        part: TransactionalSend,
+        callback: SendCallback,
+        payload: bytes | None,
+        key: bytes | None,
+        metadata: MessageMetadata,
+        partition: int,
+        sequence_id: int | None,
+        marks: Marks,
+    ) -> None:
+        """As the hot path does it; the record's timestamp is the part's."""
+        if payload is not None and len(payload) > self._whole_bytes:
+            self._send_chunks(payload, callback, marks, key, metadata, partition, sequence_id, part.stamp)
+            return
+        ticket = self._ticket_now(callback)
+        if ticket is None:
+            return
+        sequence = next(self._sequence) if sequence_id is None else sequence_id
+        while True:
+            ticket.sequence, ticket.origin, ticket.callback = sequence, self._origins[partition], callback
+            headers: list[tuple[str, str | bytes | None]] = [(PRODUCER, f"{sequence}{self._producer_header}")]
+            headers += encode_headers(metadata)
+            headers += marks
+            try:
+                self._produce(self._kafka_topic, payload, key, partition, ticket, None, part.stamp(), headers)
+                break
+            except BufferError:
+                self._kafka.poll_inline(_BLOCKED_POLL_S)
+            except Exception as refused:
+                another = self._after_refusal(refused, ticket)
+                if another is None:
+                    return
+                ticket = another
+        self._kafka.poll_inline()
+        if self._kafka.asleep:
+            self._kafka.wake()
+
+    def _ticket_now(self, callback: SendCallback | None) -> Ticket | None:
+        """A ticket; None when the caller was told that there is none."""
+        try:
+            return self._take_ticket()
+        except IndexError:
+            return self._ticket_when_free(callback)
+
+    # Life ---------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Return when everything sent before this call was answered (stored or failed)."""
@@ -474,6 +605,13 @@ class Producer:
         return self._schema.encode(content)
 
     def _send_large(self, payload: bytes, callback: SendCallback | None, marks: Marks, *options: Any) -> None:
+        self._too_big(payload, callback)
+
+    def _send_chunks(self, payload: bytes, callback: SendCallback | None, *options: Any) -> None:
+        """A message of a transaction that is above the limit."""
+        self._too_big(payload, callback)
+
+    def _too_big(self, payload: bytes, callback: SendCallback | None) -> None:
         self._tell(callback, MessageTooBig(f"{len(payload)} bytes of payload, the limit is {MAX_MESSAGE_BYTES}"))
 
     def _ticket_when_free(self, callback: SendCallback | None) -> Ticket | None:

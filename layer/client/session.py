@@ -12,14 +12,16 @@ from layer.client.errors import pulsar_errors
 from layer.client.growth import Growth
 from layer.client.letter_versions import LetterVersions
 from layer.client.listener import ListenerThreads
+from layer.client.options import check_range
 from layer.client.periodic import Periodic
 from layer.client.policy_watch import PolicyWatch
 from layer.client.producer import Producer
 from layer.client.reader import Reader
 from layer.client.stats_log import StatsLine, StatsLog
 from layer.client.table_view import TableView
+from layer.client.transaction import Transaction
 from layer.deadline import Deadline
-from layer.exceptions import AlreadyClosed
+from layer.exceptions import AlreadyClosed, InvalidConfiguration
 from layer.kafka.settings import KafkaSettings
 from layer.metadata.topics import Topic
 from layer.node import Node, acquire, release
@@ -39,6 +41,7 @@ class Session:
         self.ack_persist_interval_s = options.ack_persist_interval_ms / 1000
         self.max_pattern_topics = options.max_pattern_topics
         self._cursor_memory_limit_bytes = options.cursor_memory_limit_bytes
+        self._transactions_enabled = options.enable_transaction
         self.letter_producer = letter_producer
         """For copies of messages."""
         self.threads = ListenerThreads(options.message_listener_threads)
@@ -73,6 +76,17 @@ class Session:
 
     def letter_versions(self) -> LetterVersions:
         return LetterVersions(self.node().schemas, self.operation_timeout_s)
+
+    def new_transaction(self, timeout_ms: int) -> Transaction:
+        """Raises as `Client.new_transaction`."""
+        if not self._transactions_enabled:
+            raise InvalidConfiguration("transactions are not enabled: make the Client with enable_transaction=True")
+        check_range("timeout_ms", timeout_ms, 1)
+        with pulsar_errors():
+            deadline = self.deadline()
+            return Transaction(
+                self.node().transactions.client(deadline).begin(timeout_ms, deadline), self.operation_timeout_s
+            )
 
     def deadline(self) -> Deadline:
         """A new one, for one call to the cluster."""

@@ -9,7 +9,6 @@ from typing import Final
 from layer.deadline import Deadline
 from layer.errors import Closed
 from layer.kafka.group import GroupCallbacks, GroupConsumer
-from layer.kafka.producer import KafkaProducer
 from layer.metadata.processes import member_client_id
 from layer.services import Services
 from layer.transactions.client_transaction import TransactionClient
@@ -30,7 +29,6 @@ _ASSIGNED_S: Final = 10.0
 _SERVING_S: Final = 5.0
 _FIND_TOPIC_S: Final = 30.0
 _FETCH_QUEUE_KBYTES: Final = 64  # nothing is ever fetched
-_MARKER_TIMEOUT_MS: Final = 30_000
 
 
 class Transactions:
@@ -44,7 +42,7 @@ class Transactions:
         self._outcomes = LoggedOutcomes(
             services.log,
             KafkaDataPartitions(
-                services.topics, services.admin, services.fetcher, self._marker_producer, services.clock
+                services.topics, services.admin, services.fetcher, services.state_producer, services.clock
             ),
             services.transaction_views,
         )
@@ -68,6 +66,7 @@ class Transactions:
             if self._closed:
                 raise Closed("transactions of this process were closed")
             if self._group is None:
+                self._services.state_apart = True
                 self._group = CoordinatorGroup(self._coordinators, self._open_member)
             group = self._group
         if group.wait_until_assigned(_at_most(_ASSIGNED_S, deadline)):
@@ -104,9 +103,6 @@ class Transactions:
             group.close(deadline)
 
     # What it is made of -------------------------------------------------------------------------------------------
-
-    def _marker_producer(self) -> KafkaProducer:
-        return self._services.producer("none", _MARKER_TIMEOUT_MS)
 
     def _coordinator(self, number: int) -> Coordinator:
         log = CoordinatorLog(self._services.log, number, self._services.clock, follow_changes=True)

@@ -1,0 +1,111 @@
+"""`Transaction`: messages and acknowledgements that take effect together, or not at all."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final
+
+from layer.client.errors import pulsar_errors
+from layer.deadline import Deadline
+from layer.errors import NotAuthenticated, NotAuthorized, StoreError
+from layer.transactions.client_transaction import ClientTransaction, TransactionState
+from layer.waiting import pause
+from mapping.txn_id import TxnId
+
+_log: Final = logging.getLogger(__name__)
+_AGAIN_S: Final = 0.05
+_OVER: Final = (TransactionState.COMMITTED, TransactionState.ABORTED)
+
+
+class Transaction:
+    """Made by `Client.new_transaction`; thread-safe. Source: the Java client's Transaction.
+
+    In a `with` it is committed at the end, and aborted when the block raises. Unless it is ended within its time-out it
+    is aborted. Messages and acknowledgements in it are sent and held before it ends; nobody sees them before `commit`.
+    """
+
+    def __init__(self, inner: ClientTransaction, operation_timeout_s: float) -> None:
+        self._inner = inner
+        self._operation_timeout_s = operation_timeout_s
+
+    @property
+    def txn_id(self) -> TxnId:
+        return self._inner.id
+
+    @property
+    def state(self) -> TransactionState:
+        """TIME_OUT once its time is over without an end."""
+        return self._inner.state
+
+    def commit(self) -> None:
+        """Make everything in it visible at once. Returns when it is; what is under way in it is waited for.
+
+        Not from inside a callback of a send: other sends of the transaction would never be answered.
+
+        Raises:
+            InvalidTxnStatusError: it was or will be aborted: a send or an acknowledgement in it failed, its time is
+                over, or it was ended before.
+            TransactionNotFound: it ended so long ago that nobody knows how.
+            Timeout: no answer in the client's operation timeout; it may be called again.
+        """
+        with pulsar_errors():
+            self._inner.commit(self._deadline())
+
+    def abort(self) -> None:
+        """Undo everything in it: its messages are never seen, its acknowledgements are given back.
+
+        Raises:
+            InvalidTxnStatusError: it was ended before. TransactionNotFound, Timeout: as `commit`.
+        """
+        with pulsar_errors():
+            self._inner.abort(self._deadline())
+
+    def __enter__(self) -> Transaction:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.state in _OVER:
+            return
+        if kind is None:
+            self.commit()
+            return
+        try:
+            self.abort()
+        except Exception as failure:  # what was raised in the block is what the program wants to hear of
+            _log.warning("transaction=%s is left to its time-out: %s", self, failure)
+
+    def __str__(self) -> str:
+        return self._inner.id.to_bytes().decode()
+
+    def __repr__(self) -> str:
+        return f"Transaction({self}, {self.state.value})"
+
+    # For producers and consumers ----------------------------------------------------------------------------------
+
+    def register_partition(self, topic: str, partition: int) -> None:
+        """See `ClientTransaction.register_partition`; what may pass is tried again for the operation timeout."""
+        self._registered(lambda deadline: self._inner.register_partition(topic, partition, deadline))
+
+    def register_subscription(self, topic: str, partition: int, subscription: str) -> None:
+        """The same of `ClientTransaction.register_subscription`."""
+        self._registered(lambda deadline: self._inner.register_subscription(topic, partition, subscription, deadline))
+
+    def _registered(self, register: Callable[[Deadline], None]) -> None:
+        deadline = self._deadline()
+        while True:
+            try:
+                register(deadline)
+                return
+            except (NotAuthorized, NotAuthenticated):
+                raise
+            except StoreError:
+                if deadline.passed():
+                    raise
+                pause(min(_AGAIN_S, deadline.remaining_s()))
+
+    def _deadline(self) -> Deadline:
+        return Deadline.after(self._operation_timeout_s)
