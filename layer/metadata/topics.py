@@ -77,6 +77,14 @@ class Topic:
         return partition if self.partitioned else -1
 
 
+@dataclass(frozen=True, slots=True)
+class LastLife:
+    """The last life that a topic's name had; `topic` is None when it is over."""
+
+    incarnation: int
+    topic: Topic | None
+
+
 class Topics:
     """Opens, creates, grows and deletes topics. Thread-safe."""
 
@@ -93,6 +101,16 @@ class Topics:
             return None
         topic = self._checked(found[1], deadline)
         return None if topic is None else _of_partition(topic, name)
+
+    def last_life(self, name: TopicName, deadline: Deadline) -> LastLife | None:
+        """Whether a topic of this name lives, or which life of it was the last; None for one that never was."""
+        found = self._read(name, deadline)
+        if found is None:
+            return None
+        record = found[1]
+        return LastLife(
+            record.incarnation, self._checked(record, deadline) if record.state is LifeState.ACTIVE else None
+        )
 
     def partitions_now(self, topic: Topic, deadline: Deadline) -> int:
         """How many partitions an opened topic has meanwhile.

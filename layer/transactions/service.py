@@ -20,6 +20,8 @@ from layer.transactions.coordinators import Coordinators
 from layer.transactions.kafka_partitions import KafkaDataPartitions
 from layer.transactions.logged_outcomes import LoggedOutcomes
 from layer.transactions.remote_coordinator import RemoteCoordinator
+from layer.transactions.upkeep import Upkeep
+from layer.transactions.upkeep_rounds import UpkeepRounds
 from layer.waiting import wait_until
 from mapping.state_records.transaction_requests import End
 from mapping.state_topics import TRANSACTION_COORDINATOR_ASSIGN
@@ -49,6 +51,15 @@ class Transactions:
         self._coordinators = Coordinators(self._coordinator)
         self._access = ClusterAccess(self._coordinators, self._remote, TRANSACTION_COORDINATOR_ASSIGN.partitions)
         self._group: CoordinatorGroup | None = None
+        self._upkeep = Upkeep(
+            services.log,
+            services.transaction_views,
+            services.topics,
+            services.subscriptions,
+            services.admin,
+            services.clock,
+        )
+        self._rounds: UpkeepRounds | None = None
         self._closed = False
         self._lock = threading.Lock()
 
@@ -68,6 +79,7 @@ class Transactions:
             if self._group is None:
                 self._services.state_apart = True
                 self._group = CoordinatorGroup(self._coordinators, self._open_member)
+                self._rounds = UpkeepRounds(self._upkeep, self._coordinators.serving)
             group = self._group
         if group.wait_until_assigned(_at_most(_ASSIGNED_S, deadline)):
             wait_until(self._serves_its_share, _at_most(_SERVING_S, deadline))
@@ -97,7 +109,9 @@ class Transactions:
         """End the coordinators, then leave the group; a second call does nothing."""
         with self._lock:
             self._closed = True
-            group = self._group
+            group, rounds = self._group, self._rounds
+        if rounds is not None:
+            rounds.close(deadline)
         self._coordinators.close(deadline)
         if group is not None:
             group.close(deadline)

@@ -37,6 +37,8 @@ class BufferCleaning:
             for key, entry in entries.entries(self._where, txn):
                 if entry.incarnation < self._where.incarnation:
                     found.append(key)
+                elif entry.incarnation > self._where.incarnation:
+                    continue  # of a life that began after ours was looked up
                 elif isinstance(entry, OpenEntry):
                     has_open = True
                     if txn not in open_ones:

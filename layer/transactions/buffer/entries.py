@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import reduce
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from pyroaring import BitMap64
 
@@ -34,6 +34,13 @@ from mapping.state_records.transaction_buffer import (
 from mapping.txn_id import TxnId
 
 _E = TypeVar("_E", OpenEntry, AbortedEntry, VoidEntry)
+
+
+class _Mark(NamedTuple):
+    """A coordinator's low-water mark as one session said it last."""
+
+    least_bits: int
+    timestamp_ms: int
 
 
 class TxnStatus(Enum):
@@ -66,8 +73,8 @@ class _Known:
         self.aborted.pop(key, None)
         self.void.pop(key, None)
 
-    def __bool__(self) -> bool:
-        return bool(self.opened or self.aborted or self.void)
+    def __len__(self) -> int:
+        return len(self.opened) + len(self.aborted) + len(self.void)
 
 
 class BufferEntries:
@@ -80,7 +87,7 @@ class BufferEntries:
 
     def __init__(self) -> None:
         self._partitions: dict[tuple[str, int], dict[TxnId, _Known]] = {}
-        self._low_water: dict[int, dict[str, int]] = {}
+        self._low_water: dict[int, dict[str, _Mark]] = {}
 
     def apply(self, record: LogRecord) -> None:
         """Raises CorruptRecord; then nothing has changed. Keys of other kinds are passed over."""
@@ -96,7 +103,8 @@ class BufferEntries:
                 if record.value is None:
                     self._low_water.get(coordinator, {}).pop(session, None)
                 else:
-                    self._low_water.setdefault(coordinator, {})[session] = decode_low_water(record.value)
+                    mark = _Mark(decode_low_water(record.value), record.timestamp_ms)
+                    self._low_water.setdefault(coordinator, {})[session] = mark
             case _:
                 pass
 
@@ -115,7 +123,7 @@ class BufferEntries:
 
     def low_water(self, coordinator: int) -> int:
         """Every transaction of this coordinator up to this one (least significant bits) is over; -1 for none known."""
-        return max(self._low_water.get(coordinator, {}).values(), default=-1)
+        return max((mark.least_bits for mark in self._low_water.get(coordinator, {}).values()), default=-1)
 
     def low_waters(self) -> dict[int, int]:
         """By coordinator."""
@@ -125,11 +133,19 @@ class BufferEntries:
         """It is at or below its coordinator's mark: nothing is to be written in it any more."""
         return txn.least_bits <= self.low_water(txn.coordinator)
 
-    def superseded_low_waters(self, coordinator: int, session: str) -> list[LowWaterKey]:
-        """What the owner `session` may tombstone once its own mark is there: marks of others that are not above it."""
-        marks = self._low_water.get(coordinator, {})
-        own = marks.get(session, -1)
-        return [LowWaterKey(coordinator, other) for other, mark in marks.items() if other != session and mark <= own]
+    def superseded_low_waters(self, before_ms: int) -> list[LowWaterKey]:
+        """Marks that were last said before this Unix time while another session's is as high: what sessions left that
+        are over by now. (Should one of them be raised in the moment in which it goes, the other counts until the
+        coordinator's mark rises again.)"""
+        found = []
+        for coordinator, marks in self._low_water.items():
+            highest = max(marks, key=lambda session: marks[session], default="")
+            found += [
+                LowWaterKey(coordinator, session)
+                for session, mark in marks.items()
+                if session != highest and mark.timestamp_ms < before_ms
+            ]
+        return found
 
     # Transactions -------------------------------------------------------------------------------------------------
 
@@ -192,6 +208,14 @@ class BufferEntries:
     def transactions(self, where: DataPartition) -> list[TxnId]:
         """Those that anything is on record of, of whatever life."""
         return list(self._partitions.get((where.topic, where.partition), {}))
+
+    def places(self) -> list[tuple[str, int]]:
+        """Topics and partitions that anything is on record of, in order."""
+        return sorted(self._partitions)
+
+    def count(self) -> int:
+        """Of all entries."""
+        return sum(len(known) for transactions in self._partitions.values() for known in transactions.values())
 
     def entries(self, where: DataPartition, txn: TxnId) -> Iterator[tuple[TransactionBufferKey, BufferEntry]]:
         """One by one, of whatever life."""

@@ -45,10 +45,12 @@ class StoredAck:
 
 @dataclass(frozen=True, slots=True)
 class StoredEnd:
-    """How a transaction ended; `offset` is that of the first END that is known and not tombstoned."""
+    """How a transaction ended; `offset` and `timestamp_ms` (Unix time) are those of the first END that is known and not
+    tombstoned."""
 
     offset: int
     outcome: TxnOutcome
+    timestamp_ms: int
 
 
 class LifeAcks:
@@ -60,6 +62,10 @@ class LifeAcks:
         self._keys: dict[TxnId, dict[bytes, None]] = {}
         self.takeovers: set[bytes] = set()
         """Keys of those that are not tombstoned."""
+
+    def __len__(self) -> int:
+        """Its acks."""
+        return len(self._acks)
 
     def __bool__(self) -> bool:
         return bool(self._acks or self.takeovers)
@@ -102,6 +108,10 @@ class CursorAcks:
     def __init__(self) -> None:
         self.lives: dict[CursorLife, LifeAcks] = {}
         self.ends: dict[TxnId, StoredEnd] = {}
+
+    def count(self) -> int:
+        """Of acks and ENDs, those of former lives among them."""
+        return len(self.ends) + sum(len(acks) for acks in self.lives.values())
 
     def life(self, life: CursorLife) -> LifeAcks:
         """Empty when nothing is on record."""
@@ -155,6 +165,10 @@ class PendingAckLog:
         """All that anything is on record of, as of subscriptions that nobody serves any more."""
         return self._cursors
 
+    def count(self) -> int:
+        """Of all acks and ENDs."""
+        return sum(acks.count() for acks in self._cursors.values())
+
     def _takeover(self, key: CursorTakeoverKey, record: LogRecord) -> None:
         name = CursorName(key.topic, key.partition, key.subscription)
         if record.value is None:
@@ -182,7 +196,7 @@ class PendingAckLog:
         cursor = self._cursors.setdefault(name, CursorAcks())
         known = cursor.ends.get(txn)
         if known is None:
-            cursor.ends[txn] = StoredEnd(record.offset, outcome)
+            cursor.ends[txn] = StoredEnd(record.offset, outcome, record.timestamp_ms)
         elif known.outcome is not outcome:
             raise CorruptRecord(
                 f"transaction {txn.most_bits}:{txn.least_bits} is {outcome.name} for {name.subscription} on "

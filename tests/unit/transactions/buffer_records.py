@@ -50,6 +50,7 @@ class Entries(BufferEntries):
     def __init__(self) -> None:
         super().__init__()
         self.end = 0
+        self.now_ms = 0
 
     def put(self, which: TxnId, entry: BufferEntry, session: str = "aa") -> None:
         for key, value in buffer_records(key_of(which, entry, session), entry):
@@ -62,5 +63,5 @@ class Entries(BufferEntries):
         self._append(encode_key(LowWaterKey(COORDINATOR, session)), encode_low_water(mark))
 
     def _append(self, key: bytes, value: bytes | None) -> None:
-        self.apply(LogRecord(self.end, key, value, 0))
+        self.apply(LogRecord(self.end, key, value, self.now_ms))
         self.end += 1

@@ -68,8 +68,19 @@ def test_the_highest_mark_of_all_sessions_counts(entries: Entries) -> None:
     entries.low(5, "new")
     entries.low(3, "paused")
     assert entries.low_water(COORDINATOR) == 5
-    assert entries.superseded_low_waters(COORDINATOR, "new") == [LowWaterKey(COORDINATOR, "paused")]
-    assert entries.superseded_low_waters(COORDINATOR, "paused") == []
+
+
+def test_marks_of_sessions_that_are_over_may_go_and_the_highest_stays(entries: Entries) -> None:
+    entries.low(5, "first")
+    entries.low(3, "paused")
+    entries.now_ms = 1_000
+    entries.low(5, "third")
+    entries.now_ms = 2_000
+    entries.low(4, "woken")
+    assert entries.superseded_low_waters(0) == []
+    paused, first = LowWaterKey(COORDINATOR, "paused"), LowWaterKey(COORDINATOR, "first")
+    assert set(entries.superseded_low_waters(1_000)) == {paused, first}
+    assert set(entries.superseded_low_waters(9_000)) == {paused, first, LowWaterKey(COORDINATOR, "woken")}
 
 
 def test_bitmaps_of_all_sessions_count_together(entries: Entries) -> None:
