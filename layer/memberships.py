@@ -223,6 +223,7 @@ class Memberships:
             self._services.store,
             self._services.fetcher,
             self._services.clock,
+            self._services.pending_acks,
             ack_persist_interval_s=ack_persist_interval_s,
         )
 

@@ -32,8 +32,9 @@ from layer.registry.registry import SchemaRegistry
 from layer.registry.storage import StateLogSchemaStorage
 from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
 from layer.statelog.kafka_log import KafkaStateLog
+from layer.transactions.pending_acks.journal import PendingAckJournal
 from layer.transactions.views import TransactionViews
-from mapping.state_topics import NAMESPACES, SUBSCRIPTIONS, TOPICS
+from mapping.state_topics import NAMESPACES, SUBSCRIPTIONS, TOPICS, TRANSACTION_PENDING_ACK
 from mapping.topic_name import TopicName
 
 _log = logging.getLogger(__name__)
@@ -87,6 +88,12 @@ class Services:
             StateLogSchemaStorage(self.log, self.clock), self._schema_policies, self._topic_life, self.clock
         )
         self.transaction_views = TransactionViews(self.log, self.clock)
+        self.pending_acks = PendingAckJournal(
+            self.log,
+            self.transaction_views,
+            self.clock,
+            lambda deadline: self.admin.describe_topic(TRANSACTION_PENDING_ACK.kafka_name, deadline) is not None,
+        )
         self.store = CursorStore(self.log)
         self.checkpoints = Checkpoints(self.log, self.clock)
         self._names = 0
@@ -153,6 +160,7 @@ class Services:
             self.producers.close(deadline)
         except errors.LayerError as failure:
             _log.warning("cluster=%s closing: %s", self.cluster_id, failure)
+        self.pending_acks.close(deadline)
         self.log.close()
         self.fetcher.close()
         for producer in self._producers.values():

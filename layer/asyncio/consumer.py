@@ -10,6 +10,7 @@ from typing import Any, Final
 from layer import exceptions
 from layer.asyncio.bridge import Bridge, settle
 from layer.asyncio.errors import as_asyncio, asyncio_errors
+from layer.asyncio.transaction import Transaction
 from layer.client.consumer import Consumer as BlockingConsumer
 from layer.client.message import Message
 from layer.client.message_id import MessageId, NativeMessageId
@@ -107,23 +108,34 @@ class Consumer:
                 return received
         return None
 
-    async def acknowledge(self, message: Message | MessageId | NativeMessageId) -> None:
-        """Acknowledge one message; it is durable as the blocking consumer's is.
+    async def acknowledge(
+        self, message: Message | MessageId | NativeMessageId, *, txn: Transaction | None = None
+    ) -> None:
+        """Acknowledge one message; it is durable as the blocking consumer's is. In a transaction with `txn`.
 
         Raises:
-            PulsarException: AlreadyClosed, InvalidMessage.
+            PulsarException: AlreadyClosed, InvalidMessage; with `txn` as the blocking consumer's.
         """
+        if txn is not None:
+            await self._bridge.call(lambda: self._consumer.acknowledge(message, txn=txn._transaction))
+            return
         try:
             self._consumer.acknowledge(message)
         except exceptions.PulsarException as error:
             raise as_asyncio(error) from error
 
-    async def acknowledge_cumulative(self, message: Message | MessageId | NativeMessageId) -> None:
-        """Acknowledge this message and every one before it in its partition.
+    async def acknowledge_cumulative(
+        self, message: Message | MessageId | NativeMessageId, *, txn: Transaction | None = None
+    ) -> None:
+        """Acknowledge this message and every one before it in its partition. In a transaction with `txn`.
 
         Raises:
-            PulsarException: CumulativeAcknowledgementNotAllowedError on a Shared or Key_Shared subscription.
+            PulsarException: CumulativeAcknowledgementNotAllowedError on a Shared or Key_Shared subscription; with
+                `txn` as the blocking consumer's.
         """
+        if txn is not None:
+            await self._bridge.call(lambda: self._consumer.acknowledge_cumulative(message, txn=txn._transaction))
+            return
         with asyncio_errors():
             self._consumer.acknowledge_cumulative(message)
 

@@ -20,6 +20,8 @@ from layer.client.receiving import Inbox, MessageListener, Receiving
 from layer.client.redelivery_backoff import RedeliveryBackoff
 from layer.client.start_position import first_in_entry
 from layer.client.stats_log import StatsLine
+from layer.client.transaction import Transaction
+from layer.client.transactional_acks import acknowledge_in, cumulative, individual
 from layer.deadline import Deadline
 from layer.dispatch.batches import messages_of_entry
 from layer.dispatch.delivery import PartitionSlot
@@ -38,6 +40,7 @@ from layer.metadata.subscription import Subscription
 from layer.node import Node
 from layer.waiting import wait_until
 from mapping.state_records.cursor_requests import Seek
+from mapping.state_records.pending_acks import TxnAck
 
 _log = logging.getLogger(__name__)
 
@@ -105,14 +108,27 @@ class Consumer(Receiving):
 
     # Acknowledging ------------------------------------------------------------------------------------------------
 
-    def acknowledge(self, message: Message | NativeMessageId | Any, *, wait: bool = False) -> None:
+    def acknowledge(
+        self, message: Message | NativeMessageId | Any, *, txn: Transaction | None = None, wait: bool = False
+    ) -> None:
         """Acknowledge one message. It is durable within `ack_persist_interval_ms`; with `wait` when this returns.
+
+        With `txn` the transaction holds it, durably, when this returns: nobody else gets it, it is acknowledged when
+        the transaction is committed, and delivered again when that is aborted. Ours, after Java's `acknowledgeAsync`.
 
         Raises:
             AlreadyClosed: the consumer was closed.
             TypeError: neither a message nor an id.
             InvalidMessage: an id of another topic.
+            TransactionConflict, InvalidTxnStatusError, NotConnected, Timeout and others: with `txn`, see
+                `transactional_acks.acknowledge_in`.
         """
+        if txn is not None:
+            slot, offset = self._locate(message)
+            place = self._place_in_batch(message, slot, offset)
+            first = None if isinstance(message, Message) else self._first_chunk(message, slot)
+            self._acknowledge_in(txn, slot, individual(offset, place, first))
+            return
         if type(message) is Message and message.feed.endpoint is self._open_inbox:
             message.feed.slot.ack(message.offset)
         elif type(message) is BatchedMessage and message.feed.endpoint is self._open_inbox:
@@ -129,8 +145,11 @@ class Consumer(Receiving):
         if wait:
             self.flush()
 
-    def acknowledge_cumulative(self, message: Message | NativeMessageId | Any, *, wait: bool = False) -> None:
-        """Acknowledge this message and every one before it in its partition.
+    def acknowledge_cumulative(
+        self, message: Message | NativeMessageId | Any, *, txn: Transaction | None = None, wait: bool = False
+    ) -> None:
+        """Acknowledge this message and every one before it in its partition; in a transaction with `txn`, as
+        `acknowledge` does.
 
         Raises:
             CumulativeAcknowledgementNotAllowedError: on a Shared or Key_Shared subscription.
@@ -141,12 +160,23 @@ class Consumer(Receiving):
                 f"subscription {self.subscription_name()} is {self._kind.name}: acknowledge messages one by one"
             )
         place = self._place_in_batch(message, slot, offset)
+        if txn is not None:
+            self._acknowledge_in(txn, slot, cumulative(offset, place))
+            return
         if place is None:
             slot.cumulative.append(offset)
         else:
             slot.cumulative_in_batch.append((offset, *place))
         if wait:
             self.flush()
+
+    def _acknowledge_in(self, txn: Transaction, slot: PartitionSlot, ack: TxnAck) -> None:
+        if self._transient:
+            raise OperationNotSupported(
+                f"{self._subscription.topic.name} is not persistent: no transaction can be there"
+            )
+        topic, name = str(self._subscription.topic.name), self._subscription.name
+        acknowledge_in(txn, self._member, topic, slot.number, name, ack, self._deadline())
 
     def negative_acknowledge(self, message: Message | NativeMessageId) -> None:
         """Have this message delivered again after the negative-ack delay.

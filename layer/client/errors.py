@@ -27,6 +27,7 @@ _NAMES: Final[tuple[tuple[type[Exception], type[exceptions.PulsarException]], ..
     (errors.TopicIncarnationChanged, exceptions.TopicNotFound),
     (errors.IncompatibleSchema, exceptions.IncompatibleSchema),
     (errors.NoSuchSchema, exceptions.TopicNotFound),
+    (errors.TransactionConflict, exceptions.TransactionConflict),
     (errors.TransactionNotFound, exceptions.TransactionNotFound),
     (errors.InvalidTxnStatus, exceptions.InvalidTxnStatusError),
     (errors.TransactionHasFailed, exceptions.InvalidTxnStatusError),

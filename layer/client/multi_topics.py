@@ -22,6 +22,7 @@ from layer.client.options import check_type
 from layer.client.receiving import MessageListener, Receiving
 from layer.client.retry_letters import RetryLetterWriter, check_retry
 from layer.client.stats_log import StatsLine
+from layer.client.transaction import Transaction
 from layer.dispatch.endpoint import Endpoint
 from layer.exceptions import (
     AlreadyClosed,
@@ -178,7 +179,13 @@ class MultiTopicsConsumer(Consumer):
 
     # Acknowledging ------------------------------------------------------------------------------------------------
 
-    def acknowledge(self, message: Message | NativeMessageId | MessageId | Any, *, wait: bool = False) -> None:
+    def acknowledge(
+        self,
+        message: Message | NativeMessageId | MessageId | Any,
+        *,
+        txn: Transaction | None = None,
+        wait: bool = False,
+    ) -> None:
         """As of one topic.
 
         Raises:
@@ -187,10 +194,14 @@ class MultiTopicsConsumer(Consumer):
         """
         consumer = self._one(message, "acknowledge")
         if not self._came_from_a_gone_topic(message):
-            consumer.acknowledge(message, wait=wait)
+            consumer.acknowledge(message, txn=txn, wait=wait)
 
     def acknowledge_cumulative(
-        self, message: Message | NativeMessageId | MessageId | Any, *, wait: bool = False
+        self,
+        message: Message | NativeMessageId | MessageId | Any,
+        *,
+        txn: Transaction | None = None,
+        wait: bool = False,
     ) -> None:
         """Acknowledge this message and every one before it in its partition. Raises as `acknowledge` does, and:
 
@@ -203,7 +214,7 @@ class MultiTopicsConsumer(Consumer):
             )
         consumer = self._one(message, "acknowledge_cumulative")
         if not self._came_from_a_gone_topic(message):
-            consumer.acknowledge_cumulative(message, wait=wait)
+            consumer.acknowledge_cumulative(message, txn=txn, wait=wait)
 
     def negative_acknowledge(self, message: Message | NativeMessageId) -> None:
         """As of one topic. Raises OperationNotSupported as `acknowledge` does; does nothing on a closed consumer."""

@@ -40,6 +40,7 @@ class CursorState:
         "dirty_ledgers",
         "loader",
         "next_unacked",
+        "pending_acks",
         "requests",
         "resets",
         "revision",
@@ -58,6 +59,8 @@ class CursorState:
         """How often messages were delivered, as saved; kept up by the owner (`DeliveryGuard`), not here."""
         self.requests: dict[bytes, int] = {}
         """By id, oldest first: what others asked for and took effect, with its result."""
+        self.pending_acks = False
+        """Transactions acknowledge here (`CommitMetadata.pending_acks`)."""
         self.dirty_ledgers: set[int] = set()
         self.revision = 0
         self.resets = 0
@@ -203,6 +206,12 @@ class CursorState:
         self.deleted.clear()
         self.batches.clear()
         self.revision += 1
+
+    def let_transactions_acknowledge(self) -> None:
+        """Have the next save say so: whoever owns the cursor after us then reads what they hold before it serves."""
+        if not self.pending_acks:
+            self.pending_acks = True
+            self.revision += 1
 
     def took_effect(self, request: bytes, result: int) -> None:
         """Remember, with the next save, that what this id asked for is done; of the last `MOST_REQUESTS`."""

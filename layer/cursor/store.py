@@ -71,6 +71,8 @@ class Saved:
     """Positions whose holes ride in the commit itself."""
     resets: int = 0
     """`CursorState.resets` when it was prepared."""
+    pending_acks: bool = False
+    """`CursorState.pending_acks` as its commit says it."""
     left_over: Unneeded = field(default_factory=Unneeded)
     """What earlier saves made obsolete and nobody tombstoned yet."""
 
@@ -173,12 +175,14 @@ class CursorStore:
         start_offset: int,
         deadline: Deadline,
     ) -> Recovered:
-        version = max((found.place[0] for found in (own, other, copy) if found is not None), default=0)
+        candidates = [found for found in (own, other, copy) if found is not None]
+        version = max((candidate.place[0] for candidate in candidates), default=0)
         found = newest(own, other, copy)
         if found is None:
             return Recovered(CursorState(start_offset, identity.entries_per_ledger), None, "start", version)
         if found.metadata is None:
             state = CursorState(found.commit.kafka_offset, identity.entries_per_ledger)
+            state.pending_acks = any(each.metadata is not None and each.metadata.pending_acks for each in candidates)
             return Recovered(state, None, "seek", version)
         restored = self._restore(identity, found.commit.kafka_offset, found.metadata, found.source, deadline)
         return replace(restored, version=version, commit_chars=len(found.commit.metadata))
@@ -211,6 +215,7 @@ class CursorStore:
         saved = Saved(metadata.lineage)
         state.deliveries = metadata.deliveries
         state.requests = dict(metadata.requests)
+        state.pending_acks = saved.pending_acks = metadata.pending_acks
         if metadata.marker_offset is not None:
             marker, saved.marker = self._segments.read_marker(identity, metadata.marker_offset, deadline)
             saved.marker_offset = metadata.marker_offset
@@ -269,7 +274,7 @@ class CursorStore:
             state.dirty_ledgers = set()  # once accepted there are no live segments, so every ledger counts as dirty
             return Save(
                 CommittedOffset(state.next_unacked, inline),
-                Saved(lineage, beside=_positions(state), resets=state.resets),
+                Saved(lineage, beside=_positions(state), resets=state.resets, pending_acks=state.pending_acks),
                 last.everything(),
                 state.revision,
                 taken,
@@ -290,11 +295,13 @@ class CursorStore:
         superseded = obsolete_after(last.all_segments(), (ref for ledger in live for ref in ledger.parts))
         obsolete = Unneeded((*last.left_over.segments, *superseded), last.old_markers())
         marker = self._segments.write_marker(identity, Marker(lineage, live, *obsolete, state.deliveries), deadline)
-        metadata = encode_commit_metadata(CommitMetadata(lineage, None, marker.offset, requests=state.requests))
+        metadata = encode_commit_metadata(
+            CommitMetadata(lineage, None, marker.offset, requests=state.requests, pending_acks=state.pending_acks)
+        )
         state.dirty_ledgers = set()
         return Save(
             CommittedOffset(state.next_unacked, metadata),
-            Saved(lineage, segments, marker.ref, marker.offset, resets=state.resets),
+            Saved(lineage, segments, marker.ref, marker.offset, resets=state.resets, pending_acks=state.pending_acks),
             obsolete,
             state.revision,
             frozenset(dirty),
@@ -326,6 +333,7 @@ class CursorStore:
                     base.marker_offset,
                     state.deliveries,
                     state.requests,
+                    state.pending_acks,
                 )
             )
             return text if len(text) <= MAX_METADATA_CHARS else None
@@ -337,7 +345,15 @@ class CursorStore:
         beside = BitMap64((*kept, *more[:fits]))
         return Save(
             CommittedOffset(origin, text),
-            Saved(lineage, dict(base.segments), base.marker, base.marker_offset, beside, state.resets),
+            Saved(
+                lineage,
+                dict(base.segments),
+                base.marker,
+                base.marker_offset,
+                beside,
+                state.resets,
+                state.pending_acks,
+            ),
             last.left_over if base is last else last.everything(),
             state.revision,
             frozenset(),
@@ -451,6 +467,12 @@ def _inline_metadata(state: CursorState, lineage: Lineage) -> str | None:
         acked |= bitmap.shift(shift)
     batches = {offset - origin: (acks.batch_size, acks.acked) for offset, acks in state.batches.items()}
     text = encode_commit_metadata(
-        CommitMetadata(lineage, Holes(acked, batches), deliveries=state.deliveries, requests=state.requests)
+        CommitMetadata(
+            lineage,
+            Holes(acked, batches),
+            deliveries=state.deliveries,
+            requests=state.requests,
+            pending_acks=state.pending_acks,
+        )
     )
     return text if len(text) <= MAX_METADATA_CHARS else None

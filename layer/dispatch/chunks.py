@@ -363,10 +363,13 @@ class ChunkAssembly:
         up to there is not for them. What ends before is known no longer."""
         for offset in [offset for offset in self.known if offset < end]:
             del self.known[offset]
-        found = {offset for whole in self.known.values() for offset in whole.offsets if offset < end}
-        for pending in self._pending.values():
-            found.update(offset for offset in pending.offsets() if offset < end)
-        return sorted(found)
+        return self.ending_behind(end - 1)
+
+    def ending_behind(self, upto: int) -> list[int]:
+        """The offsets up to `upto`, ascending, of chunks whose message ends behind it."""
+        later = [whole.offsets for last, whole in self.known.items() if last > upto]
+        later += [pending.offsets() for pending in self._pending.values()]
+        return sorted({offset for offsets in later for offset in offsets if offset <= upto})
 
     def affordable(self, offsets: Sequence[int]) -> Sequence[int]:
         """The first of these entries: chunked ones up to 32 MiB together, and one at least."""

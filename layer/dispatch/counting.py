@@ -70,6 +70,7 @@ class DeliveryCounting:
                 if count:
                     owned.redeliveries.update(dict.fromkeys(offsets, count))
             self._put_off_again(owned, saved.put_off)
+            guard.survived(owned.held.among(again))
         owned.guard = guard
         owned.entries.chunks.in_order = False  # some come by redelivery, others are read
 

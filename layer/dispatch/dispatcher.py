@@ -19,6 +19,7 @@ from layer.dispatch.counting import DeliveryCounting
 from layer.dispatch.delayed import DelayedMessages
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.handle import SubscriptionHandle
+from layer.dispatch.holding import deliver_again
 from layer.dispatch.key_shared import KeyShared
 from layer.dispatch.negative_acks import NegativeAcks
 from layer.dispatch.partition import OwnedPartition
@@ -61,7 +62,7 @@ class Dispatcher:
         self._read_again = ReadAgain(handle.kafka_topic, fetcher)
         self._reading_ahead = ReadingAhead(handle.kafka_topic, fetcher, clock)
         self._burial = Burial(clock, endpoints)
-        self.counting = DeliveryCounting(clock, owned, endpoints, self._nacks, self._burial, self._log_end)
+        self.counting = DeliveryCounting(clock, owned, endpoints, self._nacks, self._burial, self.log_end)
         key_shared = handle.type is SubscriptionType.KEY_SHARED
         self._keys = KeyShared(self._read_again, self._burial, self.counting, owned, endpoints) if key_shared else None
         self._blocked = False
@@ -228,11 +229,12 @@ class Dispatcher:
         for owned in self._owned.values():
             slot = owned.slot
             if slot.has_acknowledgements():
-                owned.drain_acknowledgements(lambda owned=owned: self._log_end(owned))  # type: ignore[misc]
+                owned.drain_acknowledgements(lambda owned=owned: self.log_end(owned))  # type: ignore[misc]
             if slot.nacks:
                 self._drain_negative_acks(owned)
 
-    def _log_end(self, owned: OwnedPartition) -> int:
+    def log_end(self, owned: OwnedPartition) -> int:
+        """Where the partition's log ends, as Kafka says now. Raises StoreError."""
         return self._consumer.watermarks(owned.slot.number, _LOG_END_TIMEOUT_S)[1]
 
     def _drain_negative_acks(self, owned: OwnedPartition) -> None:
@@ -284,8 +286,17 @@ class Dispatcher:
         elif (
             owned.active is not None
             and owned.active.endpoint is endpoint
-            and not all(map(owned.cursor.is_acknowledged, offsets))
+            and not all(owned.cursor.is_acknowledged(offset) or offset in owned.held for offset in offsets)
         ):
+            self._rewind(owned)
+
+    def deliver_again(self, owned: OwnedPartition, offsets: BitMap64) -> None:
+        """Transactions held these and do not hold them any more, and they are not acknowledged."""
+        if not offsets:
+            return
+        if self._shared:
+            deliver_again(owned, offsets)
+        elif offsets.min() < owned.read_position:
             self._rewind(owned)
 
     def redeliver_all(self, endpoint: Endpoint) -> None:
@@ -370,7 +381,7 @@ class Dispatcher:
             StoreError: the log's end, or what the cursor knows, cannot be had; nothing was changed.
         """
         if upto >= owned.read_position:
-            upto = min(upto, self._log_end(owned) - 1)
+            upto = min(upto, self.log_end(owned) - 1)
         if owned.acknowledge_up_to(upto):
             self._consumer.seek(owned.slot.number, owned.read_position)
 

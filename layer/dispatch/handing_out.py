@@ -11,6 +11,7 @@ from layer.dispatch.batches import unpack
 from layer.dispatch.chunks import WholeMessage
 from layer.dispatch.delivery import Delivery, Feed
 from layer.dispatch.entries import EntriesAtHand
+from layer.dispatch.held import HeldEntries
 from layer.dispatch.in_flight import InFlight
 from mapping.errors import CorruptRecord
 
@@ -22,12 +23,14 @@ class HandingOut:
         self,
         cursor: CursorState,
         entries: EntriesAtHand,
+        held: HeldEntries,
         in_flight: InFlight,
         redeliveries: Mapping[int, int],
         unreadable: Callable[[int, CorruptRecord], None],
     ) -> None:
         self._cursor = cursor
         self._entries = entries
+        self._held = held
         self._in_flight = in_flight
         self._redeliveries = redeliveries
         self._unreadable = unreadable
@@ -78,12 +81,14 @@ class HandingOut:
         return [feed.endpoint.delivery_type.in_chunks(record, feed, offset, self._redeliveries.get(offset, 0))]
 
     def _batch(self, offset: int, record: Any, size: int, feed: Feed, holder: Feed | None) -> list[Delivery]:
-        acked = self._cursor.batches.get(offset)
+        acked = self._held.with_held(offset, self._cursor.batches.get(offset))
         try:
             found = unpack(record, size, feed, offset, self._redeliveries.get(offset, 0), acked)
         except CorruptRecord as reason:
             self._unreadable(offset, reason)
             return []
-        if holder is not None:
+        if not found:  # what is not acknowledged of it, transactions hold
+            self._held.back.add(offset)
+        elif holder is not None:
             self._in_flight.hold_batch(offset, holder, len(found))
         return found

@@ -19,6 +19,7 @@ from layer.dispatch.delayed import DelayedMessages, deliver_at_ms
 from layer.dispatch.due_soon import DueSoon
 from layer.dispatch.entries import EntriesAtHand
 from layer.dispatch.fences import Fences
+from layer.dispatch.held import HeldEntries
 from mapping.errors import CorruptRecord
 from mapping.message_record import is_plain
 
@@ -27,11 +28,17 @@ class Intake:
     """Memory: `apart`, and what DelayedMessages, DueSoon and Fences say."""
 
     def __init__(
-        self, identity: CursorIdentity, cursor: CursorState, entries: EntriesAtHand, now_ms: Callable[[], int]
+        self,
+        identity: CursorIdentity,
+        cursor: CursorState,
+        entries: EntriesAtHand,
+        held: HeldEntries,
+        now_ms: Callable[[], int],
     ) -> None:
         self._identity = identity
         self._cursor = cursor
         self._entries = entries
+        self._held = held
         self._now_ms = now_ms
         self.read_position = cursor.next_unacked
         """The next offset expected from Kafka."""
@@ -75,6 +82,8 @@ class Intake:
             if not offsets:
                 return offsets, records
         offsets, records = without_acknowledged(self._cursor, offsets, records)
+        if self._held and offsets:
+            offsets, records = self._held.without(offsets, records)
         offsets, records = self._without_odd(offsets, records)
         if self.compacted is not None:
             offsets, records = self._without_superseded(offsets, records, self.compacted)

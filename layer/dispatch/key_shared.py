@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from pyroaring import BitMap64
+
 from layer.dispatch.burial import Burial
 from layer.dispatch.counting import DeliveryCounting
 from layer.dispatch.endpoint import Endpoint
@@ -244,6 +246,7 @@ class KeyShared:
 
     def _take_back(self, owned: OwnedPartition, keys: KeyOrder[Endpoint]) -> None:
         """What is to be delivered again waits in its slot, before everything of it that was never out."""
+        owned.held.take_from(owned.replay)
         offsets = list(owned.replay)
         unknown = [offset for offset in offsets if not keys.returned(offset)]
         if unknown:
@@ -278,6 +281,9 @@ class KeyShared:
 
 def _without_acknowledged(owned: OwnedPartition, keys: KeyOrder[Endpoint], entries: list[Waiting]) -> list[Waiting]:
     done = {entry[0] for entry in entries if owned.cursor.is_acknowledged(entry[0])}
+    held = owned.held.among(BitMap64(entry[0] for entry in entries))
+    owned.held.back |= held
+    done.update(held)
     if done:
         keys.acknowledged(done)
     return [entry for entry in entries if entry[0] not in done]

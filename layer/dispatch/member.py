@@ -24,7 +24,10 @@ from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.serving import Serving
 from layer.dispatch.strategy import SubscriptionType
 from layer.kafka.fetcher import Fetcher
+from layer.transactions.pending_acks.journal import PendingAckJournal
 from mapping.state_records.cursor_requests import Answer, Request
+from mapping.state_records.pending_acks import TxnAck
+from mapping.txn_id import TxnId
 
 _log = logging.getLogger(__name__)
 _T = TypeVar("_T")
@@ -43,6 +46,7 @@ class SubscriptionMember:
         store: CursorStore,
         fetcher: Fetcher,
         clock: Clock,
+        journal: PendingAckJournal,
         *,
         ack_persist_interval_s: float,
     ) -> None:
@@ -57,7 +61,7 @@ class SubscriptionMember:
         self._serving: Serving
         self._join_group: Callable[[], Serving] = lambda: Serving(
             handle, config, store, fetcher, clock, self._commands, self._owned, self._endpoints, self._ready,
-            ack_persist_interval_s=ack_persist_interval_s,
+            journal, ack_persist_interval_s=ack_persist_interval_s,
         )  # fmt: skip
         self._thread = threading.Thread(target=self._run, name=f"pok-member {handle}", daemon=True)
 
@@ -106,6 +110,18 @@ class SubscriptionMember:
         """Have one message delivered again after `delay_s`. On Exclusive and Failover everything unacknowledged comes
         again, as the official client does."""
         slot.nacks.append((self._clock.monotonic(), delay_s, offset, endpoint))
+
+    def acknowledge_in(self, txn: TxnId, partition: int, ack: TxnAck) -> Future[None]:
+        """Have a transaction acknowledge this; the future is settled as `TransactionAcks.ask` says, or with Closed."""
+        answer: Future[None] = Future()
+
+        def asked(done: Future[None]) -> None:
+            failure = done.exception()
+            if failure is not None:
+                answer.set_exception(failure)
+
+        self.run(lambda: self._serving.transactions.ask(partition, txn, ack, answer)).add_done_callback(asked)
+        return answer
 
     def redeliver_unacknowledged(self, endpoint: Endpoint) -> None:
         """Deliver again, now, what this consumer has not acknowledged."""

@@ -6,12 +6,13 @@ All of it runs in the member's thread, most of it inside the group's rebalance c
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from layer import errors
 from layer.clock import Clock
 from layer.cursor.candidates import wants_checkpoint
+from layer.cursor.identity import CursorIdentity
 from layer.cursor.store import CursorStore, Recovered, Save, Saved
 from layer.deadline import Deadline
 from layer.dispatch.delayed import DelayedMessages
@@ -20,7 +21,10 @@ from layer.dispatch.fences import Fences
 from layer.dispatch.handle import SubscriptionHandle
 from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.saving import STORE_TIMEOUT_S, CursorSaver
+from layer.dispatch.transaction_acks import TransactionAcks
 from layer.kafka.group import GroupConsumer
+from layer.transactions.pending_acks.journal import PendingAckJournal
+from layer.transactions.pending_acks.log import CursorName
 
 _RETRY_OPEN_S: Final = 0.5
 
@@ -38,6 +42,8 @@ class Ownership:
         consumer: GroupConsumer,
         dispatcher: Dispatcher,
         owned: dict[int, OwnedPartition],
+        journal: PendingAckJournal,
+        wake: Callable[[], None],
     ) -> None:
         self._handle = handle
         self._store = store
@@ -48,6 +54,9 @@ class Ownership:
         self._delays = handle.type.is_shared and not handle.transient
         self._unopened: dict[int, float] = {}
         self.saver = CursorSaver(str(handle), store, clock, consumer, owned, handle.meter)
+        self._journal = journal
+        self.transactions = TransactionAcks(str(handle), journal, clock, owned, self.saver, dispatcher, wake)
+        self.transactions.reopen = self._reopen
         self.losses = 0
         """How often a partition was given up with acknowledgements that were not saved."""
 
@@ -135,6 +144,7 @@ class Ownership:
                 found.state.reset(self._handle.floors[number])
             lineage = identity.lineage(session, found.version + 1, 0)
             saved = found.saved or Saved(lineage)
+            self._look_for_transactions(found, identity, deadline)
             saves[number] = self._store.prepare(identity, found.state, saved, lineage, deadline)
             owned = OwnedPartition(self._handle.slot(number), identity, found.state, saved, self._clock.now_ms)
             owned.keep_within(self._store)
@@ -146,12 +156,14 @@ class Ownership:
             previous[number] = found
         self._consumer.commit({number: save.commit for number, save in saves.items()})
         for number, owned in opened.items():
+            self.saver.accepted(owned, saves[number], deadline)
+        self.transactions.take_over(opened, deadline)
+        for number, owned in opened.items():
             owned.meter = self._handle.meter
             self._owned[number] = owned
             before = previous[number].saved
             if before is not None and before.lineage.session != session:
                 owned.saves.previous_session = before.lineage.session
-            self.saver.accepted(owned, saves[number], deadline)
             self.saver.forget_former(owned, previous[number].former, deadline)
             _log.info(
                 "cursor=%s version=%d recovered from=%s next=%d individually_deleted=%d", owned.identity,
@@ -162,7 +174,25 @@ class Ownership:
         self._dispatcher.count_deliveries()
         return opened
 
+    def _look_for_transactions(self, found: Recovered, identity: CursorIdentity, deadline: Deadline) -> None:
+        """A commit of ours says whether transactions acknowledge here; without one the record itself is asked."""
+        if found.source in ("seek", "checkpoint") and not found.state.pending_acks:
+            name = CursorName(identity.topic, identity.partition, identity.subscription)
+            if self._journal.knows_of(name, deadline):
+                found.state.let_transactions_acknowledge()
+
+    def _reopen(self, number: int) -> None:
+        """Recover a partition that is ours and whose transactions another owner took over."""
+        try:
+            self.saver.settle()
+            self.saver.save([number])
+        except errors.StoreError as failure:
+            _log.warning("subscription=%s could not save partition %d: %s", self._handle, number, failure)
+        self._drop([number])
+        self._unopened[number] = self._clock.monotonic()
+
     def _drop(self, partitions: list[int]) -> None:
+        self.transactions.close(partitions)
         for number in partitions:
             self._unopened.pop(number, None)
             owned = self._owned.pop(number, None)

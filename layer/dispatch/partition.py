@@ -26,6 +26,7 @@ from layer.dispatch.delivery_guard import DeliveryGuard
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.entries import EntriesAtHand
 from layer.dispatch.handing_out import HandingOut
+from layer.dispatch.held import HeldEntries
 from layer.dispatch.in_flight import InFlight
 from layer.dispatch.intake import Intake, without_acknowledged
 from layer.dispatch.key_order import KeyOrder
@@ -56,7 +57,8 @@ class OwnedPartition:
         self.saves = PartitionSaves(cursor, saved)
         self.residency = Residency(HoleBudget())
         self.entries = EntriesAtHand()
-        self.intake = Intake(identity, cursor, self.entries, now_ms)
+        self.held = HeldEntries()
+        self.intake = Intake(identity, cursor, self.entries, self.held, now_ms)
         self.in_flight = InFlight()
         self.replay = BitMap64()
         self.redeliveries: dict[int, int] = {}
@@ -75,7 +77,9 @@ class OwnedPartition:
         self._absent: deque[int] = deque()
         """Chunked messages in `_read_ahead` without payload, lowest first."""
         self._acknowledging = Acknowledging(slot, cursor, self.entries.chunks, self.in_flight, self.settle)
-        self._handing_out = HandingOut(cursor, self.entries, self.in_flight, self.redeliveries, self._unreadable)
+        self._handing_out = HandingOut(
+            cursor, self.entries, self.held, self.in_flight, self.redeliveries, self._unreadable
+        )
 
     # What comes from Kafka ----------------------------------------------------------------------------------------
 
@@ -193,6 +197,10 @@ class OwnedPartition:
                 offsets, records = without_acknowledged(self.cursor, offsets, records)
                 if len(offsets) < len(before):
                     self.entries.forget(set(before).difference(offsets))
+            if self.held and offsets:
+                before = offsets
+                offsets, records = self.held.without(offsets, records)
+                self.entries.forget(set(before).difference(offsets))
             if offsets:
                 return offsets, records
         return [], []
@@ -229,6 +237,7 @@ class OwnedPartition:
 
     def next_replays(self, limit: int) -> list[int]:
         """The lowest offsets waiting to be delivered again; they stay in `replay` until `replayed`."""
+        self.held.take_from(self.replay)
         return list(islice(self.replay, limit))
 
     def put_back(self, offsets: Sequence[int]) -> None:
@@ -319,6 +328,7 @@ class OwnedPartition:
         self.entries.batches.clear()
         self.in_flight.let_go_of_all()
         self.replay.clear()
+        self.held.back.clear()
         if self.keys is not None:
             self.keys.clear()
         if self.delayed is not None:
@@ -339,6 +349,10 @@ class OwnedPartition:
         if self.guard is not None:
             self.guard.start_over(offset)
         return self.rewind()
+
+    def acknowledge_through(self, upto: int) -> bool:
+        """As a cumulative acknowledgement; see `Acknowledging.up_to`."""
+        return self._acknowledging.up_to(upto)
 
     def acknowledge_up_to(self, upto: int) -> bool:
         """An administrator's wish: nothing at or before `upto` is wanted any more, whoever holds it. What waits in

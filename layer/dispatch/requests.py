@@ -11,10 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 from layer import errors
 from layer.cursor.batch_acks import BatchAckSet
+from layer.deadline import Deadline
 from layer.dispatch.dispatcher import Dispatcher
 from layer.dispatch.handle import SubscriptionHandle
 from layer.dispatch.ownership import Ownership
 from layer.dispatch.partition import OwnedPartition
+from layer.dispatch.saving import STORE_TIMEOUT_S
 from mapping.state_records.cursor_requests import (
     AcknowledgeUpTo,
     Answer,
@@ -57,6 +59,7 @@ class OwnerRequests:
         answers: list[Answer | None] = [None] * len(requests)
         taken: list[tuple[int, OwnedPartition, int]] = []
         self._dispatcher.drain()
+        self._settle_transactions(requests)
         for index, (partition, request) in enumerate(requests):
             owned = self._owned.get(partition)
             if owned is None or _life(owned) != request.life:
@@ -72,6 +75,13 @@ class OwnerRequests:
             if self._owned.get(partition) is owned:  # no rebalance came in between
                 answers[index] = Answer(request.id, result)
         return answers
+
+    def _settle_transactions(self, requests: Sequence[tuple[int, Request]]) -> None:
+        deadline = Deadline.after(STORE_TIMEOUT_S)
+        for partition, request in requests:
+            owned = self._owned.get(partition)
+            if owned is not None and isinstance(request.wish, Seek) and request.id not in owned.cursor.requests:
+                self._ownership.transactions.quiesce(owned, deadline)
 
     def _take_in(self, owned: OwnedPartition, request: Request) -> int:
         """The request's result."""

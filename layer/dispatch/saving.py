@@ -7,7 +7,7 @@ unknown, and what the group has is read back before anything builds on it (desig
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from layer import errors
@@ -46,6 +46,8 @@ class CursorSaver:
         self._owned = owned
         self._meter = meter
         self._sent_s = 0.0
+        self.when_saved: Callable[[OwnedPartition, Save], None] = lambda owned, save: None
+        """Told of every save that the group has accepted."""
         self.session = new_session()
         self._under_way: dict[int, Save] | None = None
         self._unknown: dict[int, Save] | None = None
@@ -185,6 +187,7 @@ class CursorSaver:
             self._store.clean(owned.identity, unneeded, deadline)
         except errors.StoreError as failure:
             _log.warning("cursor=%s could not clean up: %s", owned.identity, failure)
+        self.when_saved(owned, save)
 
     def forget_former(self, owned: OwnedPartition, former: Sequence[CommitMetadata], deadline: Deadline) -> None:
         """Remove what was met of former lives of the topic or the subscription."""

@@ -26,6 +26,7 @@ from layer.dispatch.requests import OwnerRequests
 from layer.dispatch.saving import STORE_TIMEOUT_S
 from layer.kafka.fetcher import Fetcher
 from layer.kafka.group import GroupCallbacks, GroupConsumer
+from layer.transactions.pending_acks.journal import PendingAckJournal
 
 _log = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ _IDLE_AFTER_S: Final = 5.0
 _POLL_WITH_PLENTY_S: Final = 0.02
 _STARVED_WAIT_S: Final = 0.02
 _PAUSE_AFTER_S: Final = 1.0
+_FINISH_S: Final = 2.0
 
 
 class Serving:
@@ -52,6 +54,7 @@ class Serving:
         owned: dict[int, OwnedPartition],
         endpoints: list[Endpoint],
         assigned: threading.Event,
+        journal: PendingAckJournal,
         *,
         ack_persist_interval_s: float,
     ) -> None:
@@ -74,7 +77,8 @@ class Serving:
         self._consumer = consumer = GroupConsumer(config, handle.kafka_topic, callbacks, handle.partition)
         self._reader = PartitionReader(handle, clock, consumer, owned)
         self.dispatcher = Dispatcher(handle, fetcher, clock, consumer, owned, endpoints)
-        self.ownership = Ownership(handle, store, clock, consumer, self.dispatcher, owned)
+        self.ownership = Ownership(handle, store, clock, consumer, self.dispatcher, owned, journal, commands.wake)
+        self.transactions = self.ownership.transactions
         self.requests = OwnerRequests(handle, self.dispatcher, self.ownership, owned, self.save)
         self._over: errors.LayerError | None = None
 
@@ -93,6 +97,7 @@ class Serving:
         if self._not_ours is not None:
             raise self._not_ours
         self._drain()
+        self.transactions.step()
         self.dispatcher.redeliver_due()
         handed = self.dispatcher.dispatch()
         now = self._clock.monotonic()
@@ -131,7 +136,7 @@ class Serving:
             _log.warning("subscription=%s acknowledgements have to wait: %s", self._handle, failure)
 
     def _poll_timeout(self, now: float, busy: bool) -> float:
-        timeout = _POLL_S if busy else _IDLE_POLL_S
+        timeout = min(_POLL_S if busy else _IDLE_POLL_S, self.transactions.poll_limit(now))
         next_due = self.dispatcher.next_due()
         return timeout if next_due is None else min(timeout, max(0.0, next_due - now))
 
@@ -164,10 +169,15 @@ class Serving:
             self.save()
         except errors.StoreError as failure:
             _log.warning("subscription=%s could not save while closing: %s", self._handle, failure)
+        try:
+            self.transactions.finish(Deadline.after(_FINISH_S))
+        except errors.LayerError as failure:
+            _log.info("subscription=%s leaves outcomes of transactions to its next owner: %s", self._handle, failure)
         self._consumer.close()
 
     def abandon(self) -> None:
         """It cannot go on: leave the group without a save."""
+        self.transactions.close(list(self._owned))
         self._owned.clear()
         try:
             self._consumer.close()

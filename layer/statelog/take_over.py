@@ -30,6 +30,14 @@ class TakeOverFence:
         self._takeovers: dict[bytes, Owner] = {}  # not tombstoned, in log order
         self._records: dict[bytes, bool] = {}  # not tombstoned, in log order: whether valid
 
+    def copy(self) -> TakeOverFence:
+        """One that goes on by itself."""
+        made = TakeOverFence()
+        made._owner = self._owner
+        made._takeovers = self._takeovers.copy()
+        made._records = self._records.copy()
+        return made
+
     # Folding ------------------------------------------------------------------------------------------------------
 
     def takeover(self, key: bytes, session: str, version: int) -> bool:

@@ -4,6 +4,7 @@
     lineage  = topic id (22 ASCII) | topic incarnation u64 | subscription incarnation u64
              | session (16) | cursor version u64 | save u64
     kind u8  = with 128 added: before the body, which requests took effect: count varint, (id (8), result varint)*
+               with 64 added: transactions acknowledge here, see `CommitMetadata.pending_acks`
                0: body is a holes block, offsets relative to the committed one, then deliveries
                1: body is the offset (u64) of the marker record in the `cursors` topic
                2: both: a marker (u64), and a holes block and deliveries that came after it
@@ -44,6 +45,7 @@ _KIND_HOLES: Final = 0
 _KIND_MARKER: Final = 1
 _KIND_MARKER_AND_HOLES: Final = 2
 _WITH_REQUESTS: Final = 128
+_WITH_PENDING_ACKS: Final = 64
 _LINEAGE: Final = struct.Struct(">22sQQ16sQQ")
 _U64: Final = struct.Struct(">Q")
 _U32: Final = struct.Struct(">I")
@@ -99,6 +101,9 @@ class CommitMetadata:
     """Where there is a marker and no holes, they stand in the marker."""
     requests: Mapping[bytes, int] = field(default_factory=dict)
     """By id: what others asked for and this state has taken in, oldest first, each with its result."""
+    pending_acks: bool = False
+    """Transactions acknowledge on this cursor: `__transaction_pending_ack` may hold something that its next owner has
+    to know before it serves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +121,13 @@ def encode_commit_metadata(metadata: CommitMetadata) -> str:
     kind = _KIND_HOLES
     if metadata.marker_offset is not None:
         kind = _KIND_MARKER if metadata.holes is None else _KIND_MARKER_AND_HOLES
+    marks = (_WITH_REQUESTS if metadata.requests else 0) | (_WITH_PENDING_ACKS if metadata.pending_acks else 0)
+    out.append(kind | marks)
     if metadata.requests:
-        out.append(kind | _WITH_REQUESTS)
         write_varint(out, len(metadata.requests))
         for request, result in metadata.requests.items():
             out += request
             write_varint(out, result)
-    else:
-        out.append(kind)
     if metadata.marker_offset is not None:
         out += _U64.pack(metadata.marker_offset)
     if kind != _KIND_MARKER:
@@ -149,17 +153,21 @@ def decode_commit_metadata(text: str) -> CommitMetadata | None:
     lineage = read_lineage(reader)
     kind = reader.take(1)[0]
     requests: dict[bytes, int] = {}
+    pending_acks = bool(kind & _WITH_PENDING_ACKS)
+    kind &= ~_WITH_PENDING_ACKS
     if kind & _WITH_REQUESTS:
         kind ^= _WITH_REQUESTS
         for _ in range(reader.count(REQUEST_ID_BYTES + 1)):
             request = reader.take(REQUEST_ID_BYTES)
             requests[request] = reader.varint()
     if kind == _KIND_MARKER:
-        metadata = CommitMetadata(lineage, None, _U64.unpack(reader.take(8))[0], requests=requests)
+        marker_offset = _U64.unpack(reader.take(8))[0]
+        metadata = CommitMetadata(lineage, None, marker_offset, requests=requests, pending_acks=pending_acks)
     elif kind in (_KIND_HOLES, _KIND_MARKER_AND_HOLES):
         marker_offset = _U64.unpack(reader.take(8))[0] if kind == _KIND_MARKER_AND_HOLES else None
         holes = _read_holes(reader)
-        metadata = CommitMetadata(lineage, holes, marker_offset, read_deliveries_if_any(reader), requests)
+        deliveries = read_deliveries_if_any(reader)
+        metadata = CommitMetadata(lineage, holes, marker_offset, deliveries, requests, pending_acks)
     else:
         raise CorruptRecord(f"commit metadata is of kind {kind}, expected {_KIND_HOLES} to {_KIND_MARKER_AND_HOLES}")
     reader.expect_end()

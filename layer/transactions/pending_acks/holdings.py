@@ -7,7 +7,7 @@ entry is dropped. Here a bit is set for what *is* acknowledged, as in our cursor
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pyroaring import BitMap64
@@ -198,8 +198,10 @@ class Holdings:
             self.hold(txn, held.as_ack())
 
 
-def apply_to(cursor: CursorState, ack: TxnAck) -> None:
+def apply_to(cursor: CursorState, ack: TxnAck, through: Callable[[int], object] | None = None) -> None:
     """What a committed transaction held is acknowledged; again if need be, which changes nothing.
+
+    `through`, if not the cursor itself, acknowledges everything up to an offset (inclusive).
 
     Raises:
         StoreError: what the cursor knows is out of memory and cannot be read back; nothing was changed.
@@ -208,7 +210,7 @@ def apply_to(cursor: CursorState, ack: TxnAck) -> None:
     batches = {offset: BatchAckSet(size, acked) for offset, (size, acked) in ack.batches.items()}
     if ack.cumulative is not None:
         offset, size, acked = ack.cumulative
-        cursor.acknowledge_cumulative(_whole_below(ack.cumulative) - 1)
+        (through or cursor.acknowledge_cumulative)(_whole_below(ack.cumulative) - 1)
         if size:
             batches = merged(batches, {offset: BatchAckSet(size, acked)})
     cursor.acknowledge(list(ack.whole))

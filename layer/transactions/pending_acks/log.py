@@ -70,6 +70,15 @@ class LifeAcks:
     def __bool__(self) -> bool:
         return bool(self._acks or self.takeovers)
 
+    def copy(self) -> LifeAcks:
+        """One that goes on by itself."""
+        made = LifeAcks()
+        made.fence = self.fence.copy()
+        made._acks = self._acks.copy()
+        made._keys = {txn: keys.copy() for txn, keys in self._keys.items()}
+        made.takeovers = self.takeovers.copy()
+        return made
+
     def take_over(self, key: bytes, session: str, version: int) -> None:
         self.fence.takeover(key, session, version)
         self.takeovers.add(key)
@@ -112,6 +121,16 @@ class CursorAcks:
     def count(self) -> int:
         """Of acks and ENDs, those of former lives among them."""
         return len(self.ends) + sum(len(acks) for acks in self.lives.values())
+
+    def __bool__(self) -> bool:
+        return bool(self.lives or self.ends)
+
+    def copy(self) -> CursorAcks:
+        """One that goes on by itself, for who asked in another thread than it is needed in."""
+        made = CursorAcks()
+        made.lives = {life: acks.copy() for life, acks in self.lives.items()}
+        made.ends = self.ends.copy()
+        return made
 
     def life(self, life: CursorLife) -> LifeAcks:
         """Empty when nothing is on record."""

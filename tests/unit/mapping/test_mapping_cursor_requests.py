@@ -95,10 +95,13 @@ def test_other_kinds_and_later_versions_are_left_alone(value: bytes) -> None:
     assert decode(value) is None
 
 
-@given(st.dictionaries(IDS, NUMBERS, max_size=8), st.none() | NUMBERS, st.booleans())
-def test_a_commit_holds_what_took_effect(requests: dict[bytes, int], marker: int | None, beside: bool) -> None:
+@given(st.dictionaries(IDS, NUMBERS, max_size=8), st.none() | NUMBERS, st.booleans(), st.booleans())
+def test_a_commit_holds_what_took_effect(
+    requests: dict[bytes, int], marker: int | None, beside: bool, pending_acks: bool
+) -> None:
     holes = Holes(BitMap([1, 5]), {7: (3, 0b101)}) if marker is None or beside else None
-    found = decode_commit_metadata(encode_commit_metadata(CommitMetadata(LINEAGE, holes, marker, None, requests)))
-    assert found == CommitMetadata(LINEAGE, holes, marker, None, requests)
+    metadata = CommitMetadata(LINEAGE, holes, marker, None, requests, pending_acks)
+    found = decode_commit_metadata(encode_commit_metadata(metadata))
+    assert found == metadata
     assert found is not None
     assert list(found.requests) == list(requests)

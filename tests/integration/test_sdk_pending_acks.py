@@ -1,0 +1,293 @@
+"""Acknowledgements in transactions, from the consumer to the cursor, on a real broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import layer as pulsar
+from layer.admin import AdminClient
+from mapping.state_keys import CursorTakeoverKey
+from tests.integration.pending_ack_support import begin, pending_acks_on_record
+from tests.integration.sdk_support import counted, nothing_comes, payloads, receive, send, until
+from tests.integration.transaction_support import PATIENCE_S
+
+Unique = Callable[..., str]
+EARLIEST = pulsar.InitialPosition.Earliest
+SHARED = pulsar.ConsumerType.Shared
+EXCLUSIVE = pulsar.ConsumerType.Exclusive
+KEY_SHARED = pulsar.ConsumerType.KeyShared
+
+
+def is_clean(bootstrap: str, topic: str) -> bool:
+    return all(isinstance(key, CursorTakeoverKey) for key in pending_acks_on_record(bootstrap, topic))
+
+
+# What commit and abort do ---------------------------------------------------------------------------------------------
+
+
+def test_a_message_is_acknowledged_with_its_transaction(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    send(client, topic, 4)
+    messages = receive(consumer, 4)
+    kept, dropped = begin(client), begin(client)
+    consumer.acknowledge(messages[0], txn=kept)
+    consumer.acknowledge(messages[1], txn=kept)
+    consumer.acknowledge(messages[2].message_id(), txn=dropped)
+    kept.commit()
+    dropped.abort()
+    assert counted(receive(consumer, 1)) == [("2", 1)]
+    consumer.close()
+    assert payloads(receive(client.subscribe(topic, "s", SHARED), 2)) == ["2", "3"]
+
+
+def test_what_is_held_is_not_delivered_to_others(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    first = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    send(client, topic, 3)
+    txn = begin(client)
+    first.acknowledge(receive(first, 3)[1], txn=txn)
+    second = client.subscribe(topic, "s", SHARED)
+    first.close()
+    assert payloads(receive(second, 2)) == ["0", "2"]
+    second.redeliver_unacknowledged_messages()
+    assert payloads(receive(second, 2)) == ["0", "2"]
+    assert nothing_comes(second)
+    txn.abort()
+    assert payloads(receive(second, 1)) == ["1"]
+
+
+def test_cumulative_acknowledgements(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", EXCLUSIVE, initial_position=EARLIEST)
+    send(client, topic, 6)
+    messages = receive(consumer, 6)
+    dropped = begin(client)
+    consumer.acknowledge_cumulative(messages[3], txn=dropped)
+    consumer.redeliver_unacknowledged_messages()
+    assert payloads(receive(consumer, 2)) == ["4", "5"]
+    dropped.abort()
+    again = receive(consumer, 6)
+    assert payloads(again) == ["0", "1", "2", "3", "4", "5"]
+    kept = begin(client)
+    consumer.acknowledge_cumulative(again[1], txn=kept)
+    consumer.acknowledge_cumulative(again[3], txn=kept)
+    kept.commit()
+    consumer.close()
+    assert payloads(receive(client.subscribe(topic, "s", EXCLUSIVE), 2)) == ["4", "5"]
+
+
+def test_cumulative_ones_are_refused_on_shared_subscriptions(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    send(client, topic, 1)
+    (message,) = receive(consumer, 1)
+    txn = begin(client)
+    with pytest.raises(pulsar.CumulativeAcknowledgementNotAllowedError):
+        consumer.acknowledge_cumulative(message, txn=txn)
+    consumer.acknowledge(message, txn=txn)
+    txn.commit()
+
+
+def test_messages_of_a_batch_are_held_one_by_one(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    producer = client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=60_000)
+    for number in range(4):
+        producer.send_async(str(number).encode(), None)
+    producer.flush()
+    messages = receive(consumer, 4)
+    assert {message.message_id().entry_id() for message in messages} == {0}
+    kept, dropped = begin(client), begin(client)
+    consumer.acknowledge(messages[1], txn=kept)
+    consumer.acknowledge(messages[2], txn=dropped)
+    consumer.redeliver_unacknowledged_messages()
+    assert payloads(receive(consumer, 2)) == ["0", "3"]
+    dropped.abort()
+    assert payloads(receive(consumer, 3)) == ["0", "2", "3"]
+    kept.commit()
+    consumer.close()
+    again = client.subscribe(topic, "s", SHARED)
+    rest = receive(again, 3)
+    assert payloads(rest) == ["0", "2", "3"]
+    last = begin(client)
+    for message in rest:
+        again.acknowledge(message, txn=last)
+    last.commit()
+    again.close()
+    assert nothing_comes(client.subscribe(topic, "s", SHARED))
+
+
+def test_keys_go_on_behind_what_is_held(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", KEY_SHARED, initial_position=EARLIEST)
+    producer = client.create_producer(topic)
+    for number in range(3):
+        producer.send(str(number).encode(), partition_key="k")
+    messages = receive(consumer, 3)
+    txn = begin(client)
+    consumer.acknowledge(messages[0], txn=txn)
+    consumer.close()
+    other = client.subscribe(topic, "s", KEY_SHARED)
+    assert payloads(receive(other, 2)) == ["1", "2"]
+    txn.abort()
+    assert payloads(receive(other, 1)) == ["0"]
+
+
+def test_a_chunked_message_is_held_with_all_its_chunks(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    payload = b"x" * 2_500_000
+    client.create_producer(topic, chunking_enabled=True).send(payload)
+    txn = begin(client)
+    consumer.acknowledge(consumer.receive(60_000), txn=txn)
+    consumer.close()
+    second = client.subscribe(topic, "s", SHARED)
+    assert nothing_comes(second)
+    txn.abort()
+    message = second.receive(60_000)
+    assert message.data() == payload
+    kept = begin(client)
+    second.acknowledge(message, txn=kept)
+    kept.commit()
+    second.close()
+    assert nothing_comes(client.subscribe(topic, "s", SHARED))
+
+
+def test_several_topics_and_partitions_in_one_transaction(
+    client: pulsar.Client, admin: AdminClient, unique: Unique
+) -> None:
+    one, several = unique("one"), unique("several")
+    admin.create_partitioned_topic(several, 3)
+    consumer = client.subscribe([one, several], "s", SHARED, initial_position=EARLIEST)
+    send(client, one, 2)
+    send(client, several, 6)
+    messages = receive(consumer, 8)
+    txn = begin(client)
+    for message in messages[:5]:
+        consumer.acknowledge(message, txn=txn)
+    txn.commit()
+    consumer.close()
+    left = receive(client.subscribe([one, several], "s", SHARED), 3)
+    assert sorted(payloads(left)) == sorted(payloads(messages[5:]))
+
+
+# Conflicts ------------------------------------------------------------------------------------------------------------
+
+
+def test_conflicts(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    send(client, topic, 4)
+    messages = receive(consumer, 4)
+    consumer.acknowledge(messages[0])
+    holder = begin(client)
+    consumer.acknowledge(messages[1], txn=holder)
+    for taken in messages[:2]:
+        other = begin(client)
+        consumer.acknowledge(messages[3], txn=other)
+        with pytest.raises(pulsar.TransactionConflict):
+            consumer.acknowledge(taken, txn=other)
+        with pytest.raises(pulsar.InvalidTxnStatusError):
+            other.commit()
+        assert payloads(receive(consumer, 1)) == ["3"]
+    holder.commit()
+    with pytest.raises(pulsar.InvalidTxnStatusError):
+        consumer.acknowledge(messages[2], txn=holder)
+
+
+def test_an_id_that_names_nothing(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    ids = send(client, topic, 1)
+    receive(consumer, 1)
+    beyond = pulsar.MessageId(ids[0].partition(), ids[0].ledger_id(), ids[0].entry_id() + 7, -1)
+    txn = begin(client)
+    with pytest.raises(pulsar.exceptions.NotAllowedError):
+        consumer.acknowledge(beyond, txn=txn)
+    with pytest.raises(TypeError):
+        consumer.acknowledge(ids[0], txn="txn")  # type: ignore[arg-type]
+
+
+# Owners come and go ---------------------------------------------------------------------------------------------------
+
+
+def test_a_commit_counts_without_any_consumer(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    send(client, topic, 3)
+    messages = receive(consumer, 3)
+    kept, dropped = begin(client), begin(client)
+    consumer.acknowledge(messages[0], txn=kept)
+    consumer.acknowledge(messages[1], txn=dropped)
+    consumer.close()
+    kept.commit()
+    dropped.abort()
+    assert payloads(receive(client.subscribe(topic, "s", SHARED), 2)) == ["1", "2"]
+
+
+def test_nothing_stays_on_record_of_an_idle_subscription(client: pulsar.Client, bootstrap: str, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    send(client, topic, 3)
+    messages = receive(consumer, 3)
+    kept, dropped = begin(client), begin(client)
+    consumer.acknowledge(messages[0], txn=kept)
+    consumer.acknowledge(messages[1], txn=dropped)
+    assert not is_clean(bootstrap, topic)
+    kept.commit()
+    dropped.abort()
+    until(lambda: is_clean(bootstrap, topic), "the state topic to be clean", PATIENCE_S)
+
+
+def test_plain_consumers_make_no_state_topic_and_leave_no_mark(own_broker: object, unique: Unique) -> None:
+    bootstrap = own_broker.bootstrap  # type: ignore[attr-defined]
+    client = pulsar.Client(f"kafka://{bootstrap}")
+    topic = unique()
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    send(client, topic, 3)
+    for message in receive(consumer, 3):
+        consumer.acknowledge(message)
+    consumer.close()
+    client.subscribe(topic, "s", SHARED)
+    names = client._session.node().admin.list_topics(client._session.deadline())
+    assert not [name for name in names if "transaction" in name]
+    client.close()
+
+
+def test_a_seek_comes_after_what_was_committed(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    send(client, topic, 3)
+    messages = receive(consumer, 3)
+    kept, held = begin(client), begin(client)
+    consumer.acknowledge(messages[0], txn=kept)
+    consumer.acknowledge(messages[1], txn=held)
+    kept.commit()
+    consumer.seek(pulsar.MessageId.earliest)
+    assert payloads(receive(consumer, 2)) == ["0", "2"]
+    consumer.close()
+    again = client.subscribe(topic, "s", SHARED)
+    assert payloads(receive(again, 2)) == ["0", "2"]
+    held.abort()
+    assert payloads(receive(again, 1)) == ["1"]
+
+
+def test_a_subscription_made_anew_knows_nothing(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    send(client, topic, 2)
+    txn = begin(client)
+    consumer.acknowledge(receive(consumer, 2)[0], txn=txn)
+    consumer.unsubscribe()
+    anew = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    messages = receive(anew, 2)
+    assert payloads(messages) == ["0", "1"]
+    txn.commit()
+    other = begin(client)
+    anew.acknowledge(messages[0], txn=other)
+    other.commit()
+    anew.close()
+    assert payloads(receive(client.subscribe(topic, "s", SHARED), 1)) == ["1"]
