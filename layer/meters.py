@@ -9,31 +9,44 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Sized
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from mapping.state_records.transaction_log import TxnStatus
+
 BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+TRANSACTION_BOUNDS_S: Final = (0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0)
+"""Source: Pulsar's TransactionMetadataStoreStats."""
 
 
 class Latencies:
     """A histogram of durations in seconds; the last bucket has no bound."""
 
-    __slots__ = ("counts", "sum_s")
+    __slots__ = ("_bounds_s", "counts", "sum_s")
 
-    def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS_S) + 1)
+    def __init__(self, bounds_s: Sequence[float] = BOUNDS_S) -> None:
+        self._bounds_s = bounds_s
+        self.counts = [0] * (len(bounds_s) + 1)
         self.sum_s = 0.0
 
     def add(self, seconds: float) -> None:
-        self.counts[bisect_left(BOUNDS_S, seconds)] += 1
+        self.counts[bisect_left(self._bounds_s, seconds)] += 1
         self.sum_s += seconds
 
     def cumulative(self) -> list[tuple[str, float]]:
         """(upper bound, how many were at most that), as Prometheus wants it."""
+        return self._with(map(str, self._bounds_s))
+
+    def cumulative_ms(self) -> list[tuple[str, float]]:
+        """The same with bounds in milliseconds."""
+        return self._with(str(round(bound * 1000)) for bound in self._bounds_s)
+
+    def _with(self, bounds: Iterable[str]) -> list[tuple[str, float]]:
         total = 0
         buckets: list[tuple[str, float]] = []
-        for bound, count in zip((*map(str, BOUNDS_S), "+Inf"), self.counts, strict=True):
+        for bound, count in zip((*bounds, "+Inf"), self.counts, strict=True):
             total += count
             buckets.append((bound, float(total)))
         return buckets
@@ -169,6 +182,23 @@ class ReaderMeter:
             return [len(view) for view in self._views]
 
 
+@dataclass(slots=True)
+class CoordinatorMeter:
+    """One coordinator of transactions, while this process served it. Counts go up only.
+
+    `unfinished` is by status, and of now. `executions` are times from begin to the end (`finished` as the log has it),
+    `ends` those from the decision until it had taken effect everywhere.
+    """
+
+    created: int = 0
+    committed: int = 0
+    aborted: int = 0
+    timed_out: int = 0
+    unfinished: dict[TxnStatus, int] = field(default_factory=dict)
+    executions: Latencies = field(default_factory=lambda: Latencies(TRANSACTION_BOUNDS_S))
+    ends: Latencies = field(default_factory=Latencies)
+
+
 class Meters:
     """Those of one cluster."""
 
@@ -176,6 +206,7 @@ class Meters:
         self._topics: dict[str, TopicMeter] = {}
         self._readers: dict[str, ReaderMeter] = {}
         self._subscriptions: dict[tuple[str, str], SubscriptionMeter] = {}
+        self._coordinators: dict[int, CoordinatorMeter] = {}
 
     def topic(self, name: str) -> TopicMeter:
         return self._topics.setdefault(name, TopicMeter())
@@ -185,6 +216,13 @@ class Meters:
 
     def subscription(self, topic: str, name: str) -> SubscriptionMeter:
         return self._subscriptions.setdefault((topic, name), SubscriptionMeter())
+
+    def coordinator(self, number: int) -> CoordinatorMeter:
+        return self._coordinators.setdefault(number, CoordinatorMeter())
+
+    def coordinators(self) -> list[tuple[int, CoordinatorMeter]]:
+        """Those that this process ever served."""
+        return sorted(self._coordinators.items(), key=lambda item: item[0])
 
     def topics(self) -> list[tuple[str, TopicMeter]]:
         return sorted(self._topics.items())

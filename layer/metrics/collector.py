@@ -15,6 +15,7 @@ from layer.meters import SubscriptionMeter
 from layer.metrics.asking import answer
 from layer.metrics.clusters import ClusterCounts, of_clusters
 from layer.metrics.reading import reading
+from layer.metrics.transactions import transactions
 from layer.node import Node, live_nodes
 
 _PATIENCE_S: Final = 2.0
@@ -87,6 +88,7 @@ class MetricsCollector(Collector):
             ClusterCounts(node.cluster_id, node.schemas.counts, node.memberships.deliveries.corrupt_records)
             for node in nodes
         )
+        yield from transactions(nodes)
 
 
 def _sending(nodes: list[Node]) -> Iterator[Metric]:

@@ -31,8 +31,10 @@ from layer.errors import (
     TooManyTransactions,
     TransactionCoordinatorNotFound,
 )
+from layer.meters import CoordinatorMeter
 from layer.statelog.take_over import Owner
 from layer.transactions import coordinator_machine as machine
+from layer.transactions.coordinator_counts import CoordinatorCounts
 from layer.transactions.coordinator_effects import Effects
 from layer.transactions.coordinator_log import CoordinatorLog, RequestFeed
 from layer.transactions.coordinator_rules import OPEN, CoordinatorSettings
@@ -68,6 +70,7 @@ class Coordinator:
         settings: CoordinatorSettings | None = None,
         clock: Clock | None = None,
         new_session: Callable[[], str] = random_session,
+        meter: CoordinatorMeter | None = None,
     ) -> None:
         """`log` must follow changes."""
         self._log = log
@@ -77,6 +80,7 @@ class Coordinator:
         self._new_session = new_session
         self._wishes = Wishes(log.coordinator, self._settings.max_waiting, self._settings.finished_kept_ms, self._clock)
         self._effects = Effects(outcomes, log.coordinator, self._settings, self._clock)
+        self._counts = CoordinatorCounts(meter or CoordinatorMeter(), self._clock)
         self._arrived: list[Waiting] = []
         self._arrival = threading.Condition()
         self._delay = GroupDelay(self._settings.group_records, self._settings.group_delay_ms / 1000)
@@ -101,6 +105,7 @@ class Coordinator:
 
     def _forget_session(self) -> None:
         self._owner: Owner | None = None
+        self._counts.begin(-1)
         self._session = ""
         self._by = 0
         self._ops = 0
@@ -186,6 +191,7 @@ class Coordinator:
         self._owner, self._session, self._by = claim, claim.session, claim.version
         self._last_id = state.highest_id
         self._effects.begin(claim.session)
+        self._counts.begin(claim.version)
         for transaction in state.transactions():
             self._watch(state, transaction.id.least_bits)
         state.take_touched()
@@ -265,6 +271,7 @@ class Coordinator:
     def _watch(self, state: CoordinatorState, local_id: int) -> None:
         """What a change of a transaction means for its time-out and for its buffers."""
         transaction = state.transaction(txn_id(self.id, local_id))
+        self._counts.see(local_id, transaction)
         if transaction is None or transaction.status is not OPEN:
             self._timeouts.remove(local_id)
             self._overdue.discard(local_id)
@@ -369,6 +376,7 @@ class Coordinator:
                 self._overdue.discard(local_id)
             elif local_id not in self._added_now:
                 _log.info("coordinator=%d transaction=%d timed out", self.id, local_id)
+                self._counts.timing_out(local_id)
                 self._write(write)
         self._busy = self._busy or bool(self._overdue)
 

@@ -105,6 +105,11 @@ class Transactions:
         """The coordinators assigned to this process, in order."""
         return self._coordinators.owned()
 
+    def state_sizes(self) -> tuple[int, int]:
+        """How many buffer entries, and how many acks and ENDs, are on record in the partitions that this process
+        cleans, when it last did."""
+        return self._upkeep.sizes.totals()
+
     def close(self, deadline: Deadline) -> None:
         """End the coordinators, then leave the group; a second call does nothing."""
         with self._lock:
@@ -121,7 +126,11 @@ class Transactions:
     def _coordinator(self, number: int) -> Coordinator:
         log = CoordinatorLog(self._services.log, number, self._services.clock, follow_changes=True)
         return Coordinator(
-            log, self._outcomes, StateLogRequests(self._services.log, number), clock=self._services.clock
+            log,
+            self._outcomes,
+            StateLogRequests(self._services.log, number),
+            clock=self._services.clock,
+            meter=self._services.meters.coordinator(number),
         )
 
     def _remote(self, number: int) -> RemoteCoordinator:

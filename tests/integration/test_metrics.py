@@ -6,6 +6,7 @@ import logging
 import re
 import urllib.request
 from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -173,3 +174,40 @@ def test_statistics_are_logged(service_url: str, unique: Callable[..., str], cap
 
     until(lambda: told() == wanted, "a line for each")
     client.close()
+
+
+def test_a_process_counts_the_transactions_that_it_serves(service_url: str, unique: Callable[..., str]) -> None:
+    def counted() -> Samples:
+        """Over all coordinators."""
+        found: Samples = {}
+        for family in text_string_to_metric_families(scrape(client)):
+            for sample in family.samples:
+                if "coordinator_id" in sample.labels and "le" not in sample.labels:
+                    name = f"{sample.name}{{{sample.labels.get('status', '')}}}".replace("{}", "")
+                    found[name] = found.get(name, 0) + sample.value
+        return found
+
+    def as_expected() -> bool:
+        # What other tests left open is served here, too, and perhaps aborted meanwhile.
+        found = counted()
+        least = {
+            "pulsar_txn_committed_total": 2, "pulsar_txn_aborted_total": 1, "pulsar_txn_timeout_total": 0,
+            "pulsar_txn_active_count": 1, "pok_transactions_unfinished{OPEN}": 1,
+            "pulsar_txn_execution_latency_count": 3, "pok_transaction_end_seconds_count": 3,
+        }  # fmt: skip
+        return found.get("pulsar_txn_created_total") == 4 and all(
+            found.get(name, -1) >= value for name, value in least.items()
+        )
+
+    with closing(pulsar.Client(service_url, metrics_port=0, enable_transaction=True)) as client:
+        producer = client.create_producer(unique())
+        for commit in (True, True, False):
+            transaction = client.new_transaction()
+            producer.send(b"x", txn=transaction)
+            if commit:
+                transaction.commit()
+            else:
+                transaction.abort()
+        running = client.new_transaction()
+        until(as_expected, f"transactions to be counted, last {counted()}", 60)
+        running.abort()

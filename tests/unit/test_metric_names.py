@@ -9,6 +9,7 @@ from layer.admin import AdminClient
 from layer.metrics import MetricsCollector
 from layer.metrics.cluster import ClusterCollector
 
+OURS = ("pok_", "pulsar_txn_")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 
 
@@ -21,7 +22,7 @@ class _NoTopics(AdminClient):
 
 
 def test_every_metric_is_documented_and_no_other() -> None:
-    ours = [family for family in MetricsCollector().collect() if family.name.startswith("pok_")]
+    ours = [family for family in MetricsCollector().collect() if family.name.startswith(OURS)]
     ours += ClusterCollector(_NoTopics(), (), "public/default", lambda failure: None).collect()
     names = {f"{family.name}_total" if family.type == "counter" else family.name for family in ours}
-    assert names == set(re.findall(r"`(pok_\w+)`", PAGE.read_text(encoding="utf-8")))
+    assert names == set(re.findall(r"`((?:pok|pulsar_txn)_\w+)`", PAGE.read_text(encoding="utf-8")))

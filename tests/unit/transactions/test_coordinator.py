@@ -9,6 +9,7 @@ import pytest
 
 from layer import errors
 from layer.deadline import Deadline
+from layer.meters import CoordinatorMeter
 from layer.statelog.memory_log import MemoryStateLog
 from layer.transactions.coordinator import Coordinator
 from layer.transactions.coordinator_log import CoordinatorLog, StateLogRequests
@@ -117,6 +118,7 @@ class World:
         self.clock = PacedClock()
         self.log = CountingLog(self.clock)
         self.effects = Effects()
+        self.meter = CoordinatorMeter()
         self.sessions = 0
 
     def coordinator(self, settings: CoordinatorSettings = SETTINGS) -> Coordinator:
@@ -129,6 +131,7 @@ class World:
             settings=settings,
             clock=self.clock,
             new_session=lambda: session,
+            meter=self.meter,
         )
         coordinator.take_over(NEVER)
         return coordinator
