@@ -52,6 +52,7 @@ from mapping.txn_id import TxnId
 _log: Final = logging.getLogger(__name__)
 _SESSION_BYTES: Final = 16
 _HEARING_S: Final = 2.0
+_LONGEST_WAIT_S: Final = 60.0
 
 
 def random_session() -> str:
@@ -85,6 +86,7 @@ class Coordinator:
         self._arrival = threading.Condition()
         self._delay = GroupDelay(self._settings.group_records, self._settings.group_delay_ms / 1000)
         self._serving = False
+        self._woken = False
         self._hear_at_s = 0.0
         self._deaf = ""
         self._forget_session()
@@ -117,6 +119,7 @@ class Coordinator:
         self._ended_now: set[int] = set()
         self._added_now: set[int] = set()
         self._clean_at_s = 0.0
+        self._clean_pause_s = self._settings.clean_every_ms / 1000
         self._busy = False
 
     # Any thread ---------------------------------------------------------------------------------------------------
@@ -146,15 +149,19 @@ class Coordinator:
     def wake(self) -> None:
         """End a `wait_for_work`."""
         with self._arrival:
+            self._woken = True
             self._arrival.notify()
 
     # Its own thread -----------------------------------------------------------------------------------------------
 
-    def wait_for_work(self, most_s: float) -> None:
-        """Return when a turn has something to do, at the latest after `most_s`: requests are not noticed."""
+    def wait_for_work(self, look_s: float) -> None:
+        """Return when a turn has something to do, or perhaps has: requests are looked for after `look_s` where the feed
+        does not wake."""
+        most_s = _LONGEST_WAIT_S if self._requests.wakes else look_s
         with self._arrival:
-            if not self._busy and not self._arrived:
+            if not self._busy and not self._arrived and not self._woken:
                 self._arrival.wait(max(0.0, min(most_s, self._next_s())))
+            self._woken = False
             delay_s = self._delay.remaining_s(self._clock.monotonic())
             if delay_s and len(self._arrived) < self._settings.group_records and not self._busy:
                 self._arrival.wait(delay_s)
@@ -208,6 +215,7 @@ class Coordinator:
         for waiting in arrived:
             self._wishes.add(waiting)
         self._wishes.resign(why)
+        self._requests.rest()
         self._forget_session()
 
     def turn(self, deadline: Deadline) -> bool:
@@ -230,8 +238,11 @@ class Coordinator:
         self._busy = False
         self._begun_now, self._ended_now, self._added_now = 0, set(), set()
         self._records = []
-        for local_id in state.take_touched():
+        touched = state.take_touched()
+        for local_id in touched:
             self._watch(state, local_id)
+        if touched:
+            self._clean_soon()
         self._wishes.drop_late()
         announce = self._decide_all(state)
         self._expire(state)
@@ -247,7 +258,7 @@ class Coordinator:
     def _hear(self, deadline: Deadline) -> None:
         """Take in requests. Wishes of this process are seen to also when there is trouble with those."""
         now_s = self._clock.monotonic()
-        if now_s < self._hear_at_s:
+        if now_s < self._hear_at_s and not self._requests.wakes:
             return
         self._hear_at_s = now_s + self._settings.requests_every_ms / 1000
         try:
@@ -420,7 +431,15 @@ class Coordinator:
         now_s = self._clock.monotonic()
         if self._owner is None or now_s < self._clean_at_s:
             return
-        self._clean_at_s = now_s + self._settings.clean_every_ms / 1000
+        self._clean_at_s = now_s + self._clean_pause_s
         keys = state.to_clean(self._owner, self._clock.now_ms(), self._settings)
         for group in in_groups([(key, None) for key in keys], self._settings.group_records, self._settings.group_bytes):
             self._log.append(group, deadline)
+        if keys:
+            self._clean_soon()
+        else:  # looking is a request to Kafka, for each coordinator: where nothing happens it is done less and less
+            self._clean_pause_s = min(2 * self._clean_pause_s, self._settings.finished_kept_ms / 2000)
+
+    def _clean_soon(self) -> None:
+        self._clean_pause_s = self._settings.clean_every_ms / 1000
+        self._clean_at_s = min(self._clean_at_s, self._clock.monotonic() + self._clean_pause_s)

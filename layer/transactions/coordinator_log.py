@@ -53,16 +53,28 @@ class CoordinatorLog:
 
 
 class RequestFeed(Protocol):
-    """Requests of other processes to one coordinator, as they come."""
+    """Requests of other processes to one coordinator, as they come. For the coordinator's thread."""
+
+    @property
+    def wakes(self) -> bool:
+        """Whether somebody wakes the coordinator when there is something to take; otherwise it has to look."""
+        ...
 
     def take(self, deadline: Deadline) -> Sequence[LogRecord]:
         """What came since the last call, in the order of the log, at most some thousands; the first call may begin at
         the end: who is not answered asks again."""
         ...
 
+    def rest(self) -> None:
+        """Nobody serves for now; the next `take` is like the first one."""
+        ...
+
 
 class StateLogRequests:
-    """Reads the coordinator's partition of `transaction_requests` from where it ended at the first call."""
+    """Reads the coordinator's partition of `transaction_requests` from where it ended at the first call, whenever it is
+    asked: for tests, and where there is no thread to tail it."""
+
+    wakes = False
 
     def __init__(self, log: StateLog, coordinator: int) -> None:
         self._log = log
@@ -85,3 +97,6 @@ class StateLogRequests:
             _log.info("requests=%d position=%d starts over: %s", self._partition, self._position, gone)
             self._position = self._log.start_offset(TRANSACTION_REQUESTS, self._partition, deadline)
         return found
+
+    def rest(self) -> None:
+        self._position = None

@@ -56,7 +56,9 @@ class CoordinatorSettings:
     A wish waits at most `group_delay_ms` for others to be written with; one append holds at most `group_records`
     records and `group_bytes` bytes (a larger record goes alone). A finished transaction and an answer are known for
     `finished_kept_ms`, or (transactions of its own process, and answers) until more than `max_finished` are; then they
-    are forgotten. Requests of other processes are looked for every `requests_every_ms`.
+    are forgotten; that is looked for every `clean_every_ms`, and less often while nothing happens, but twice in
+    `finished_kept_ms` at least. Requests of other processes are looked for every `requests_every_ms`, where the feed
+    does not wake the coordinator.
     """
 
     max_open: int = 10_000

@@ -8,28 +8,32 @@ from typing import Final
 
 from layer.deadline import Deadline
 from layer.errors import Closed
+from layer.kafka.assigned import AssignedConsumer
 from layer.kafka.group import GroupCallbacks, GroupConsumer
 from layer.metadata.processes import member_client_id
 from layer.services import Services
+from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
 from layer.transactions.client_transaction import TransactionClient
 from layer.transactions.coordinator import Coordinator
 from layer.transactions.coordinator_access import ClusterAccess
 from layer.transactions.coordinator_group import GROUP_ID, CoordinatorGroup
-from layer.transactions.coordinator_log import CoordinatorLog, StateLogRequests
+from layer.transactions.coordinator_log import CoordinatorLog
 from layer.transactions.coordinators import Coordinators
 from layer.transactions.kafka_partitions import KafkaDataPartitions
 from layer.transactions.logged_outcomes import LoggedOutcomes
 from layer.transactions.remote_coordinator import RemoteCoordinator
+from layer.transactions.request_tail import RequestTail
 from layer.transactions.upkeep import Upkeep
 from layer.transactions.upkeep_rounds import UpkeepRounds
 from layer.waiting import wait_until
 from mapping.state_records.transaction_requests import End
-from mapping.state_topics import TRANSACTION_COORDINATOR_ASSIGN
+from mapping.state_topics import TRANSACTION_COORDINATOR_ASSIGN, TRANSACTION_REQUESTS
 from mapping.txn_id import TxnId
 
 _ASSIGNED_S: Final = 10.0
 _SERVING_S: Final = 5.0
 _FIND_TOPIC_S: Final = 30.0
+_REQUESTS_WAIT_MS: Final = 500
 _FETCH_QUEUE_KBYTES: Final = 64  # nothing is ever fetched
 
 
@@ -48,6 +52,7 @@ class Transactions:
             ),
             services.transaction_views,
         )
+        self._requests = RequestTail(services.log, self._open_requests)
         self._coordinators = Coordinators(self._coordinator)
         self._access = ClusterAccess(self._coordinators, self._remote, TRANSACTION_COORDINATOR_ASSIGN.partitions)
         self._group: CoordinatorGroup | None = None
@@ -120,22 +125,32 @@ class Transactions:
         self._coordinators.close(deadline)
         if group is not None:
             group.close(deadline)
+        self._requests.close(deadline)
 
     # What it is made of -------------------------------------------------------------------------------------------
 
     def _coordinator(self, number: int) -> Coordinator:
         log = CoordinatorLog(self._services.log, number, self._services.clock, follow_changes=True)
-        return Coordinator(
+        requests = self._requests.feed(number)
+        coordinator = Coordinator(
             log,
             self._outcomes,
-            StateLogRequests(self._services.log, number),
+            requests,
             clock=self._services.clock,
             meter=self._services.meters.coordinator(number),
         )
+        requests.wake = coordinator.wake
+        return coordinator
 
     def _remote(self, number: int) -> RemoteCoordinator:
         log = CoordinatorLog(self._services.log, number, self._services.clock)
         return RemoteCoordinator(self._services.log, log, self._services.clock)
+
+    def _open_requests(self) -> AssignedConsumer:
+        config = self._services.settings.tail(
+            client_id="transaction-requests", fetch_queue_kbytes=STATE_FETCH_QUEUE_KBYTES, wait_ms=_REQUESTS_WAIT_MS
+        )
+        return AssignedConsumer(config, TRANSACTION_REQUESTS.kafka_name)
 
     def _open_member(self, callbacks: GroupCallbacks) -> GroupConsumer:
         topic = TRANSACTION_COORDINATOR_ASSIGN

@@ -1,0 +1,182 @@
+"""A thread that reads partitions of a state topic as they grow, as long as somebody wants them.
+
+It begins where a partition ends when it is wanted first, and reads only what is wanted; while nothing is it waits, and
+before the first wish it is not there. What was written before is not seen, nor what comes while reading fails: whoever
+asked something that way asks again.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from layer import errors
+from layer.deadline import Deadline
+from layer.kafka.assigned import AssignedConsumer, end_reached, failure_of, is_final, is_offset_out_of_range
+from layer.statelog.api import LogRecord, StateLog
+from mapping.state_topics import StateTopic
+
+_log = logging.getLogger(__name__)
+
+Hear = Callable[[Sequence[tuple[int, LogRecord]]], None]
+"""Called by the thread with records and their partitions, each partition's in the order of the log. Returns at once."""
+
+_BATCH: Final = 500
+_POLL_S: Final = 0.1
+_END_TIMEOUT_S: Final = 10.0
+_AGAIN_S: Final = 1.0
+_FORBIDDEN_AGAIN_S: Final = 30.0
+
+
+class PartitionTail:
+    """Thread-safe. Memory: one batch of 500 records, and librdkafka's fetch queue.
+
+    When it cannot read it says so once, and tries again every second; every 30 s where a right is missing.
+    """
+
+    def __init__(
+        self,
+        log: StateLog,
+        topic: StateTopic,
+        open_reader: Callable[[], AssignedConsumer],
+        wanted: Callable[[], set[int]],
+        hear: Hear,
+        *,
+        name: str,
+        without: str,
+    ) -> None:
+        """`wanted` says which partitions are; `look` when that changed. `without` says in words what does not work
+        while nothing can be read."""
+        self._log = log
+        self._topic = topic
+        self._open_reader = open_reader
+        self._wanted = wanted
+        self._hear = hear
+        self._name = name
+        self._without = without
+        self._lock = threading.Lock()
+        self._starts: dict[int, int] = {}
+        """Where reading of a partition is to begin, if it is not being read yet and not at its end."""
+        self._changed = threading.Event()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        self._told = ""
+
+    # Any thread ---------------------------------------------------------------------------------------------------
+
+    def look(self, partition: int | None = None, start: int | None = None) -> None:
+        """What is wanted has changed. `partition` is to be read from `start` on, if it is not being read already."""
+        with self._lock:
+            if self._closed:
+                return
+            if partition is not None and start is not None:
+                self._starts[partition] = min(start, self._starts.get(partition, start))
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread.start()
+        self._changed.set()
+
+    def close(self, deadline: Deadline) -> None:
+        """End the thread; a second call does nothing."""
+        with self._lock:
+            self._closed = True
+            thread = self._thread
+        self._changed.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(deadline.remaining_s())
+
+    # Its own thread -----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._closed:
+            try:
+                self._follow()
+            except Exception as failure:
+                self._tell(failure)
+                self._wait(_FORBIDDEN_AGAIN_S if isinstance(failure, errors.NotAuthorized) else _AGAIN_S)
+
+    def _tell(self, failure: Exception) -> None:
+        if self._closed:
+            return
+        if not isinstance(failure, errors.LayerError):
+            _log.exception("%s: reading failed", self._topic.kafka_name)
+            return
+        told = type(failure).__name__
+        level = logging.WARNING if told != self._told else logging.DEBUG
+        self._told = told
+        _log.log(level, "%s: %s", self._without, failure)
+
+    def _wait(self, seconds: float) -> None:
+        """Until the time is over, or this is closed."""
+        deadline = Deadline.after(seconds)
+        while not self._closed and not deadline.passed():
+            self._changed.wait(deadline.remaining_s())
+            self._changed.clear()
+
+    def _follow(self) -> None:
+        reader: AssignedConsumer | None = None
+        reading: set[int] = set()
+        try:
+            while not self._closed:
+                if self._changed.is_set():
+                    self._changed.clear()
+                    wanted = self._wanted()
+                    if wanted - reading and reader is None:
+                        reader = self._open_reader()
+                    if reader is not None:
+                        self._read_these(reader, wanted, reading)
+                if reader is None or not reading:
+                    self._changed.wait()
+                    continue
+                batch = reader.poll_batch(_BATCH, _POLL_S)
+                if batch:
+                    self._told = ""
+                    self._hand_on(reader, batch)
+        finally:
+            self._changed.set()  # whatever follows begins with looking
+            if reader is not None:
+                reader.close()
+
+    def _read_these(self, reader: AssignedConsumer, wanted: set[int], reading: set[int]) -> None:
+        dropped = reading - wanted
+        if dropped:
+            reader.drop(dropped)
+            reading -= dropped
+        for partition in wanted - reading:
+            reader.add({partition: self._start(partition)})
+            reading.add(partition)
+        with self._lock:
+            self._starts = {partition: start for partition, start in self._starts.items() if partition not in reading}
+
+    def _start(self, partition: int) -> int:
+        with self._lock:
+            start = self._starts.get(partition)
+        return self._end(partition) if start is None else start
+
+    def _end(self, partition: int) -> int:
+        return self._log.end_offset(self._topic, partition, Deadline.after(_END_TIMEOUT_S))
+
+    def _hand_on(self, reader: AssignedConsumer, batch: Iterable[Any]) -> None:
+        heard: list[tuple[int, LogRecord]] = []
+        for record in batch:
+            error = record.error()
+            if error is not None:
+                self._on_event(reader, record.partition(), error)
+                continue
+            found = LogRecord(record.offset(), record.key() or b"", record.value(), record.timestamp()[1])
+            heard.append((record.partition(), found))
+        if heard:
+            self._hear(heard)
+
+    def _on_event(self, reader: AssignedConsumer, partition: int | None, error: Any) -> None:
+        if end_reached(error):
+            return
+        if partition is not None and is_offset_out_of_range(error):
+            _log.warning("%s-%d: what was to be read is gone, going on at its end", self._topic.kafka_name, partition)
+            reader.seek({partition: self._end(partition)})
+        elif is_final(error):
+            raise failure_of(error, f"reading {self._topic.kafka_name}")
+        else:
+            _log.info("%s: %s", self._topic.kafka_name, error.str())
