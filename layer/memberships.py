@@ -28,7 +28,7 @@ from layer.metadata.processes import is_over, member_client_id, membership_ended
 from layer.metadata.subscription import Subscription, cursor_identity
 from layer.metadata.subscriptions import Claimant
 from layer.metadata.topics import Topic
-from layer.readers import compacted_ranges, slot_of
+from layer.readers import buffer_access, compacted_ranges, slot_of
 from layer.services import FETCH_QUEUE_KBYTES, Services
 from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
 from layer.waiting import wait_until
@@ -201,6 +201,7 @@ class Memberships:
             subscription.start_offset,
             checkpoint,
             verify,
+            buffer_access(self._services, topic),
             compacted,
             self._services.meters.subscription(subscription.place, subscription.name),
             lambda partition, deadline: self._services.producers.fences(topic, partition, deadline),

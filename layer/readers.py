@@ -14,12 +14,16 @@ from layer.dispatch.compaction import CompactedRange
 from layer.dispatch.delivery import PartitionSlot
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.fences import Fences
+from layer.dispatch.looking_again import LookingAgain
+from layer.dispatch.read_committed import ReadCommitted
 from layer.dispatch.readable import Readable
 from layer.dispatch.reader_chunks import ReaderChunks
 from layer.dispatch.tail import Tail
 from layer.limits import warn_when_files_run_out
 from layer.metadata.topics import Topic
 from layer.services import FETCH_QUEUE_KBYTES, Services
+from layer.transactions.buffer.model import DataPartition, look_over
+from layer.transactions.buffer_access import BufferAccess
 
 _log = logging.getLogger(__name__)
 
@@ -54,6 +58,7 @@ class Readers:
 
         readable = Readable(
             lambda p: self._services.producers.fences(topic, p, Deadline.after(_FENCES_S)),
+            lambda p: ReadCommitted(data_partition(topic, p), self._services.clock.now_ms),
             starts,
             ReaderChunks(endpoint.name, read_again, self._services.clock.monotonic),
             compacted,
@@ -67,6 +72,9 @@ class Readers:
             starts,
             endpoint,
             readable,
+            LookingAgain(
+                f"reader={endpoint.name} topic={topic.name}", buffer_access(self._services, topic), self._services.clock
+            ),
             begun,
         )
         self._tails[tail] = str(topic.name)
@@ -106,10 +114,36 @@ def compacted_ranges(
         if end <= low:
             continue
         ranges[partition] = folded = CompactedRange(end, Fences(services.producers.fences(topic, partition, deadline)))
+        committed = ReadCommitted(data_partition(topic, partition), services.clock.now_ms)
         for batch in services.fetcher.read(topic.kafka_topic, partition, low, end, deadline):
-            folded.fold(batch)
+            folded.fold(_committed(batch, committed, buffer_access(services, topic), deadline))
+            if committed.waits_from is not None:
+                folded.end = committed.waits_from
+                break
         folded.seal()
     return ranges
+
+
+def _committed(batch: list[Any], committed: ReadCommitted, access: BufferAccess, deadline: Deadline) -> list[Any]:
+    """The records of a run up to the first one of an open transaction, without those of aborted ones."""
+    looked = look_over(range(len(batch)), batch)
+    if not looked.met:
+        return batch
+    offsets = [record.offset() for record in batch]
+    passed = committed.take(offsets, batch, look_over(offsets, batch), offsets[-1] + 1)
+    if committed.waits_from is None:
+        return passed.run.records
+    access.ask(lambda entries: committed.learn(committed.unsettled(), entries), deadline)
+    return passed.run.records + committed.release().run.records
+
+
+def data_partition(topic: Topic, partition: int) -> DataPartition:
+    """As what transactions know a partition."""
+    return DataPartition(str(topic.name), partition, topic.layout.incarnation)
+
+
+def buffer_access(services: Services, topic: Topic) -> BufferAccess:
+    return BufferAccess(str(topic.name), services.transaction_views, services.log)
 
 
 def slot_of(topic: Topic, partition: int, slots: dict[int, PartitionSlot]) -> PartitionSlot:

@@ -186,14 +186,15 @@ def decode_headers(headers: Sequence[tuple[str, bytes | None]] | None) -> Record
 
 
 def is_plain(headers: Sequence[tuple[str, bytes | None]] | None) -> bool:
-    """Nothing but payload, key, producer, schema version and user properties: handed out without a further look.
+    """Nothing but payload, key, producer, schema version, transaction and user properties: once it is known that the
+    transaction was committed, it is handed out without a further look.
 
     False also for a property whose name begins with `__pulsar.` (it costs a look, no more). Called for every record.
     """
     if not headers:
         return True
     for name, _ in headers:
-        if name != PRODUCER and name != SCHEMA_VERSION and name[:_PREFIX_CHARS] == PREFIX:
+        if name != PRODUCER and name != SCHEMA_VERSION and name[:_PREFIX_CHARS] == PREFIX and name != TXN:
             return False
     return True
 

@@ -9,7 +9,7 @@ from layer.admin.transaction_stats import VerifiedBuffer
 from layer.deadline import Deadline
 from layer.metadata.topics import Topic
 from layer.node import Node
-from layer.transactions.buffer.model import DataPartition, Met, met_in
+from layer.transactions.buffer.model import DataPartition, Met, look_over
 from layer.transactions.buffer.verify import Difference, Rebuilt, compare, rebuild
 from mapping.txn_id import TxnId
 
@@ -65,6 +65,6 @@ class BufferCheck:
             last = min(end, first + _PIECE)
             batches = self._node.fetcher.read(self._topic.kafka_topic, partition, first, last, Deadline.after(_PIECE_S))
             for records in batches:
-                yield from met_in([record.offset() for record in records], records, range(len(records)))
+                yield from look_over([record.offset() for record in records], records).met
             self._done += last - first
             self._progress(self._done, max(self._total, self._done))

@@ -11,6 +11,7 @@ from layer.client.batch_receive import ConsumerBatchReceivePolicy
 from layer.client.dead_letters import DeadLetterWriter
 from layer.client.enums import ConsumerType
 from layer.client.errors import pulsar_errors
+from layer.client.last_message import last_message
 from layer.client.listener import ListenerThreads
 from layer.client.message import BatchedMessage, Message
 from layer.client.message_batch import ParsedMessage
@@ -366,7 +367,9 @@ class Consumer(Receiving):
         return self._partitions
 
     def get_last_message_id(self) -> NativeMessageId:
-        """Id of the last message of the topic; equal to `MessageId.earliest` in an empty one.
+        """Id of the last message of the topic that may be read; equal to `MessageId.earliest` where there is none.
+
+        Markers and what transactions hold back or aborted are left out (see `last_message`).
 
         Raises:
             OperationNotSupported: on a partitioned topic, as officially.
@@ -382,12 +385,12 @@ class Consumer(Receiving):
             raise OperationNotSupported(f"get_last_message_id: {topic.name} has {topic.partitions} partitions")
         partition = only or 0
         with pulsar_errors():
-            end = self._node.admin.end_offsets(topic.kafka_topic, [partition], self._deadline())[partition]
-        if end == 0:
+            last = last_message(self._node, topic, partition, self._deadline())
+        if last < 0:
             return NativeMessageId(-1, -1, -1, -1)
         origin = PartitionOrigin(topic.layout, topic.partition_field(partition), self.topic())
-        size = self._messages_of(self._member.slot(partition), end - 1)
-        return BatchedMessageId(origin, end - 1, size - 1, 0) if size else StoredMessageId(origin, end - 1)
+        size = self._messages_of(self._member.slot(partition), last)
+        return BatchedMessageId(origin, last, size - 1, 0) if size else StoredMessageId(origin, last)
 
     # Itself -------------------------------------------------------------------------------------------------------
 

@@ -132,7 +132,8 @@ class Reader:
 
     def has_message_available(self) -> bool:
         """Whether `read_next` has a message to give without waiting for one to be sent. Exact: what is left of the
-        topic is read first where it may hold nothing for the application.
+        topic is read first where it may hold nothing for the application. Messages of open transactions are not
+        available.
 
         Raises:
             Timeout: Kafka did not say in time.
@@ -147,9 +148,10 @@ class Reader:
             if tail.has_messages_at_hand():
                 return True
             ends = self._node.admin.end_offsets(self._topic.kafka_topic, tail.partitions(), deadline)
+            since_s = self._node.clock.monotonic()
 
             def known() -> bool:
-                return tail.failure is not None or tail.has_reached(ends) or tail.has_messages_at_hand()
+                return tail.failure is not None or tail.has_reached(ends, since_s) or tail.has_messages_at_hand()
 
             if not wait_until(known, deadline):
                 raise errors.DeadlineExceeded(f"reader of {self._name}: the end of the topic was not read in time")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from layer.client.last_message import last_message
 from layer.client.message_id import NativeMessageId
 from layer.deadline import Deadline
 from layer.dispatch.batches import Begun, messages_of_entry
@@ -89,7 +90,8 @@ def inside_batches(
     entry there. An id without a batch index stands before the first message of its entry, as in Pulsar.
     """
     if inclusive and message_id == NativeMessageId.latest:
-        return dict(starts), _last_messages(node, topic, starts, deadline)
+        last = {p: max(0, last_message(node, topic, p, deadline)) for p in starts}
+        return last, _last_messages(node, topic, last, deadline)
     found, begun = dict(starts), {}
     for partition in starts:
         try:

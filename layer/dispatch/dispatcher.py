@@ -21,6 +21,7 @@ from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.handle import SubscriptionHandle
 from layer.dispatch.holding import deliver_again
 from layer.dispatch.key_shared import KeyShared
+from layer.dispatch.looking_again import LookingAgain
 from layer.dispatch.negative_acks import NegativeAcks
 from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.reading_again import ReadAgain
@@ -59,7 +60,8 @@ class Dispatcher:
         self._endpoints = endpoints
         self._nacks = NegativeAcks()
         self._round_robin = RoundRobin()
-        self._read_again = ReadAgain(handle.kafka_topic, fetcher)
+        self.looking = LookingAgain(f"subscription={handle}", handle.buffer, clock)
+        self._read_again = ReadAgain(handle.kafka_topic, fetcher, self.looking)
         self._reading_ahead = ReadingAhead(handle.kafka_topic, fetcher, clock)
         self._burial = Burial(clock, endpoints)
         self.counting = DeliveryCounting(clock, owned, endpoints, self._nacks, self._burial, self.log_end)

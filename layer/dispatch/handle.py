@@ -12,6 +12,7 @@ from layer.dispatch.delivery import PartitionSlot
 from layer.dispatch.strategy import SubscriptionType
 from layer.kafka.records import CommittedOffset
 from layer.meters import SubscriptionMeter
+from layer.transactions.buffer_access import BufferAccess
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,8 @@ class SubscriptionHandle:
     checkpoint: Callable[[int, Deadline], CommittedOffset | None]
     verify: Callable[[Deadline], None]
     """Raises SubscriptionBusy when this process may not serve the subscription (any more)."""
+    buffer: BufferAccess
+    """What is on record of transactions in the topic."""
     compacted: Mapping[int, CompactedRange] = field(default_factory=dict)
     """For compacted reading, per partition. What is left out counts as acknowledged."""
     meter: SubscriptionMeter = field(default_factory=SubscriptionMeter)

@@ -6,6 +6,7 @@ No I/O and no threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import compress
 from typing import Any
 
 from pyroaring import BitMap64
@@ -20,12 +21,15 @@ from layer.dispatch.due_soon import DueSoon
 from layer.dispatch.entries import EntriesAtHand
 from layer.dispatch.fences import Fences
 from layer.dispatch.held import HeldEntries
+from layer.dispatch.read_committed import Passed, ReadCommitted
+from layer.transactions.buffer.model import DataPartition, look_over
 from mapping.errors import CorruptRecord
 from mapping.message_record import is_plain
+from mapping.transaction_headers import in_transaction
 
 
 class Intake:
-    """Memory: `apart`, and what DelayedMessages, DueSoon and Fences say."""
+    """Memory: `apart`, and what ReadCommitted, DelayedMessages, DueSoon and Fences say."""
 
     def __init__(
         self,
@@ -41,7 +45,11 @@ class Intake:
         self._held = held
         self._now_ms = now_ms
         self.read_position = cursor.next_unacked
-        """The next offset expected from Kafka."""
+        """Everything below was looked at. The next offset expected from Kafka, unless some records wait in
+        `committed`."""
+        self.committed = ReadCommitted(
+            DataPartition(identity.topic, identity.partition, identity.topic_incarnation), now_ms
+        )
         self.apart = BitMap64()
         """What reading passes over, because it comes by redelivery or waits for its time."""
         self.delayed: DelayedMessages | None = None
@@ -63,41 +71,80 @@ class Intake:
 
     def sift(self, offsets: list[int], records: list[Any]) -> tuple[list[int], list[Any]]:
         """Of a run of records in offset order those that are to be handed out. Offsets that no fetch returned count as
-        deleted.
+        deleted. From the first record of an open transaction on they wait in `committed`.
 
         Raises:
             StoreError: what the cursor knows of them is out of memory and cannot be read; nothing was changed.
         """
-        if offsets[0] < self.read_position:  # fetched before a seek took effect
-            keep = [i for i, offset in enumerate(offsets) if offset >= self.read_position]
+        expected = self._next_fetched()
+        if offsets[0] < expected:  # fetched before a seek took effect
+            keep = [i for i, offset in enumerate(offsets) if offset >= expected]
             offsets, records = [offsets[i] for i in keep], [records[i] for i in keep]
             if not offsets:
                 return offsets, records
-        self._cursor.need(range(self.read_position, offsets[-1] + 1))
-        if offsets[0] != self.read_position or offsets[-1] - offsets[0] + 1 != len(offsets):
-            self._acknowledge_gaps(offsets)
-        self.read_position = offsets[-1] + 1
-        if self.apart:
-            offsets, records = self._without_apart(offsets, records)
+        end = offsets[-1] + 1
+        self._cursor.need(range(self.read_position, end))
+        if offsets[0] != expected or end - offsets[0] != len(offsets):
+            self._acknowledge_gaps(expected, offsets)
+        sifted = not self.committed.in_use
+        if sifted:  # else what is acknowledged is looked at, too: markers tell of the records before them
+            self.read_position = end
+            offsets, records = self._wanted(offsets, records)
             if not offsets:
                 return offsets, records
-        offsets, records = without_acknowledged(self._cursor, offsets, records)
-        if self._held and offsets:
-            offsets, records = self._held.without(offsets, records)
-        offsets, records = self._without_odd(offsets, records)
+        return self._pass_on(self.committed.take(offsets, records, look_over(offsets, records), end), sifted=sifted)
+
+    def release(self) -> tuple[list[int], list[Any]]:
+        """The same of what waits in `committed`, by what is known of transactions now.
+
+        Raises:
+            StoreError: as `sift`.
+        """
+        self._cursor.need(range(self.read_position, self._next_fetched()))
+        if self.committed.waits_from is None:
+            return [], []
+        return self._pass_on(self.committed.release(), sifted=False)
+
+    def _next_fetched(self) -> int:
+        """The next offset expected from Kafka."""
+        if self.committed.waits_from is None:
+            return self.read_position
+        self.committed.forget_below(self.read_position)
+        return max(self.committed.end, self.read_position)
+
+    def _pass_on(self, passed: Passed, *, sifted: bool) -> tuple[list[int], list[Any]]:
+        self.read_position = passed.upto
+        offsets, records, odd = passed.run
+        if not sifted and offsets:
+            offsets, records = self._wanted(offsets, records)
+        if passed.excluded:
+            self._cursor.acknowledge(list(passed.excluded))
+        if not offsets:
+            return offsets, records
+        offsets, records = self._without_odd(offsets, records, odd)
         if self.compacted is not None:
             offsets, records = self._without_superseded(offsets, records, self.compacted)
         return offsets, records
 
+    def rewind(self, position: int) -> None:
+        """Go on reading at `position`."""
+        self.read_position = position
+        self.end_seen = False
+        self.committed.rewind()
+
     def readable(self, records: Mapping[int, Any]) -> tuple[list[int], list[int], list[int]]:
-        """The offsets of records that were read again; apart from them those that cannot be read, which are skipped,
-        and those that are chunks of messages which were not known yet."""
+        """The offsets of records that were read again; apart from them those that cannot be read or are markers, which
+        are skipped, and those that are chunks of messages which were not known yet."""
         found: list[int] = []
         unreadable: list[int] = []
         chunks: list[int] = []
         for offset, record in records.items():
             try:
                 if not is_plain(record.headers()):
+                    if is_marker(record):
+                        self._cursor.acknowledge([offset])
+                        unreadable.append(offset)
+                        continue
                     self._entries.note(offset, record)
                     if type(record) is not WholeMessage and (info := chunk_info(record)) is not None:
                         chunks.append(offset)
@@ -130,8 +177,7 @@ class Intake:
                 found.append(offset)
         return found
 
-    def _acknowledge_gaps(self, offsets: Sequence[int]) -> None:
-        expected = self.read_position
+    def _acknowledge_gaps(self, expected: int, offsets: Sequence[int]) -> None:
         for offset in offsets:
             if offset > expected:
                 self._cursor.acknowledge_range(expected, offset)
@@ -154,16 +200,27 @@ class Intake:
         self._entries.forget(set(offsets).difference(kept))
         return kept, [left[i] for i in keep]
 
-    def _without_apart(self, offsets: list[int], records: list[Any]) -> tuple[list[int], list[Any]]:
-        keep = [i for i, offset in enumerate(offsets) if offset not in self.apart]
-        self.apart.remove_range(0, self.read_position)
-        return [offsets[i] for i in keep], [records[i] for i in keep]
+    def _wanted(self, offsets: list[int], records: list[Any]) -> tuple[list[int], list[Any]]:
+        """Without what is acknowledged, and what comes in another way."""
+        if self.apart:
+            keep = [i for i, offset in enumerate(offsets) if offset not in self.apart]
+            self.apart.remove_range(0, self.read_position)
+            offsets, records = [offsets[i] for i in keep], [records[i] for i in keep]
+            if not offsets:
+                return offsets, records
+        offsets, records = without_acknowledged(self._cursor, offsets, records)
+        if self._held and offsets:
+            offsets, records = self._held.without(offsets, records)
+        return offsets, records
 
-    def _without_odd(self, offsets: list[int], records: list[Any]) -> tuple[list[int], list[Any]]:
+    def _without_odd(
+        self, offsets: list[int], records: list[Any], odd_offsets: list[int]
+    ) -> tuple[list[int], list[Any]]:
         """Without markers and what cannot be read; batch entries are noted, chunks are put together."""
-        odd = [i for i, record in enumerate(records) if not is_plain(record.headers())]
-        if not odd and not self.fences:
+        if not odd_offsets and not self.fences:
             return offsets, records
+        wanted = frozenset(odd_offsets)
+        odd = [i for i, offset in enumerate(offsets) if offset in wanted]
         self.fences.learn(offsets, records, odd)
         dropped = set(self.fences.void_in(offsets, records)) if self.fences else set()
         parts: set[int] = set()
@@ -174,6 +231,7 @@ class Intake:
                 if is_marker(records[i]):
                     dropped.add(i)
                     continue
+                in_transaction(records[i].headers())
                 self._entries.note(offsets[i], records[i])
                 if (info := chunk_info(records[i])) is not None:
                     whole = self._entries.chunks.add(offsets[i], info, records[i])
@@ -206,6 +264,7 @@ class Intake:
         self.stopped = f"offset {offset}: {reason}"
         report_stop(self._identity, self.stopped)
         self.read_position = offset
+        self.committed.rewind()
 
     def _set_aside(
         self, delayed: DelayedMessages, odd: Iterable[int], offsets: Sequence[int], records: Sequence[Any]
@@ -229,5 +288,8 @@ def without_acknowledged(cursor: CursorState, offsets: list[int], records: list[
     acked = cursor.acknowledged_in(offsets[0], offsets[-1] + 1)
     if not acked and offsets[0] >= floor:
         return offsets, records
-    keep = [i for i, offset in enumerate(offsets) if offset >= floor and offset not in acked]
-    return [offsets[i] for i in keep], [records[i] for i in keep]
+    done = frozenset(acked)
+    if offsets[0] >= floor and done.isdisjoint(offsets):
+        return offsets, records
+    stays = [offset >= floor and offset not in done for offset in offsets]
+    return list(compress(offsets, stays)), list(compress(records, stays))

@@ -85,7 +85,7 @@ class OwnedPartition:
 
     @property
     def read_position(self) -> int:
-        """The next offset expected from Kafka."""
+        """See `Intake.read_position`."""
         return self.intake.read_position
 
     @property
@@ -102,9 +102,20 @@ class OwnedPartition:
     def buffered_bytes(self) -> int:
         return self._read_ahead.size_bytes
 
+    @property
+    def may_read_on(self) -> bool:
+        """What made reading stop is handed out, or readable by now."""
+        return not self.buffered and not self.intake.committed.full
+
     def accept(self, offsets: list[int], records: list[Any]) -> None:
         """Take a run of records in offset order. Offsets that no fetch returned count as deleted."""
-        offsets, records = self.intake.sift(offsets, records)
+        self._take_in(*self.intake.sift(offsets, records))
+
+    def release(self) -> None:
+        """Go on with what `ReadCommitted` held back, as far as that is readable now. Raises StoreError as `accept`."""
+        self._take_in(*self.intake.release())
+
+    def _take_in(self, offsets: list[int], records: list[Any]) -> None:
         if offsets:
             size = sum(map(len, records))
             self._read_ahead.add(offsets, records, size)
@@ -334,8 +345,7 @@ class OwnedPartition:
         if self.delayed is not None:
             self.delayed.clear()
             self.due_soon.clear()
-        self.intake.read_position = self.cursor.next_unacked
-        self.intake.end_seen = False
+        self.intake.rewind(self.cursor.next_unacked)
         return self.read_position
 
     def seek(self, offset: int, begun: BatchAckSet | None = None) -> int:

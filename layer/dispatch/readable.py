@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
@@ -9,19 +10,26 @@ from typing import Any
 from layer.cursor.batch_acks import BatchAckSet
 from layer.dispatch.compaction import CompactedRange
 from layer.dispatch.fences import Fences
+from layer.dispatch.read_committed import Passed, ReadCommitted
 from layer.dispatch.reader_chunks import ReaderChunks
-from mapping.message_record import is_plain
+from layer.transactions.buffer.model import look_over
+from mapping.errors import CorruptRecord
+from mapping.transaction_headers import in_transaction
+
+_log = logging.getLogger(__name__)
 
 
 class Readable:
-    """Everything but void records, chunked messages put together, and of what was compacted what compaction leaves.
+    """Everything but void records and those of transactions that are open or aborted, chunked messages put together,
+    and of what was compacted what compaction leaves.
 
-    Memory: what `Fences`, `ReaderChunks` and `CompactedRange` say.
+    Memory: what `ReadCommitted`, `Fences`, `ReaderChunks` and `CompactedRange` say.
     """
 
     def __init__(
         self,
         fences_of: Callable[[int], Iterable[tuple[int, int]]],
+        committed_of: Callable[[int], ReadCommitted],
         partitions: Iterable[int],
         chunks: ReaderChunks,
         compacted: Mapping[int, CompactedRange] = MappingProxyType({}),
@@ -30,11 +38,35 @@ class Readable:
         self._chunks = chunks
         self._fences_of = fences_of
         self._fences = {partition: Fences(fences_of(partition)) for partition in partitions}
+        self._committed_of = committed_of
+        self.committed: dict[int, ReadCommitted] = {}
+        """Of partitions with transactions."""
         self._compacted = compacted
 
     def of(self, partition: int, records: list[Any]) -> list[Any]:
-        """Those of a run of records in offset order; markers are not looked for."""
-        left = self._chunks.together(partition, self._valid(partition, records))
+        """Those of a run of records in offset order; markers are not looked for. From the first record of an open
+        transaction on they wait."""
+        if partition not in self.committed:
+            looked = look_over(range(len(records)), records)
+            if not looked.met:
+                return self._of(partition, records, looked.odd)
+            self.committed[partition] = self._committed_of(partition)
+        offsets = [record.offset() for record in records]
+        passed = self.committed[partition].take(offsets, records, look_over(offsets, records), offsets[-1] + 1)
+        return self._pass_on(partition, passed)
+
+    def release(self, partition: int) -> list[Any]:
+        """The same of what waits, by what is known of transactions now."""
+        committed = self.committed[partition]
+        return [] if committed.waits_from is None else self._pass_on(partition, committed.release())
+
+    def _pass_on(self, partition: int, passed: Passed) -> list[Any]:
+        offsets, records, odd_offsets = passed.run
+        wanted = frozenset(odd_offsets)
+        return self._of(partition, records, [i for i, offset in enumerate(offsets) if offset in wanted])
+
+    def _of(self, partition: int, records: list[Any], odd: list[int]) -> list[Any]:
+        left = self._chunks.together(partition, self._valid(partition, records, odd))
         folded = self._compacted.get(partition)
         return left if folded is None else folded.remaining(left)
 
@@ -52,10 +84,21 @@ class Readable:
         """They are read from other places."""
         for partition in partitions:
             self._chunks.forget(partition)
+            if partition in self.committed:
+                self.committed[partition].rewind()
 
-    def _valid(self, partition: int, records: list[Any]) -> list[Any]:
+    def _valid(self, partition: int, records: list[Any], odd: list[int]) -> list[Any]:
         fences = self._fences.setdefault(partition, Fences())
-        odd = [i for i, record in enumerate(records) if not is_plain(record.headers())]
         if not odd and not fences:
             return records
-        return fences.valid(records, odd)
+        lost = {records[i].offset() for i in odd if not self._transaction_can_be_read(partition, records[i])}
+        valid = fences.valid(records, odd)
+        return [record for record in valid if record.offset() not in lost] if lost else valid
+
+    def _transaction_can_be_read(self, partition: int, record: Any) -> bool:
+        try:
+            in_transaction(record.headers())
+        except CorruptRecord as reason:
+            _log.error("partition=%d offset=%d is skipped, it cannot be read: %s", partition, record.offset(), reason)
+            return False
+        return True

@@ -17,6 +17,7 @@ from layer.deadline import Deadline
 from layer.dispatch.batches import report_stop
 from layer.dispatch.delayed import MAX_DELAYED
 from layer.dispatch.handle import SubscriptionHandle
+from layer.dispatch.looking_again import LookingAgain
 from layer.dispatch.partition import OwnedPartition
 from layer.kafka.group import GroupConsumer, is_offset_out_of_range, is_topic_gone
 
@@ -41,19 +42,26 @@ class _Gap:
 
 
 class PartitionReader:
-    """Memory: librdkafka's fetch queue, and beyond it 16 MiB and one batch, of 4 MiB by estimate, for each partition.
+    """Memory: librdkafka's fetch queue, and beyond it 16 MiB and one batch, of 4 MiB by estimate, for each partition;
+    and what waits for the end of a transaction (see `ReadCommitted`).
 
     While a million delayed messages are set aside nothing is read, until a tenth of them are due and handed out: what
     is behind them in the log waits, too.
     """
 
     def __init__(
-        self, handle: SubscriptionHandle, clock: Clock, consumer: GroupConsumer, owned: Mapping[int, OwnedPartition]
+        self,
+        handle: SubscriptionHandle,
+        clock: Clock,
+        consumer: GroupConsumer,
+        owned: Mapping[int, OwnedPartition],
+        looking: LookingAgain,
     ) -> None:
         self._handle = handle
         self._clock = clock
         self._consumer = consumer
         self._owned = owned
+        self._looking = looking
         self._paused: set[int] = set()
         self._full_of_delayed = False
         self._check_topic_s = clock.monotonic() + _CHECK_TOPIC_EVERY_S
@@ -71,6 +79,10 @@ class PartitionReader:
         if self._in_a_gap:
             self._leave_gaps()
         self._check_topic()
+        if self._looking:
+            if self._looking.is_due() and self._look_again():
+                return True
+            timeout_s = min(timeout_s, self._looking.in_s())
         batch = self._consumer.poll_batch(min(limit, self._affordable), timeout_s)
         if not batch:
             return False
@@ -86,28 +98,64 @@ class PartitionReader:
             owned = self._owned.get(partition)
             if owned is None or owned.intake.stopped is not None or not records:
                 continue
-            if not owned.intake.end_seen and not self._sees_end(partition, owned):
-                continue
+            if owned.intake.end_seen or self._sees_end(partition, owned):
+                self._accept(partition, owned, list(map(kind.offset, records)), records)
+        return True
+
+    def _accept(self, partition: int, owned: OwnedPartition, offsets: list[int], records: list[Any]) -> None:
+        try:
+            owned.accept(offsets, records)
+        except errors.Corrupt:
+            raise
+        except errors.StoreError as failure:
+            _log.warning("cursor=%s cannot tell yet what is acknowledged: %s", owned.identity, failure)
+            self._consumer.seek(partition, owned.read_position)
+            return
+        if owned.intake.committed.in_use:
+            self._hold_back(partition, owned)
+        if owned.buffered_bytes > _MAX_BUFFERED_BYTES and partition not in self._paused:
+            self._pause([partition])
+        if owned.delayed and self._delayed() >= MAX_DELAYED:
+            self._full_of_delayed = True
+            self.pause_all()
+
+    # Open transactions --------------------------------------------------------------------------------------------
+
+    def _hold_back(self, partition: int, owned: OwnedPartition) -> None:
+        """Something was read of a partition with transactions: see to it that what waits for them goes on."""
+        self._looking.note(partition, owned.intake.committed)
+        if owned.intake.committed.full and partition not in self._paused:
+            self._look_again()
+            if owned.intake.committed.full:
+                self._pause([partition])
+
+    def _look_again(self) -> bool:
+        """Ask what became of the transactions that hold something up; True when something goes on."""
+        waiting = {n: owned for n, owned in self._owned.items() if owned.intake.committed.waits_from is not None}
+        self._looking.look({number: owned.intake.committed for number, owned in waiting.items()})
+        moved = False
+        for number, owned in waiting.items():
+            before = owned.intake.committed.waits_from
             try:
-                owned.accept(list(map(kind.offset, records)), records)
+                owned.release()
             except errors.Corrupt:
                 raise
             except errors.StoreError as failure:
                 _log.warning("cursor=%s cannot tell yet what is acknowledged: %s", owned.identity, failure)
-                self._consumer.seek(partition, owned.read_position)
                 continue
-            if owned.buffered_bytes > _MAX_BUFFERED_BYTES and partition not in self._paused:
-                self._pause([partition])
-            if owned.delayed and self._delayed() >= MAX_DELAYED:
-                self._full_of_delayed = True
-                self.pause_all()
-        return True
+            moved = moved or owned.intake.committed.waits_from != before
+            self._looking.note(number, owned.intake.committed)
+        return moved
+
+    def put_late_on_record(self) -> None:
+        """See `LookingAgain`."""
+        self._looking.put_late_on_record(owned.intake.committed for owned in self._owned.values())
+
+    # Pauses -------------------------------------------------------------------------------------------------------
 
     def has_plenty(self) -> bool:
         """More of a partition is at hand than a few inboxes hold: to go on reading would end in a pause."""
         return any(owned.buffered_bytes > _PLENTY_BYTES for owned in self._owned.values())
-
-    # Pauses -------------------------------------------------------------------------------------------------------
 
     def pause_all(self) -> None:
         """Stop fetching. pause() throws away what librdkafka fetched ahead, so it is not for a short wait."""
@@ -129,7 +177,7 @@ class PartitionReader:
             if self._delayed() > MAX_DELAYED * 9 // 10:
                 return
             self._full_of_delayed = False
-        drained = [n for n in self._paused if n in self._owned and not self._owned[n].buffered]
+        drained = [n for n in self._paused if n in self._owned and self._owned[n].may_read_on]
         if drained:
             self._paused.difference_update(drained)
             self._consumer.resume(drained)
@@ -139,6 +187,7 @@ class PartitionReader:
         self._paused.difference_update(partitions)
         for number in partitions:
             self._in_a_gap.pop(number, None)
+            self._looking.forget(number)
 
     # Errors -------------------------------------------------------------------------------------------------------
 
@@ -194,6 +243,7 @@ class PartitionReader:
         number = owned.slot.number
         self._handle.check_topic(Deadline.after(_WATERMARKS_TIMEOUT_S))
         low, high = self._consumer.watermarks(number, _WATERMARKS_TIMEOUT_S)
+        owned.intake.committed.rewind()
         known = max(owned.read_position, owned.cursor.known_end())
         if known > high or low <= owned.read_position == refused:
             owned.intake.stopped = (

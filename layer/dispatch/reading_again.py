@@ -8,7 +8,9 @@ from typing import Any, Final, NamedTuple
 
 from layer import errors
 from layer.deadline import Deadline
+from layer.dispatch.looking_again import LookingAgain
 from layer.dispatch.partition import OwnedPartition
+from layer.dispatch.read_committed import look_over_any
 from layer.kafka.fetcher import Fetcher
 
 _TIMEOUT_S: Final = 2.0
@@ -17,16 +19,18 @@ _log = logging.getLogger(__name__)
 
 
 class Found(NamedTuple):
-    """`gone` is not in Kafka any more and counts as acknowledged; what is in neither could not be read just now."""
+    """`gone` is not in Kafka any more, or of an aborted transaction, and counts as acknowledged; what is in neither
+    could not be read just now, or its transaction is open."""
 
     records: dict[int, Any]
     gone: list[int]
 
 
 class ReadAgain:
-    def __init__(self, kafka_topic: str, fetcher: Fetcher) -> None:
+    def __init__(self, kafka_topic: str, fetcher: Fetcher, looking: LookingAgain) -> None:
         self._kafka_topic = kafka_topic
         self._fetcher = fetcher
+        self._looking = looking
         self.failed = False
         """The last reading gave nothing of what was wanted."""
 
@@ -56,12 +60,30 @@ class ReadAgain:
         gone = [offset for offset in wanted if offset <= read_to and offset not in records]
         if chunks.known:
             records, gone = chunks.put_together(offsets, records, gone)
-        if gone:  # compacted or deleted by Kafka since
+        gone += self._not_committed(owned, records)
+        if gone:  # compacted or deleted by Kafka since, or never to be delivered
             everything = chunks.acknowledged(gone)
             owned.cursor.acknowledge(everything)
             owned.settle(everything)
-        self.failed = len(records) == at_hand and not gone
+        self.failed = len(records) <= at_hand and not gone
         return Found(records, gone)
+
+    def _not_committed(self, owned: OwnedPartition, records: dict[int, Any]) -> list[int]:
+        """Take out of `records` what may not be delivered; gives what of it never will be.
+
+        What comes again after a crash was perhaps never looked at: nobody knows what the former owner handed out.
+        """
+        looked = look_over_any(records)
+        if not looked.met:
+            return []
+        committed = owned.intake.committed
+        unknown = committed.unknown_in(looked)
+        if unknown:
+            self._looking.learn_of(committed, unknown)
+        waiting, excluded = committed.sort_out(looked)
+        for offset in waiting | excluded:
+            del records[offset]
+        return list(excluded)
 
     def _below_log_start(self, owned: OwnedPartition, wanted: list[int]) -> int:
         """The highest wanted offset that Kafka deleted."""

@@ -75,8 +75,8 @@ class Serving:
         """Why an assignment was refused; a command that polled may have heard of it instead of the loop."""
         callbacks = GroupCallbacks(self._on_assigned, self._on_revoked, self._on_lost, self._on_committed)
         self._consumer = consumer = GroupConsumer(config, handle.kafka_topic, callbacks, handle.partition)
-        self._reader = PartitionReader(handle, clock, consumer, owned)
         self.dispatcher = Dispatcher(handle, fetcher, clock, consumer, owned, endpoints)
+        self._reader = PartitionReader(handle, clock, consumer, owned, self.dispatcher.looking)
         self.ownership = Ownership(handle, store, clock, consumer, self.dispatcher, owned, journal, commands.wake)
         self.transactions = self.ownership.transactions
         self.requests = OwnerRequests(handle, self.dispatcher, self.ownership, owned, self.save)
@@ -107,6 +107,7 @@ class Serving:
         if now - self._last_save_s >= self._persist_every_s:
             self._last_save_s = now
             self.dispatcher.counting.end_where_over()
+            self._reader.put_late_on_record()
             self.ownership.saver.sweep()
             self.ownership.saver.save_in_background()
             self.ownership.open_late()

@@ -22,6 +22,7 @@ from layer.deadline import Deadline
 from layer.dispatch.batches import Begun, messages_of
 from layer.dispatch.delivery import Delivery, PartitionSlot
 from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.looking_again import LookingAgain
 from layer.dispatch.readable import Readable
 from layer.kafka.assigned import AssignedConsumer, end_reached, failure_of, is_final, is_offset_out_of_range
 from layer.meters import ReadCounts
@@ -48,7 +49,8 @@ class TailStats:
 class Tail:
     """Fills one endpoint from the partitions that it was given.
 
-    Memory: librdkafka's fetch queue, one batch of 1,000 records, what Readable says, and the endpoint's inbox.
+    What waits for the end of a transaction counts as read, and is handed on when it can be. Memory: librdkafka's fetch
+    queue, one batch of 1,000 records, what Readable says, and the endpoint's inbox.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Tail:
         starts: Mapping[int, int],
         endpoint: Endpoint,
         readable: Readable,
+        looking: LookingAgain,
         begun: Mapping[int, Begun] = MappingProxyType({}),
     ) -> None:
         """`starts`: the offset of the first record to read, per partition; `begun`: what of a batch entry there is not
@@ -70,6 +73,12 @@ class Tail:
         self._slot = slot
         self._endpoint = endpoint
         self._readable = readable
+        self._looking = looking
+        self._look_wanted = False
+        self._found_open: dict[int, tuple[int, float]] = {}
+        """By partition the first offset that waits, and when it was asked for the last time."""
+        self._paused: set[int] = set()
+        """Partitions of which too much waits."""
         self._positions = dict(starts)
         self._begun = dict(begun)
         self._waiting: deque[Delivery] = deque()
@@ -96,10 +105,22 @@ class Tail:
         """Something is in the inbox, or would be if it had room."""
         return bool(self._waiting or self._endpoint.queue)
 
-    def has_reached(self, ends: Mapping[int, int]) -> bool:
-        """Every record below these ends was read; what of it is for the application was handed on *before* that."""
-        positions = self._positions
-        return all(positions.get(partition, 0) >= end for partition, end in ends.items())
+    def has_reached(self, ends: Mapping[int, int], since_s: float) -> bool:
+        """Every record below these ends was read, or waits for the end of a transaction that was still open after
+        `since_s` (monotonic clock), when the ends were known; what of it is for the application was handed on *before*
+        that."""
+        return all(self._has_reached(partition, end, since_s) for partition, end in ends.items())
+
+    def _has_reached(self, partition: int, end: int, since_s: float) -> bool:
+        committed = self._readable.committed.get(partition)
+        blocker = None if committed is None else committed.waits_from
+        if blocker is None:
+            return self._positions.get(partition, 0) >= end
+        offset, asked_s = self._found_open.get(partition, (-1, since_s))
+        if offset == blocker and asked_s >= since_s:
+            return True
+        self._look_wanted = True
+        return False
 
     def read_counts(self) -> ReadCounts:
         """See `ReaderMeter`."""
@@ -184,7 +205,12 @@ class Tail:
         if self._waiting and not self._hand_on():
             self._wait_for_room()
             return
-        batch = self._consumer.poll_batch(_BATCH, _POLL_S if self._quiet_polls < _IDLE_AFTER_POLLS else _IDLE_POLL_S)
+        timeout_s = _POLL_S if self._quiet_polls < _IDLE_AFTER_POLLS else _IDLE_POLL_S
+        if self._looking:
+            if self._look_wanted or self._looking.is_due():
+                self._look_again()
+            timeout_s = min(timeout_s, self._looking.in_s())
+        batch = self._consumer.poll_batch(_BATCH, timeout_s)
         if not batch:
             self._quiet_polls += 1
             return
@@ -220,14 +246,47 @@ class Tail:
             if not records:
                 return
         self._received_bytes += sum(map(len, records))
-        wanted = self._readable.of(partition, records)
+        self._make_messages(partition, self._readable.of(partition, records))
+        if partition in self._readable.committed:
+            self._hold_back(partition)
+        self._positions[partition] = records[-1].offset() + 1
+
+    def _make_messages(self, partition: int, wanted: list[Any]) -> None:
         if wanted:
             feed = self._endpoint.feed(self._slot(partition))
             self._waiting.extend(
                 messages_of(wanted, feed, self._begun.get(partition), self._readable.left_out(partition))
             )
             self._hand_on()
-        self._positions[partition] = records[-1].offset() + 1
+
+    # Open transactions --------------------------------------------------------------------------------------------
+
+    def _hold_back(self, partition: int) -> None:
+        committed = self._readable.committed[partition]
+        self._looking.note(partition, committed)
+        if committed.full and partition not in self._paused:
+            self._look_again()
+            if committed.full:
+                self._paused.add(partition)
+                self._consumer.pause(partition)
+
+    def _look_again(self) -> None:
+        """Ask what became of the transactions that hold something up, and hand on what may be read now."""
+        committed = self._readable.committed
+        self._look_wanted = False
+        waiting = [partition for partition, each in committed.items() if each.waits_from is not None]
+        answered = self._looking.look(committed)
+        for partition in waiting:
+            self._make_messages(partition, self._readable.release(partition))
+            self._looking.note(partition, committed[partition])
+            if partition in self._paused and not committed[partition].full:
+                self._paused.discard(partition)
+                self._consumer.resume(partition)
+            blocker = committed[partition].waits_from
+            if answered and blocker is not None:
+                self._found_open[partition] = (blocker, self._looking.looked_s)
+        if answered:
+            self._looking.put_late_on_record(committed.values())
 
     def _on_event(self, partition: int | None, record: Any, error: Any) -> None:
         if end_reached(error):
@@ -275,6 +334,9 @@ class Tail:
     def _seek(self, offsets: Mapping[int, int], begun: Mapping[int, Begun]) -> None:
         self._readable.skip(p for p, offset in offsets.items() if offset > self._positions.get(p, 0))
         self._readable.forget(offsets)
+        for partition in self._paused.intersection(offsets):
+            self._paused.discard(partition)
+            self._consumer.resume(partition)
         self._consumer.seek(offsets)
         self._positions.update(offsets)
         for partition in offsets:

@@ -41,6 +41,13 @@ class AssignedConsumer:
         self.drop(offsets)
         self.add(offsets)
 
+    def pause(self, partition: int) -> None:
+        """Stop fetching; what was fetched ahead is dropped."""
+        self._handle.pause([TopicPartition(self._topic, partition)])
+
+    def resume(self, partition: int) -> None:
+        self._handle.resume([TopicPartition(self._topic, partition)])
+
     def poll_batch(self, limit: int, timeout_s: float) -> list[Any]:
         """Records and error events, up to `limit`; waits for the first one only.
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mapping import headers as names
 from mapping.batch_entry import BatchMessage, decode_batch, encode_batch
 from mapping.errors import CorruptRecord
-from mapping.headers import PREFIX, PRODUCER, SCHEMA_VERSION, MarkerType, producer_suffix
+from mapping.headers import PREFIX, PRODUCER, SCHEMA_VERSION, TXN, MarkerType, producer_suffix
 from mapping.message_id import FirstChunk, MessageIdParts
 from mapping.message_record import (
     BatchInfo,
@@ -85,7 +85,7 @@ def test_garbage_in_headers_is_a_corrupt_record(headers: list[tuple[str, bytes |
 @given(st.lists(st.tuples(SYSTEM_HEADERS | NAMES, VALUES), max_size=4))
 def test_plain_is_a_record_with_no_system_header_but_the_producers(headers: list[tuple[str, bytes | None]]) -> None:
     system = {name for name, _ in headers if name.startswith(PREFIX)}
-    assert is_plain(headers) == (system <= {PRODUCER, SCHEMA_VERSION})
+    assert is_plain(headers) == (system <= {PRODUCER, SCHEMA_VERSION, TXN})
 
 
 @given(st.none() | st.binary(max_size=20))

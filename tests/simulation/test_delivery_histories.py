@@ -143,7 +143,7 @@ class Process:
         slot = PartitionSlot(TOPIC, 0, -1, LedgerLayout(1, 10))
         self.owned = OwnedPartition(slot, IDENTITY, found.state, saved)
         self.owned.save_accepted(save)
-        handle = cast("Any", type("Handle", (), {"type": world.kind, "kafka_topic": "orders"}))
+        handle = cast("Any", type("Handle", (), {"type": world.kind, "kafka_topic": "orders", "buffer": None}))
         fake = cast("Any", world)
         self.consumers: list[Endpoint] = []
         self.dispatcher = Dispatcher(handle, fake, fake, fake, {0: self.owned}, self.consumers)

@@ -7,6 +7,10 @@ looked at in others is one entry for each transactional record, not one for each
 The order that counts is that of records in the partition, not that of transaction ids: a transaction with a smaller id
 may write later than one with a larger id, and reading stops at the first record of either that is open.
 
+A marker tells the outcome of the records before it, so whoever holds a run with both need not ask. (Two faults
+together are not told apart: a record that came late to a committed transaction, between its marker and a second one
+that a crashed coordinator's successor wrote, is delivered to those who began to read between the two.)
+
 A record of a transaction whose marker stands before it came too late: it is never readable, whatever the outcome. Who
 reads on past the marker sees that (`Judged.late`) and puts it on record as VOID, for those that begin behind
 it.
@@ -50,6 +54,10 @@ class _Outcome:
     void: BitMap64
 
 
+_COMMITTED: Final = _Outcome(aborted=False, void=BitMap64())
+_ABORTED: Final = _Outcome(aborted=True, void=BitMap64())
+
+
 class TransactionBuffer:
     """One reader's. It reads in order, but for `rewind`.
 
@@ -67,9 +75,12 @@ class TransactionBuffer:
 
     def unsettled(self, met: Sequence[Met]) -> list[TxnId]:
         """The transactions of a run whose outcome has to be looked up (`learn`) before it can be judged."""
+        ended = {one.txn for one in met if one.ended is not None}
         return list(
             dict.fromkeys(
-                txn for _, txn, ended in met if ended is None and txn not in self._known and not self._has_ended(txn)
+                txn
+                for txn in (one.txn for one in met if one.ended is None)
+                if txn not in ended and txn not in self._known and not self._has_ended(txn)
             )
         )
 
@@ -95,20 +106,48 @@ class TransactionBuffer:
     def _judge(self, met: Sequence[Met]) -> Judged:
         excluded = BitMap64()
         late: dict[TxnId, BitMap64] = {}
-        for offset, txn, ended in met:
-            if ended is not None:
+        ahead: dict[TxnId, bool] = {}
+        for one in met:
+            if one.ended is not None:
+                ahead.setdefault(one.txn, one.ended)
+        for one in met:
+            txn = one.txn
+            if one.ended is not None:
                 self._ended.setdefault(txn.most_bits, BitMap64()).add(txn.least_bits)
                 self._known.pop(txn, None)
             elif self._has_ended(txn):
-                excluded.add(offset)
-                late.setdefault(txn, BitMap64()).add(offset)
+                excluded.update(one.offsets())
+                late.setdefault(txn, BitMap64()).update(one.offsets())
             else:
                 outcome = self._known.get(txn)
                 if outcome is None:
-                    return Judged(offset, excluded, late)
-                if outcome.aborted or offset in outcome.void:
-                    excluded.add(offset)
+                    committed = ahead.get(txn)
+                    if committed is None:
+                        return Judged(one.offset, excluded, late)
+                    outcome = _COMMITTED if committed else _ABORTED
+                if outcome.aborted:
+                    excluded.update(one.offsets())
+                elif outcome.void:
+                    excluded |= outcome.void & BitMap64(one.offsets())
         return Judged(None, excluded, late)
+
+    def fates(self, met: Sequence[Met]) -> tuple[BitMap64, BitMap64]:
+        """Of records that are read again one by one, in any order, after `learn`: those that are not readable yet, and
+        those that never are, markers among them."""
+        waiting, excluded = BitMap64(), BitMap64()
+        for one in met:
+            outcome = self._known.get(one.txn)
+            if one.ended is not None or (outcome is not None and outcome.aborted):
+                excluded.update(one.offsets())
+            elif outcome is None:
+                waiting.update(one.offsets())
+            elif outcome.void:
+                excluded |= outcome.void & BitMap64(one.offsets())
+        return waiting, excluded
+
+    def unknown(self, met: Sequence[Met]) -> list[TxnId]:
+        """What to `learn` before `fates` is asked."""
+        return list(dict.fromkeys(one.txn for one in met if one.ended is None and one.txn not in self._known))
 
     def rewind(self) -> None:
         """Reading goes on elsewhere: what was passed does not count."""

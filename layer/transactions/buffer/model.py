@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from pyroaring import BitMap64
 
 from mapping.errors import CorruptRecord
-from mapping.headers import MarkerType
+from mapping.headers import PREFIX, PRODUCER, SCHEMA_VERSION, TXN, MarkerType
 from mapping.transaction_headers import in_transaction
 from mapping.txn_id import TxnId
+
+_PREFIX_CHARS: Final = len(PREFIX)
 
 
 class DataPartition(NamedTuple):
@@ -23,28 +25,81 @@ class DataPartition(NamedTuple):
 
 
 class Met(NamedTuple):
-    """A record of a transaction, or (`ended` is not None) the marker of its end: True for a commit."""
+    """A record of a transaction, or (`ended` is not None) the marker of its end: True for a commit.
+
+    `more`: the next records of the same transaction, when only records of no transaction lie between.
+    """
 
     offset: int
     txn: TxnId
     ended: bool | None = None
+    more: Sequence[int] = ()
+
+    def offsets(self) -> list[int]:
+        return [self.offset, *self.more]
+
+    def from_offset(self, start: int) -> Met | None:
+        """What of it lies at or above `start`."""
+        left = [offset for offset in self.offsets() if offset >= start]
+        return Met(left[0], self.txn, self.ended, left[1:]) if left else None
 
 
-def met_in(offsets: Sequence[int], records: Sequence[Any], odd: Iterable[int]) -> list[Met]:
-    """The transactional records and markers of a run; `odd` are the ascending indices of those with headers of ours.
+class Looked(NamedTuple):
+    """What the headers of a run of records say.
 
-    Headers that cannot be read say nothing here: such a record is not delivered anyway.
+    `odd`: ascending offsets of those that have other headers of ours than a producer, a schema version and a
+    transaction, or one that cannot be read. `met`: the transactional records and markers, in order.
     """
-    found: list[Met] = []
-    for i in odd:
-        try:
-            said = in_transaction(records[i].headers())
-        except CorruptRecord:
+
+    odd: list[int]
+    met: list[Met]
+
+
+def look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:
+    """Look at the headers of a run of records: done for every record of every topic, so it is written out."""
+    odd: list[int] = []
+    met: list[Met] = []
+    last: bytes | None = None
+    more: list[int] = []
+    for offset, record in zip(offsets, records, strict=True):
+        headers = record.headers()
+        if not headers:
             continue
-        if said is not None:
-            ended = None if said.ended is None else said.ended is MarkerType.TXN_COMMIT
-            found.append(Met(offsets[i], said.txn, ended))
-    return found
+        txn: bytes | None = None
+        plain = True
+        for name, value in headers:
+            if name != PRODUCER and name != SCHEMA_VERSION:
+                if name == TXN and value is not None:
+                    txn = value
+                elif name[:_PREFIX_CHARS] == PREFIX:
+                    plain = False
+                    break
+        if plain:
+            if txn is None:
+                continue
+            if txn == last:
+                more.append(offset)
+                continue
+        else:
+            odd.append(offset)
+        found = _met_at(offset, headers)
+        if found is not None:
+            last, more = txn if plain else None, []
+            met.append(found._replace(more=more))
+        elif plain:
+            odd.append(offset)
+    return Looked(odd, met)
+
+
+def _met_at(offset: int, headers: Sequence[tuple[str, bytes | None]]) -> Met | None:
+    """None also when the transaction cannot be read."""
+    try:
+        said = in_transaction(headers)
+    except CorruptRecord:
+        return None
+    if said is None:
+        return None
+    return Met(offset, said.txn, None if said.ended is None else said.ended is MarkerType.TXN_COMMIT)
 
 
 @dataclass(frozen=True, slots=True)

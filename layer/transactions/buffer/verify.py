@@ -61,14 +61,14 @@ def rebuild(met: Iterable[Met], before: dict[TxnId, Rebuilt] | None = None) -> d
     """`met`: all transactional records and markers of a partition, in order; `before`: what the log before them says,
     which is changed. Memory: bitmaps of their offsets."""
     found: dict[TxnId, Rebuilt] = {} if before is None else before
-    for offset, txn, ended in met:
-        rebuilt = found.setdefault(txn, Rebuilt())
-        if ended is not None:
-            rebuilt.outcomes.add(ended)
+    for one in met:
+        rebuilt = found.setdefault(one.txn, Rebuilt())
+        if one.ended is not None:
+            rebuilt.outcomes.add(one.ended)
         elif rebuilt.outcomes:
-            rebuilt.late.add(offset)
+            rebuilt.late.update(one.offsets())
         else:
-            rebuilt.offsets.add(offset)
+            rebuilt.offsets.update(one.offsets())
     return found
 
 

@@ -145,7 +145,8 @@ def test_what_fits_no_header_is_refused(metadata: MessageMetadata) -> None:
         ([("a", b"b"), (PRODUCER, b"1:0:p")], True),
         ([("a", b"b"), (PRODUCER, b"1:0:p"), (headers.SCHEMA_VERSION, bytes(8))], True),
         ([(PRODUCER, b"1:0:p"), (headers.MARKER, b"txn_commit")], False),
-        ([("a", b"b"), (headers.TXN, b"1:2")], False),
+        ([("a", b"b"), (headers.TXN, b"1:2")], True),
+        ([(headers.TXN, b"1:2"), (headers.MARKER, b"txn_commit")], False),
     ],
 )
 def test_plain_records_need_no_further_look(found: Any, plain: bool) -> None:

@@ -8,7 +8,7 @@ from pyroaring import BitMap64
 
 from layer.statelog.api import LogRecord
 from layer.transactions.buffer.entries import BufferEntries, TxnStatus
-from layer.transactions.buffer.model import DataPartition, Met, met_in
+from layer.transactions.buffer.model import DataPartition, look_over
 from layer.transactions.outcome_records import (
     Records,
     aborted_records,
@@ -98,4 +98,14 @@ def test_what_a_run_says_of_transactions() -> None:
         marker_headers(T2, committed=False),
     ]
     records = [Fetched(headers) for headers in run]
-    assert met_in(range(20, 26), records, [1, 2, 3, 4, 5]) == [Met(21, T1), Met(24, T1, True), Met(25, T2, False)]
+    looked = look_over(range(20, 26), records)
+    assert [(met.offset, met.txn, met.ended) for met in looked.met] == [(21, T1, None), (24, T1, True), (25, T2, False)]
+    assert looked.odd == [22, 23, 24, 25]
+
+
+def test_records_of_one_transaction_in_a_row_are_met_together() -> None:
+    values = (b"0:1", None, b"0:1", b"0:2", b"0:1")
+    records = [Fetched(None if value is None else [("__pulsar.txn", value)]) for value in values]
+    looked = look_over(range(10, 15), records)
+    assert [met.offsets() for met in looked.met] == [[10, 12], [13], [14]]
+    assert looked.odd == []

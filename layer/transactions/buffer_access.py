@@ -1,0 +1,46 @@
+"""What those who read a topic ask of its transaction buffer, and what they put on record there."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pyroaring import BitMap64
+
+from layer.deadline import Deadline
+from layer.statelog.api import StateLog
+from layer.transactions import outcome_records
+from layer.transactions.buffer.entries import BufferEntries
+from layer.transactions.buffer.model import DataPartition
+from layer.transactions.views import TransactionViews
+from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT
+from mapping.txn_id import TxnId
+
+_TIMEOUT_S: Final = 2.0
+
+
+class BufferAccess:
+    """One reader's or member's, for one topic (full name, without a partition's suffix); used by one thread."""
+
+    def __init__(self, topic: str, views: TransactionViews, log: StateLog) -> None:
+        self._topic = topic
+        self._views = views
+        self._log = log
+        self._session = secrets.token_hex(16)
+
+    def ask(self, question: Callable[[BufferEntries], None], deadline: Deadline | None = None) -> None:
+        """Put `question` to what is on record now. Without a deadline it takes 2 s at most; raises LayerErrors."""
+        self._views.ask_buffer(self._topic, question, deadline or Deadline.after(_TIMEOUT_S))
+
+    def put_on_record(self, where: DataPartition, late: Mapping[TxnId, BitMap64]) -> None:
+        """Say that these records, by transaction, came after its end, and return when that is durable. Raises
+        LayerErrors; a second call does no harm."""
+        deadline = Deadline.after(_TIMEOUT_S)
+        records = self._views.ask_buffer(
+            self._topic,
+            lambda entries: outcome_records.void_records(late, where, entries, self._session),
+            deadline,
+        )
+        for partition, together in records.items():
+            self._log.append_many(TRANSACTION_BUFFER_SNAPSHOT, partition, together, deadline)
