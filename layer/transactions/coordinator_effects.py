@@ -120,7 +120,13 @@ class Effects:
 
     def _take_effect(self, group: Sequence[Transaction], deadline: Deadline) -> None:
         ended = [
-            Ended(found.id, machine.committed(found), tuple(found.partitions), tuple(found.subscriptions))
+            Ended(
+                found.id,
+                machine.committed(found),
+                tuple(found.partitions),
+                tuple(found.subscriptions),
+                found.deadline_ms(),
+            )
             for found in group
         ]
         writing = [each for each in ended if each.partitions]

@@ -19,6 +19,7 @@ from layer.kafka.appends import NewRecord, append_all
 from layer.kafka.fetcher import Fetcher
 from layer.kafka.producer import KafkaProducer
 from layer.metadata.topics import Topic, Topics
+from layer.transactions.logged_outcomes import LATE_MOST_MS
 from mapping.errors import CorruptRecord
 from mapping.topic_name import TopicName
 from mapping.transaction_headers import in_transaction, marker_headers
@@ -26,11 +27,8 @@ from mapping.txn_id import TxnId
 
 _log: Final = logging.getLogger(__name__)
 
-LATE_MOST_MS: Final = 120_000
-"""A record whose timestamp is older than this is refused by the brokers, so that no record of a transaction comes
-later than this after the transaction's end."""
-
 _BEFORE_MAX: Final = "message.timestamp.before.max.ms"
+_TIMESTAMP_TYPE: Final = "message.timestamp.type"
 _LOOKED_AT_FOR_S: Final = 1.0
 _FORGOTTEN_AFTER_S: Final = 600.0
 
@@ -125,6 +123,16 @@ class KafkaDataPartitions:
         now = self._admin.topic_configs(kafka_topic, deadline).get(_BEFORE_MAX)
         if now is None or int(now) > LATE_MOST_MS:
             self._admin.set_topic_configs(kafka_topic, {_BEFORE_MAX: str(LATE_MOST_MS)}, deadline)
+
+    def bounds_lateness(self, topic: str, deadline: Deadline) -> bool:
+        """Whether the brokers refuse records of the topic that are older than `LATE_MOST_MS`, by their own times."""
+        configs = self._admin.topic_configs(self._opened(topic, deadline).topic.kafka_topic, deadline)
+        refused_ms = configs.get(_BEFORE_MAX)
+        return (
+            refused_ms is not None
+            and int(refused_ms) <= LATE_MOST_MS
+            and configs.get(_TIMESTAMP_TYPE, "CreateTime") == "CreateTime"
+        )
 
     # Records ------------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ The order makes every step repeatable. Markers come first, for transactions whos
 buffers: ABORTED is durable before its OPEN goes, since nothing on record means committed. A partition whose OPEN is
 gone was settled before and is left alone. (A crash between a marker and the rest writes the marker once more, which
 readers pass over like the first.) ABORTED entries are written unsealed: readers compare headers from their bound on, so
-a record that comes late is not read either; sealing them is for whoever cleans buffers.
+a record that comes late is not read either, nor one that the entry does not name because looking for it would have held
+up the coordinator. `Sealing` seals them when no record can come late any more.
 """
 
 from __future__ import annotations
@@ -28,7 +29,13 @@ from mapping.state_records.transaction_log import TopicPartition
 from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
 from mapping.txn_id import TxnId
 
+LATE_MOST_MS: Final = 120_000
+"""Brokers refuse records whose timestamp is older than this, where `DataPartitions.prepare` sees to it."""
+CLOCKS_DIFFER_MS: Final = 300_000
+"""By how much the clocks of two machines may differ for `AbortedEntry.late_until_ms` to hold."""
+
 _NO_LIFE: Final = -1
+_LOOK_THROUGH: Final = 10_000
 
 T = TypeVar("T")
 
@@ -107,23 +114,36 @@ class LoggedOutcomes:
         over: list[Records] = []
         for each, those in _by_partition((each, one) for one in ended for each in one.partitions):
             where = self._where(each, deadline) or DataPartition(each.topic, each.partition, _NO_LIFE)
-            failed = {one.txn for one in those if not one.committed}
+            failed = {one.txn: one.deadline_ms for one in those if not one.committed}
             aborted.extend(self._aborted(where, failed, session, deadline))
             over.append(self._opens_gone(where, those, deadline))
         self._append(_together(aborted), deadline)
         self._append(_together(over), deadline)
 
-    def _aborted(self, where: DataPartition, txns: Set[TxnId], session: str, deadline: Deadline) -> list[Records]:
-        """ABORTED entries of those with an OPEN of this life. (One that is there already may be incomplete.)"""
+    def _aborted(
+        self, where: DataPartition, txns: Mapping[TxnId, int], session: str, deadline: Deadline
+    ) -> list[Records]:
+        """ABORTED entries of those with an OPEN of this life; `txns` with the ends of their time, 0 where it is not
+        known. (An entry that is there already may be incomplete.)"""
         known = self._bounds(where, deadline) if txns else {}
         bounds = {txn: bound for txn, bound in known.items() if txn in txns}
         if not bounds:
             return []
         end = self._data.end_offset(where.topic, where.partition, deadline)
-        found = self._data.find(where.topic, where.partition, min(bounds.values()), end, bounds.keys(), deadline)
+        start = min(bounds.values())
+        found: Mapping[TxnId, BitMap64] = {}
+        if end - start <= _LOOK_THROUGH:
+            found = self._data.find(where.topic, where.partition, start, end, bounds.keys(), deadline)
         return [
             outcome_records.aborted_records(
-                txn, where, found.get(txn, BitMap64()), bound, max(bound, end), session, sealed=False
+                txn,
+                where,
+                found.get(txn, BitMap64()),
+                bound,
+                max(bound, end),
+                session,
+                sealed=False,
+                late_until_ms=txns[txn] + LATE_MOST_MS + CLOCKS_DIFFER_MS if txns[txn] else 0,
             )
             for txn, bound in bounds.items()
         ]

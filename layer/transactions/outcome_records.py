@@ -43,15 +43,23 @@ def open_records(
 
 
 def aborted_records(
-    txn: TxnId, where: DataPartition, offsets: BitMap64, bound: int, end: int, session: str, *, sealed: bool
+    txn: TxnId,
+    where: DataPartition,
+    offsets: BitMap64,
+    bound: int,
+    end: int,
+    session: str,
+    *,
+    sealed: bool,
+    late_until_ms: int = 0,
 ) -> Records:
     """The ABORTED entry, to be durable before the OPENs go.
 
     `offsets` are the transaction's records in [`bound`, `end`), found by reading from its OPEN's bound. `sealed`: no
-    other one can come any more.
+    other one can come any more. `late_until_ms`: see `AbortedEntry`.
     """
     found: Records = {}
-    _add(found, where, txn, AbortedEntry(where.incarnation, bound, end, sealed, offsets), session)
+    _add(found, where, txn, AbortedEntry(where.incarnation, bound, end, sealed, offsets, 1, late_until_ms), session)
     return found
 
 

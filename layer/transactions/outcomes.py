@@ -17,12 +17,16 @@ from mapping.txn_id import TxnId
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A transaction that is COMMITTING or ABORTING in the log, durable and valid, and what takes part in it."""
+    """A transaction that is COMMITTING or ABORTING in the log, durable and valid, and what takes part in it.
+
+    `deadline_ms` is the Unix time at which it would have timed out: no record of it carries a later time.
+    """
 
     txn: TxnId
     committed: bool
     partitions: tuple[TopicPartition, ...]
     subscriptions: tuple[TopicSubscription, ...]
+    deadline_ms: int = 0
 
 
 class Outcomes(Protocol):

@@ -14,7 +14,7 @@ from layer.metadata.processes import member_client_id
 from layer.services import Services
 from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
 from layer.transactions.client_transaction import TransactionClient
-from layer.transactions.coordinator import Coordinator
+from layer.transactions.coordinator import Coordinator, random_session
 from layer.transactions.coordinator_access import ClusterAccess
 from layer.transactions.coordinator_group import GROUP_ID, CoordinatorGroup
 from layer.transactions.coordinator_log import CoordinatorLog
@@ -23,6 +23,7 @@ from layer.transactions.kafka_partitions import KafkaDataPartitions
 from layer.transactions.logged_outcomes import LoggedOutcomes
 from layer.transactions.remote_coordinator import RemoteCoordinator
 from layer.transactions.request_tail import RequestTail
+from layer.transactions.sealing import Sealing
 from layer.transactions.upkeep import Upkeep
 from layer.transactions.upkeep_rounds import UpkeepRounds
 from layer.waiting import wait_until
@@ -45,13 +46,11 @@ class Transactions:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._outcomes = LoggedOutcomes(
-            services.log,
-            KafkaDataPartitions(
-                services.topics, services.admin, services.fetcher, services.state_producer, services.clock
-            ),
-            services.transaction_views,
+        data = KafkaDataPartitions(
+            services.topics, services.admin, services.fetcher, services.state_producer, services.clock
         )
+        self._outcomes = LoggedOutcomes(services.log, data, services.transaction_views)
+        self._sealing = Sealing(services.log, services.transaction_views, data, services.clock, random_session())
         self._requests = RequestTail(services.log, self._open_requests)
         self._coordinators = Coordinators(self._coordinator)
         self._access = ClusterAccess(self._coordinators, self._remote, TRANSACTION_COORDINATOR_ASSIGN.partitions)
@@ -84,7 +83,7 @@ class Transactions:
             if self._group is None:
                 self._services.state_apart = True
                 self._group = CoordinatorGroup(self._coordinators, self._open_member)
-                self._rounds = UpkeepRounds(self._upkeep, self._coordinators.serving)
+                self._rounds = UpkeepRounds(self._upkeep, self._sealing, self._coordinators.serving)
             group = self._group
         if group.wait_until_assigned(_at_most(_ASSIGNED_S, deadline)):
             wait_until(self._serves_its_share, _at_most(_SERVING_S, deadline))

@@ -1,4 +1,4 @@
-"""The thread that cleans, round by round, for the coordinators that this process serves."""
+"""The thread that seals and cleans, round by round, for the coordinators that this process serves."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 
 from layer.deadline import Deadline
 from layer.errors import Closed, LayerError
+from layer.transactions.sealing import Sealing
 from layer.transactions.upkeep import Upkeep
 
 _log: Final = logging.getLogger(__name__)
@@ -24,12 +25,14 @@ class UpkeepRounds:
     def __init__(
         self,
         upkeep: Upkeep,
+        sealing: Sealing,
         served: Callable[[], Collection[int]],
         *,
         first_s: float = FIRST_S,
         every_s: float = EVERY_S,
     ) -> None:
         self._upkeep = upkeep
+        self._sealing = sealing
         self._served = served
         self._first_s = first_s
         self._every_s = every_s
@@ -47,6 +50,7 @@ class UpkeepRounds:
         while not self._ended.wait(pause_s):
             pause_s = self._every_s
             try:
+                sealed = self._sealing.run(self._served(), Deadline.after(_ROUND_S))
                 done = self._upkeep.run(self._served(), Deadline.after(_ROUND_S))
             except LayerError as failure:
                 level = logging.DEBUG if isinstance(failure, Closed) else logging.WARNING
@@ -54,4 +58,5 @@ class UpkeepRounds:
             except Exception:
                 _log.exception("state of transactions could not be cleaned, again in %.0f s", pause_s)
             else:
-                _log.log(logging.INFO if done else logging.DEBUG, "state of transactions: %d records cleaned", done)
+                level = logging.INFO if done or sealed else logging.DEBUG
+                _log.log(level, "state of transactions: %d entries sealed, %d records cleaned", sealed, done)

@@ -1,7 +1,8 @@
 """Values of `__transaction_buffer_snapshot`: what is known of transactions in one partition of a data topic.
 
     OPEN      = incarnation varint | lower bound varint
-    ABORTED   = incarnation varint | sealed u8 | parts varint | lower bound varint | end varint | bitmap
+    ABORTED   = incarnation varint | sealed u8 | parts varint | lower bound varint | end varint | late until varint
+                | bitmap
     VOID      = incarnation varint | bitmap
     LOW_WATER = least significant bits varint
 
@@ -58,6 +59,8 @@ class AbortedEntry:
         end: none of its records lies at or above, but for late ones while it is not `sealed`.
         sealed: `offsets` are all there are and ever will be.
         parts: how many records say this together, when their writer wrote them.
+        late_until_ms: no record of it comes after this Unix time, where the brokers refuse old ones; 0 when that is
+            not known.
     """
 
     incarnation: int
@@ -66,6 +69,7 @@ class AbortedEntry:
     sealed: bool
     offsets: BitMap64
     parts: int = 1
+    late_until_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +123,12 @@ def encode_buffer_entry(entry: BufferEntry) -> bytes:
     match entry:
         case OpenEntry(_, lower_bound):
             _write(body, "lower bound", lower_bound)
-        case AbortedEntry(_, lower_bound, end, sealed, offsets, parts):
+        case AbortedEntry(_, lower_bound, end, sealed, offsets, parts, late_until_ms):
             body.append(sealed)
             _write(body, "number of parts", parts)
             _write(body, "lower bound", lower_bound)
             _write(body, "end", end)
+            _write(body, "time", late_until_ms)
             write_bitmap(body, offsets)
         case VoidEntry(_, offsets):
             write_bitmap(body, offsets)
@@ -147,9 +152,10 @@ def decode_buffer_entry(kind: str, value: bytes) -> BufferEntry:
         entry = OpenEntry(incarnation, reader.varint())
     elif wanted is BufferKind.ABORTED:
         sealed, parts, lower_bound, end = reader.take(1)[0], reader.varint(), reader.varint(), reader.varint()
+        late_until_ms = reader.varint()
         if sealed > 1 or parts < 1:
             raise CorruptRecord(f"{reader.what} has sealed={sealed} and {parts} parts")
-        entry = AbortedEntry(incarnation, lower_bound, end, bool(sealed), read_bitmap(reader), parts)
+        entry = AbortedEntry(incarnation, lower_bound, end, bool(sealed), read_bitmap(reader), parts, late_until_ms)
     else:
         entry = VoidEntry(incarnation, read_bitmap(reader))
     reader.expect_end()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 
+from layer.clock import SystemClock
 from layer.deadline import Deadline
 from layer.errors import InvalidTxnStatus
 from layer.kafka.settings import KafkaSettings
@@ -18,11 +20,14 @@ from layer.transactions.client_transaction import ClientTransaction, Transaction
 from layer.transactions.coordinator_access import ClusterAccess
 from layer.transactions.coordinator_log import CoordinatorLog
 from layer.transactions.coordinators import Coordinators
+from layer.transactions.kafka_partitions import KafkaDataPartitions
 from layer.transactions.remote_coordinator import RemoteCoordinator
+from layer.transactions.sealing import Sealing
 from layer.waiting import wait_until
 from mapping.headers import TXN
-from mapping.state_topics import TRANSACTION_COORDINATOR_ASSIGN
+from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_COORDINATOR_ASSIGN
 from mapping.topic_name import TopicName
+from tests.clocks import PacedClock
 from tests.integration.transaction_support import (
     PATIENCE_S,
     Seen,
@@ -179,3 +184,47 @@ def test_a_process_without_coordinators(nodes: Callable[[], Node], bootstrap: st
         begun[2].id: {True},
     }
     assert asker.transactions.owned() == []
+
+
+def test_records_that_come_too_late_are_refused_so_that_an_abort_can_be_sealed(
+    nodes: Callable[[], Node], bootstrap: str, unique: Unique
+) -> None:
+    node = nodes()
+    topic = open_topic(node, unique())
+    where = DataPartition(str(topic.name), 0, topic.layout.incarnation)
+    txn = node.transactions.client(patience()).begin(60_000, patience())
+    send(bootstrap, topic, txn, b"a")
+    txn.abort(patience())
+    refused: list[KafkaError | None] = []
+    plain = Producer({"bootstrap.servers": bootstrap})
+
+    def late(age_s: float) -> KafkaError | None:
+        refused.clear()
+        stamp = int((time.time() - age_s) * 1000)
+        plain.produce(
+            topic.kafka_topic, b"late", partition=0, timestamp=stamp, headers=[(TXN, txn.id.to_bytes())],
+            on_delivery=lambda error, _: refused.append(error),
+        )  # fmt: skip
+        assert plain.flush(PATIENCE_S) == 0
+        return refused[0]
+
+    assert late(0) is None
+    error = late(1_000)
+    assert error is not None
+    assert error.code() == KafkaError.INVALID_TIMESTAMP
+
+    entry = buffer_of(bootstrap, str(topic.name)).aborted(where, txn.id)
+    assert entry is not None
+    assert (list(entry.offsets), entry.sealed) == ([0], False)
+    later = PacedClock()
+    data = KafkaDataPartitions(node.topics, node.admin, node.fetcher, node.state_producer, SystemClock())
+    sealing = Sealing(node.log, node.transaction_views, data, later, "0123")
+    partition = TRANSACTION_BUFFER_SNAPSHOT.partition_for(str(topic.name))
+    later.ms = entry.late_until_ms
+    sealing.run([partition], patience())
+    assert buffer_of(bootstrap, str(topic.name)).aborted(where, txn.id) == entry
+    later.ms += 1
+    sealing.run([partition], patience())
+    entry = buffer_of(bootstrap, str(topic.name)).aborted(where, txn.id)
+    assert entry is not None
+    assert (list(entry.offsets), entry.sealed) == ([0, 2], True)  # between them lies the marker

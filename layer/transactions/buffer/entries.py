@@ -262,6 +262,7 @@ def _together(entries: dict[TransactionBufferKey, AbortedEntry], where: DataPart
         any(len(parts) == number for (_, number), parts in sealed.items()),
         _union([entry.offsets for entry in found.values()]),
         len(found),
+        max(entry.late_until_ms for entry in found.values()),
     )
 
 

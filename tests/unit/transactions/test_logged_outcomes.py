@@ -17,7 +17,7 @@ from layer.transactions.buffer.model import DataPartition
 from layer.transactions.coordinator import Coordinator
 from layer.transactions.coordinator_log import CoordinatorLog, StateLogRequests
 from layer.transactions.coordinator_rules import CoordinatorSettings
-from layer.transactions.logged_outcomes import LoggedOutcomes
+from layer.transactions.logged_outcomes import CLOCKS_DIFFER_MS, LATE_MOST_MS, LoggedOutcomes
 from layer.transactions.outcomes import Ended
 from layer.transactions.views import TransactionViews
 from mapping.state_keys import PendingAckEndKey, decode_key
@@ -237,3 +237,16 @@ def test_a_coordinator_with_real_outcomes() -> None:
     assert list(entry.offsets) == [0, 2]
     assert world.data.markers() == [(kept, True), (dropped, False)]
     assert {key.txn_least: outcome.value for key, outcome in world.ends().items()} == {1: True, 2: False}
+
+
+def test_an_abort_does_not_wait_until_a_long_log_was_looked_through() -> None:
+    world = World()
+    world.outcomes.announce([(ONE, [PARTITION])], "s", NEVER)
+    world.data.send(ONE)
+    world.data.partition(TOPIC, 1).extend([(None, None)] * 10_000)
+    world.outcomes.settle_buffers([Ended(ONE, False, (PARTITION,), (), deadline_ms=7_000_000)], "s", NEVER)
+    entry = world.entries().aborted(WHERE, ONE)
+    assert entry is not None
+    assert (len(entry.offsets), entry.sealed, entry.lower_bound) == (0, False, 0)
+    assert entry.late_until_ms == 7_000_000 + LATE_MOST_MS + CLOCKS_DIFFER_MS
+    assert world.status(ONE) is TxnStatus.ABORTED

@@ -19,6 +19,7 @@ from layer.statelog.memory_log import MemoryStateLog
 from layer.transactions.buffer.cleaning import KEPT_FOR_MS
 from layer.transactions.pending_acks.log import CursorName
 from layer.transactions.place_inspection import buffer_stats, pending_ack_stats
+from layer.transactions.sealing import Sealing
 from layer.transactions.state_size import WARN_AT, StateSizes
 from layer.transactions.upkeep import Upkeep
 from layer.transactions.upkeep_rounds import UpkeepRounds
@@ -39,6 +40,7 @@ from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDIN
 from mapping.topic_name import TopicName
 from tests.clocks import PacedClock
 from tests.unit.transactions.buffer_records import COORDINATOR, HERE, aborted, key_of, opened, txn
+from tests.unit.transactions.test_sealing import Data
 
 NEVER = Deadline.never()
 PARTITION = TRANSACTION_BUFFER_SNAPSHOT.partition_for(HERE.topic)
@@ -292,7 +294,8 @@ def test_rounds_go_on_after_one_that_failed(rig: Rig, monkeypatch: pytest.Monkey
         return 0
 
     monkeypatch.setattr(rig.upkeep, "run", run)
-    rounds = UpkeepRounds(rig.upkeep, lambda: [PARTITION], first_s=0, every_s=0.001)
+    sealing = Sealing(rig.log, rig.views, Data(), rig.clock, "s")
+    rounds = UpkeepRounds(rig.upkeep, sealing, lambda: [PARTITION], first_s=0, every_s=0.001)
     assert again.wait(60)
     rounds.close(Deadline.after(60))
     assert set(done) == {PARTITION}
