@@ -177,6 +177,7 @@ class AdminClient(SchemaAdmin, TransactionAdmin):
                 opened.layout.entries_per_ledger,
                 backlogs,
                 *self._publishers(opened, deadline),
+                *self._transactions_in(opened, deadline),
             )
 
     # Namespaces ---------------------------------------------------------------------------------------------------

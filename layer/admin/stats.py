@@ -75,6 +75,9 @@ class TopicStats:
     """One topic. `entries` counts what is in Kafka now; `subscriptions` maps names to backlogs.
 
     At most 100 producers of each process are in `publishers`; `unlisted_publishers` counts the others.
+    `ongoing_txn_count` and `aborted_txn_count` are transactions in its partitions (one in two partitions counts twice):
+    open ones, and aborted ones whose messages Kafka still has; 0 where this user may not read
+    `__transaction_buffer_snapshot`. Source: Pulsar's `TopicStats`; its count of committed ones is not kept anywhere.
     """
 
     topic: str
@@ -89,3 +92,5 @@ class TopicStats:
     subscriptions: dict[str, int]
     publishers: tuple[PublisherStats, ...] = ()
     unlisted_publishers: int = 0
+    ongoing_txn_count: int = 0
+    aborted_txn_count: int = 0

@@ -39,7 +39,7 @@ from layer.transactions.place_inspection import (
 from mapping.errors import MappingError
 from mapping.state_records.pending_acks import CursorLife
 from mapping.state_records.transaction_log import TopicPartition, TopicSubscription
-from mapping.state_topics import TRANSACTION_LOG
+from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_LOG
 from mapping.topic_name import TopicName
 from mapping.txn_id import TxnId
 
@@ -183,6 +183,18 @@ class TransactionAdmin(PolicyAdmin):
         if not 0 <= coordinator <= last:
             raise errors.InvalidOption(f"coordinators are 0 to {last}, got {coordinator}")
         return self.node.transaction_views.ask_coordinator(coordinator, question, deadline)
+
+    def _transactions_in(self, topic: Topic, deadline: Deadline) -> tuple[int, int]:
+        """(ongoing, aborted), over all partitions; none where this user may not look."""
+        try:
+            if self.node.admin.describe_topic(TRANSACTION_BUFFER_SNAPSHOT.kafka_name, deadline) is None:
+                return 0, 0  # statistics do not make topics
+            found = self.node.transaction_views.ask_buffer(
+                str(topic.name), lambda entries: [buffer_stats(entries, where) for where in _places(topic)], deadline
+            )
+        except errors.NotAuthorized:
+            return 0, 0
+        return sum(each.ongoing for each in found), sum(each.aborted for each in found)
 
     def _of_coordinators(
         self, coordinator: int | None, question: Callable[[CoordinatorState], list[TransactionInfo]]

@@ -109,6 +109,7 @@ def show_stats(settings: Settings, topic: TopicArgument) -> None:
             "partitions": stats.partitions if stats.partitioned else "non-partitioned",
             "entries": stats.entries,
             "entries per ledger": stats.entries_per_ledger,
+            **_transactions(stats),
         }
     )
     write_line("")
@@ -154,6 +155,13 @@ def bind(
         admin.bind_topic(topic, kafka_topic)
         bound = _full_name(topic)
         show_result(settings, f"bound {bound} to {kafka_topic}", {"bound": bound, "kafka_topic": kafka_topic})
+
+
+def _transactions(stats: TopicStats) -> dict[str, object]:
+    """Nothing where there are none."""
+    if not stats.ongoing_txn_count and not stats.aborted_txn_count:
+        return {}
+    return {"transactions": f"{stats.ongoing_txn_count:,} ongoing, {stats.aborted_txn_count:,} aborted"}
 
 
 def _publisher_row(publisher: PublisherStats) -> tuple[object, ...]:

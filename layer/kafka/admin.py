@@ -110,6 +110,36 @@ class KafkaAdmin:
             raise errors.DeadlineExceeded(f"{what}: no answer in time") from late
         return TopicDescription(topic, str(found.topic_id), len(found.partitions))
 
+    def allowed_on_topics(self, topics: Sequence[str], deadline: Deadline) -> dict[str, frozenset[str]]:
+        """What this user may do with each topic, as `kafka-acls` spells it (Read, DescribeConfigs ...). A topic that is
+        not there is missing; one that may not be seen allows nothing."""
+        asked = TopicCollection(list(topics))
+        futures = self._handle.describe_topics(asked, include_authorized_operations=True, **self._budget(deadline))
+        found: dict[str, frozenset[str]] = {}
+        for topic, future in futures.items():
+            try:
+                described = self._result(future, deadline, f"describing topic {topic}", on_topic("Describe", topic))
+            except errors.NotAuthorized:
+                found[topic] = frozenset()
+            except errors.NoSuchTopic:
+                continue
+            else:
+                found[topic] = _spelt(described.authorized_operations)
+        return found
+
+    def allowed_on_group(self, group_id: str, deadline: Deadline) -> frozenset[str]:
+        """What this user may do with a group, be it there or not."""
+        asked = self._handle.describe_consumer_groups(
+            [group_id], include_authorized_operations=True, **self._budget(deadline)
+        )
+        try:
+            described = self._result(
+                asked[group_id], deadline, f"describing group {group_id}", on_group("Describe", group_id)
+            )
+        except errors.NotAuthorized:
+            return frozenset()
+        return _spelt(described.authorized_operations)
+
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str], deadline: Deadline) -> bool:
         """True when this call made the topic, False when it was there already. Replication is the broker's default."""
         future = self._handle.create_topics(
@@ -304,3 +334,7 @@ class KafkaAdmin:
 
     def close(self) -> None:
         handles.release(self._handle)
+
+
+def _spelt(operations: Sequence[Any] | None) -> frozenset[str]:
+    return frozenset("".join(word.title() for word in each.name.split("_")) for each in operations or ())

@@ -29,7 +29,8 @@ from tests.integration.sdk_support import until
 ACLS = Path(__file__).resolve().parents[2] / "docs" / "acls.md"
 
 PASSWORDS = {
-    name: f"the-secret-of-{name}" for name in ("alice", "producer", "consumer", "admin", "nobody", "reader", "letters")
+    name: f"the-secret-of-{name}"
+    for name in ("alice", "producer", "consumer", "admin", "nobody", "reader", "letters", "transactional", "serving")
 }
 
 _RESOURCES = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP, "cluster": ResourceType.BROKER}
@@ -66,7 +67,7 @@ class SecureCluster:
     def grant(self, user: str, rights: Iterable[tuple[str, str, str]]) -> None:
         """Rights are (operation, kind, name); a name that ends in * is a prefix."""
         admin = self._admin()  # its futures end with it
-        wanted = [_binding(user, *right) for right in rights]
+        wanted = [_binding(user, *right) for right in dict.fromkeys(rights)]
         for future in admin.create_acls(wanted).values():
             future.result(60)
         # The controller has them; the broker's authorizer, which answers this, learns of them a moment later.

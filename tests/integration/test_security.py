@@ -295,6 +295,44 @@ def test_the_page_s_rights_are_enough_for_schemas(cluster: SecureCluster) -> Non
     cluster.revoke_all("producer")
 
 
+def test_the_page_s_rights_are_enough_for_transactions(
+    cluster: SecureCluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = granted_by_the_page("Transactions")
+    cluster.grant("serving", [*table, *granted_by_the_page("Coordinators")])
+    own = [right for section in ("Producer", "Consumer") for right in granted_by_the_page(section)]
+    cluster.grant("transactional", [*own, *table])
+    serving = cluster.as_user("serving", enable_transaction=True)
+    serving.new_transaction().abort()
+    client = cluster.as_user("transactional", enable_transaction=True)
+    consumer = client.subscribe(TOPIC, SUBSCRIPTION, pulsar.ConsumerType.Shared)
+    producer = client.create_producer(TOPIC)
+    producer.send(b"in")
+    message = consumer.receive(PATIENCE_MS)
+    kept = client.new_transaction()
+    producer.send(b"out", txn=kept)
+    consumer.acknowledge(message, txn=kept)
+    kept.commit()
+    assert consumer.receive(PATIENCE_MS).data() == b"out"
+    dropped = client.new_transaction()
+    producer.send(b"dropped", txn=dropped)
+    dropped.abort()
+    until(lambda: "this process serves no transactions" in caplog.text, "the log to tell that others serve")
+    assert "topic pulsar.system.transaction_coordinator_assign;" in caplog.text
+    consumer.unsubscribe()
+    client.close()
+    for missing in table:
+        if missing[2] not in ("pulsar.system.transaction_requests", "pulsar.system.__transaction_log"):
+            continue
+        cluster.revoke_all("transactional")
+        cluster.grant("transactional", [*own, *(right for right in table if right[2] != missing[2])])
+        client = cluster.as_user("transactional", enable_transaction=True, operation_timeout_seconds=10)
+        with pytest.raises(pulsar.AuthorizationError, match=f"on topic {re.escape(missing[2])};"):
+            client.new_transaction()
+        client.close()
+    serving.close()
+
+
 def letters_client(cluster: SecureCluster, *without: tuple[str, str, str]) -> Any:
     """A client with the rights of Consumer, Dead letters and Retry letters, but for these."""
     cluster.revoke_all("letters")

@@ -210,6 +210,16 @@ def test_what_buffers_have_on_record(pok: CommandLine, by_hand: WrittenByHand) -
     assert "does not exist" in pok.refused("buffer", "nothing-here")
 
 
+def test_a_topics_statistics_count_its_transactions(admin: AdminClient, by_hand: WrittenByHand) -> None:
+    assert admin.topic_stats(by_hand.name).ongoing_txn_count == 0
+    running, over = by_hand.begin(), by_hand.begin()
+    by_hand.opened(running, 0)
+    by_hand.opened(running, 0, partition=1)
+    by_hand.aborted(over, [1, 2], 3)
+    stats = admin.topic_stats(by_hand.name)
+    assert (stats.ongoing_txn_count, stats.aborted_txn_count) == (2, 1)
+
+
 def test_what_subscriptions_hold(pok: CommandLine, admin: AdminClient, by_hand: WrittenByHand) -> None:
     admin.create_subscription(by_hand.name, "audit", from_earliest=True)
     first, second = by_hand.begin(), by_hand.begin()

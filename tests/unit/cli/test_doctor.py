@@ -8,6 +8,7 @@ from layer.cli.doctor.cluster import SETTING_RULES, check_version, judge_setting
 from layer.cli.doctor.machine import check_librdkafka, check_open_files
 from layer.cli.doctor.probe import Sent, judge_clock
 from layer.cli.doctor.report import Status
+from layer.cli.doctor.transactions import BEGINNING, SERVING, judge_transactions
 from layer.embedded.settings import common_properties
 from mapping.state_topics import SCHEMAS
 
@@ -104,3 +105,30 @@ def test_the_brokers_clock_is_judged(stamped_ms: int, status: Status) -> None:
     assert finding.status is status
     if status is not Status.OK:
         assert ("ahead of" if stamped_ms > 0 else "behind") in finding.found
+
+
+ALL_RIGHTS = {topic.kafka_name: {"Read", "Write", "Describe"} for topic in {**BEGINNING, **SERVING}}
+LOG = "pulsar.system.__transaction_log"
+GROUP = "pulsar.system.transaction_coordinator_assign/coordinators"
+
+
+@pytest.mark.parametrize(
+    ("allowed", "on_group", "members", "status", "said"),
+    [
+        ({}, set(), None, Status.OK, "never used on this cluster"),
+        (ALL_RIGHTS, {"Read"}, 2, Status.OK, "begin them and serve coordinators, now served by 2 processes"),
+        (ALL_RIGHTS, {"Describe"}, 1, Status.OK, "but not serve coordinators, now served by 1 process"),
+        (ALL_RIGHTS, set(), None, Status.OK, "begin them, but not serve coordinators"),
+        (ALL_RIGHTS, {"Describe"}, 0, Status.WARN, f"this user may not: missing is Read on group {GROUP}"),
+        ({**ALL_RIGHTS, LOG: {"Read"}}, {"Read"}, 0, Status.WARN, f"missing is Write on topic {LOG}"),
+        ({**ALL_RIGHTS, LOG: set()}, {"Read"}, 1, Status.WARN, f"cannot use them: missing is Read on topic {LOG}"),
+        ({LOG: {"Read", "Write"}}, {"Read"}, 0, Status.OK, "begin them and serve"),
+    ],
+)  # fmt: skip
+def test_the_rights_for_transactions_are_judged(
+    allowed: dict[str, set[str]], on_group: set[str], members: int | None, status: Status, said: str
+) -> None:
+    (finding,) = judge_transactions(allowed, on_group, members)
+    assert finding.status is status
+    assert said in finding.found
+    assert (finding.advice != "") == (status is Status.WARN)

@@ -1,0 +1,87 @@
+"""Transactions: may this user begin them and serve their coordinators, and does anybody serve them now?"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from typing import Final
+
+from layer import errors
+from layer.cli.doctor.cluster import ANSWER_S
+from layer.cli.doctor.report import Finding, ok, warn
+from layer.cli.failure import one_line
+from layer.deadline import Deadline
+from layer.kafka.admin import KafkaAdmin
+from layer.transactions.coordinator_group import GROUP_ID
+from mapping.state_topics import (
+    TRANSACTION_BUFFER_SNAPSHOT,
+    TRANSACTION_COORDINATOR_ASSIGN,
+    TRANSACTION_LOG,
+    TRANSACTION_PENDING_ACK,
+    TRANSACTION_REQUESTS,
+    StateTopic,
+)
+
+BEGINNING: Final[Mapping[StateTopic, frozenset[str]]] = {
+    TRANSACTION_REQUESTS: frozenset({"Read", "Write"}),
+    TRANSACTION_LOG: frozenset({"Read"}),
+    TRANSACTION_BUFFER_SNAPSHOT: frozenset({"Read", "Write"}),
+    TRANSACTION_PENDING_ACK: frozenset({"Read", "Write"}),
+}
+"""What a program with transactions needs that serves no coordinator (docs/acls.md)."""
+
+SERVING: Final[Mapping[StateTopic, frozenset[str]]] = {
+    TRANSACTION_COORDINATOR_ASSIGN: frozenset({"Read"}),
+    TRANSACTION_LOG: frozenset({"Write"}),
+}
+"""What it needs besides to serve coordinators; and Read on their group."""
+
+
+def check_transactions(admin: KafkaAdmin) -> Iterator[Finding]:
+    """One line for beginning them, one for serving."""
+    try:
+        names = [topic.kafka_name for topic in {**BEGINNING, **SERVING}]
+        allowed = admin.allowed_on_topics(names, Deadline.after(ANSWER_S))
+        on_group = admin.allowed_on_group(GROUP_ID, Deadline.after(ANSWER_S))
+        members = len(admin.describe_group(GROUP_ID, Deadline.after(ANSWER_S)).members) if on_group else None
+    except errors.LayerError as failure:
+        yield warn("transactions", one_line(failure), "grant Describe on topics pulsar.system.*")
+        return
+    yield from judge_transactions(allowed, on_group, members)
+
+
+def judge_transactions(
+    allowed: Mapping[str, Collection[str]], on_group: Collection[str], members: int | None
+) -> Iterator[Finding]:
+    """`allowed`: what may be done with the state topics that are there; `members`: processes that serve coordinators,
+    None where that may not be seen."""
+    if not allowed:
+        yield ok("transactions", "never used on this cluster: the first program with transactions makes their topics")
+        return
+    missing = _missing(BEGINNING, allowed)
+    if missing:
+        yield warn("transactions", f"programs of this user cannot use them: missing is {', '.join(missing)}", _GRANT)
+        return
+    missing = _missing(SERVING, allowed)
+    if "Read" not in on_group:
+        missing.append(f"Read on group {GROUP_ID}")
+    served = "" if members is None else f", now served by {members} process{'' if members == 1 else 'es'}"
+    if not missing:
+        yield ok("transactions", f"this user may begin them and serve coordinators{served}")
+    elif members == 0:
+        found = f"nobody serves coordinators, and this user may not: missing is {', '.join(missing)}"
+        yield warn("transactions", found, _GRANT)
+    else:
+        yield ok("transactions", f"this user may begin them, but not serve coordinators{served}")
+
+
+_GRANT: Final = "see docs/acls.md, Transactions"
+
+
+def _missing(needed: Mapping[StateTopic, frozenset[str]], allowed: Mapping[str, Collection[str]]) -> list[str]:
+    """In topics that are there."""
+    return [
+        f"{operation} on topic {topic.kafka_name}"
+        for topic, operations in needed.items()
+        for operation in sorted(operations)
+        if topic.kafka_name in allowed and operation not in allowed[topic.kafka_name]
+    ]
