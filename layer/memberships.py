@@ -50,7 +50,13 @@ class Memberships:
         self.deliveries = DeliveryChannel(services.log, self._open_deliveries)
         self._answering = Answering(self.deliveries)
         self.live_cursors = LiveCursors(
-            self.deliveries, services.admin, services.store, services.clock, self.read_cursors, self._serving
+            self.deliveries,
+            services.admin,
+            services.store,
+            services.clock,
+            services.pending_acks,
+            self.read_cursors,
+            self._serving,
         )
 
     def _open_deliveries(self) -> AssignedConsumer:

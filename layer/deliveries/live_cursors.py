@@ -22,10 +22,12 @@ from layer.cursor.machine import CursorState
 from layer.cursor.store import CursorStore, Recovered, Saved, new_session
 from layer.deadline import Deadline
 from layer.deliveries.channel import DeliveryChannel, Heard
+from layer.deliveries.idle_transactions import IdleTransactions
 from layer.dispatch.member import SubscriptionMember
 from layer.kafka.admin import KafkaAdmin
 from layer.kafka.records import CommittedOffset, GroupMember
 from layer.metadata.subscription import Subscription, cursor_identity
+from layer.transactions.pending_acks.journal import PendingAckJournal
 from mapping.errors import CorruptRecord
 from mapping.state_keys import DeliveryKey
 from mapping.state_records.cursor_requests import (
@@ -60,6 +62,7 @@ class LiveCursors:
         admin: KafkaAdmin,
         store: CursorStore,
         clock: Clock,
+        journal: PendingAckJournal,
         read_cursors: Callable[[Subscription, Deadline], dict[int, Recovered]],
         members_here: Callable[[Subscription], list[SubscriptionMember]],
     ) -> None:
@@ -68,6 +71,7 @@ class LiveCursors:
         self._admin = admin
         self._store = store
         self._clock = clock
+        self._transactions = IdleTransactions(journal, admin, store, clock)
         self._read_cursors = read_cursors
         self._members_here = members_here
 
@@ -175,7 +179,15 @@ class LiveCursors:
         commits: dict[str, dict[int, CommittedOffset]] = {}
         saves = {}
         results: list[Answer] = []
-        for partition, cursor in self._read_cursors(subscription, deadline).items():
+        cursors = self._read_cursors(subscription, deadline)
+        try:
+            sought = {p: cursors[p] for p, each in left.items() if isinstance(each.wish, Seek) and p in cursors}
+            settled = [p for p, found in sought.items() if self._transactions.settle(subscription, p, found, deadline)]
+            if settled:
+                cursors = self._read_cursors(subscription, deadline)
+        except (errors.SubscriptionBusy, errors.Fenced):
+            return
+        for partition, cursor in cursors.items():
             request = left.get(partition)
             if request is None:
                 continue

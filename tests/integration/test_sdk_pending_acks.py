@@ -275,6 +275,25 @@ def test_a_seek_comes_after_what_was_committed(client: pulsar.Client, unique: Un
     assert payloads(receive(again, 1)) == ["1"]
 
 
+def test_a_seek_without_an_owner_comes_after_what_was_committed(
+    client: pulsar.Client, admin: AdminClient, unique: Unique
+) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    send(client, topic, 3)
+    messages = receive(consumer, 3)
+    kept, held = begin(client), begin(client)
+    consumer.acknowledge(messages[0], txn=kept)
+    consumer.acknowledge(messages[1], txn=held)
+    consumer.close()
+    kept.commit()
+    admin.reset_cursor(topic, "s", message_id=pulsar.MessageId.earliest)
+    again = client.subscribe(topic, "s", SHARED)
+    assert payloads(receive(again, 2)) == ["0", "2"]
+    held.abort()
+    assert payloads(receive(again, 1)) == ["1"]
+
+
 def test_a_subscription_made_anew_knows_nothing(client: pulsar.Client, unique: Unique) -> None:
     topic = unique()
     consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
