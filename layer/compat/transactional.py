@@ -17,7 +17,7 @@ class Transactions:
 
     def __init__(self, run: Run) -> None:
         self._run = run
-        self.client = run.client(enable_transaction=True)
+        self.client = run.client(enable_transaction=True, operation_timeout_seconds=60)
 
     def begin(self, timeout_ms: int = 60_000) -> Any:
         return self.client.new_transaction(timeout_ms)
