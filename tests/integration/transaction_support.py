@@ -78,7 +78,7 @@ def markers_of(bootstrap: str, kafka_topic: str, partition: int = 0) -> dict[Txn
     return found
 
 
-def _log_record(message: Message) -> LogRecord:
+def log_record(message: Message) -> LogRecord:
     return LogRecord(place_of(message)[1], message.key() or b"", message.value(), message.timestamp()[1])
 
 
@@ -87,7 +87,7 @@ def buffer_of(bootstrap: str, topic: str) -> BufferEntries:
     entries = BufferEntries()
     state_topic = TRANSACTION_BUFFER_SNAPSHOT
     for message in read_all(bootstrap, state_topic.kafka_name, state_topic.partition_for(topic)):
-        entries.apply(_log_record(message))
+        entries.apply(log_record(message))
     return entries
 
 
@@ -95,7 +95,7 @@ def on_record(bootstrap: str, txn: TxnId) -> Transaction | None:
     """What its coordinator's log says of a transaction."""
     state = CoordinatorState(txn.coordinator)
     for message in read_all(bootstrap, TRANSACTION_LOG.kafka_name, txn.coordinator):
-        state.apply(_log_record(message))
+        state.apply(log_record(message))
     return state.transaction(txn)
 
 
