@@ -50,6 +50,7 @@ class Group:
 
 class Rule(Enum):
     RATIO_AT_LEAST = "at least {} x"
+    RATIO_AT_MOST = "at most {} x"
     ADDS_AT_MOST = "adds less than {}"
     BELOW = "below {}"
 
@@ -86,6 +87,20 @@ def _peer(
     )
 
 
+def _transactions(per_transaction: int, open_at_once: int, messages: int) -> Group:
+    each = "a message" if per_transaction == 1 else f"{per_transaction} messages"
+    args = {"per_transaction": per_transaction, "open_at_once": open_at_once}
+    return Group(
+        f"transactions-{per_transaction}-{open_at_once}",
+        f"Transactions of {each} of 200 B, {open_at_once} open at once, beside Pulsar's Java client on real Pulsar",
+        rounds=3,
+        cells=(
+            Cell("layer", System.LAYER, "transactions", messages, args),
+            Cell("pulsar", System.PULSAR, "transactions", messages, {**args, "batching": True}),
+        ),
+    )
+
+
 def _codecs(name: str, kind: str, messages: int) -> tuple[Cell, Cell]:
     return (
         Cell(name, System.LAYER, "codec", messages, {"package": "layer.schema", "kind": kind}),
@@ -99,6 +114,19 @@ def _ack_rate(*, with_holes: bool) -> dict[str, Any]:
 
 CURSOR_WORKERS: Final = frozenset({"holes", "ack_rate", "many_cursors"})
 """They are in `cursor_workers`."""
+
+TRANSACTION_WORKERS: Final = frozenset({"transactions", "start_up"})
+"""They are in `transaction_workers`."""
+
+TRANSACTIONS: Final = {
+    (1, 1): 400,
+    (10, 1): 3_000,
+    (100, 1): 20_000,
+    (1, 64): 4_000,
+    (10, 64): 30_000,
+    (100, 64): 100_000,
+}
+"""Messages in all for each (messages of a transaction, transactions open at once)."""
 
 SCHEMA_WORKERS: Final = frozenset({"codec", "checks"})
 """They are in `schema_workers`, and need no server."""
@@ -217,6 +245,13 @@ GROUPS: Final = (
         rounds=3,
         cells=(Cell("layer", System.LAYER, "checks", 2_000, {"fields": 200}),),
     ),
+    *(_transactions(*point, messages) for point, messages in TRANSACTIONS.items()),
+    Group(
+        "transactions-start-up",
+        "Start-up of a coordinator, and of a partition's buffer, behind so many finished transactions, compacted",
+        rounds=1,
+        cells=tuple(Cell(f"{count}", System.LAYER, "start_up", count, {}) for count in (10_000, 100_000, MILLION)),
+    ),
 )
 
 REQUIREMENTS: Final = (
@@ -260,6 +295,33 @@ REQUIREMENTS: Final = (
             f"batch-{worker}-200/pulsar",
         )
         for worker, what in (("produce", "produce"), ("receive", "receive + acknowledge"))
+    ),
+    *(
+        Requirement(
+            f"{what}, {per_transaction} messages a transaction, {open_at_once} open, beside Pulsar",
+            f"transactions-{per_transaction}-{open_at_once}/layer",
+            metric,
+            rule,
+            1,
+            f"transactions-{per_transaction}-{open_at_once}/pulsar",
+        )
+        for per_transaction, open_at_once in TRANSACTIONS
+        for metric, rule, what in (
+            ("per_s", Rule.RATIO_AT_LEAST, "transactions a second"),
+            ("commit_p50_ms", Rule.RATIO_AT_MOST, "commit p50, ms"),
+            ("commit_p99_ms", Rule.RATIO_AT_MOST, "commit p99, ms"),
+        )
+    ),
+    *(
+        Requirement(
+            f"{what} behind a million finished transactions, beside 10,000",
+            f"transactions-start-up/{MILLION}",
+            metric,
+            Rule.ADDS_AT_MOST,
+            100,
+            "transactions-start-up/10000",
+        )
+        for metric, what in (("coordinator_ms", "coordinator serves, ms"), ("buffer_ms", "buffer is known, ms"))
     ),
     Requirement(
         "acknowledging while there are 10 million holes",

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.benchmarks.plan import CURSOR_WORKERS, SCHEMA_WORKERS, Cell, Group, System
+from tests.benchmarks.plan import CURSOR_WORKERS, SCHEMA_WORKERS, TRANSACTION_WORKERS, Cell, Group, System
 from tests.benchmarks.worker import RESULT
 
 _WORKER_TIMEOUT_S: Final = 900.0
@@ -88,6 +88,8 @@ class Session:
             return "cursor_workers"
         if cell.worker in SCHEMA_WORKERS:
             return "schema_workers"
+        if cell.worker in TRANSACTION_WORKERS:
+            return "transaction_workers"
         return "raw_workers" if cell.system is System.RAW else "sdk_workers"
 
     def _arguments(self, cell: Cell, messages: int, filled: _Filled) -> dict[str, Any]:

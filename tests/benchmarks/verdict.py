@@ -36,6 +36,8 @@ def judge(requirement: Requirement, outcomes: Mapping[str, Outcome]) -> Verdict:
     beside = statistics.median(series(outcomes[requirement.beside], requirement.metric))
     if requirement.rule is Rule.RATIO_AT_LEAST:
         return Verdict(requirement, ours, beside, ours / beside, ours / beside >= requirement.threshold)
+    if requirement.rule is Rule.RATIO_AT_MOST:
+        return Verdict(requirement, ours, beside, ours / beside, ours / beside <= requirement.threshold)
     return Verdict(requirement, ours, beside, ours - beside, ours - beside <= requirement.threshold)
 
 

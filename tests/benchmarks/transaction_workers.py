@@ -1,0 +1,156 @@
+"""The measured programs of transactions: our SDK in this process, Pulsar's Java client in a JVM of its own."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import statistics
+import subprocess
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+from layer.clock import SystemClock
+from layer.deadline import Deadline
+from layer.embedded.java import find_java
+from layer.kafka.settings import KafkaSettings
+from layer.node import Node
+from layer.transactions.buffer.model import DataPartition
+from layer.transactions.views import TransactionViews
+from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_LOG
+from mapping.topic_name import TopicName
+from tests.benchmarks.finished_transactions import compact, records, write
+from tests.benchmarks.worker import RESULT
+from tests.compat.pulsar_standalone.jars import pulsar_jars
+
+_SOURCE: Final = Path(__file__).with_name("PulsarTransactions.java")
+_SIZE: Final = 200
+_TIMEOUT_S: Final = 800.0
+_TRANSACTION_MS: Final = 300_000
+_SETTLE_S: Final = 120.0
+_READINGS: Final = 5
+
+
+def transactions(
+    sdk: str, url: str, topic: str, messages: int, per_transaction: int, open_at_once: int, batching: bool = False
+) -> dict[str, Any]:
+    """Begin, send, wait for the receipts, commit, in `open_at_once` threads; latencies are of `commit` alone.
+
+    `messages` is their number in all. A fifth more, at least three rounds of all threads, warms up before.
+    """
+    count = max(1, messages // per_transaction)
+    warm_up = max(3 * open_at_once, count // 5)
+    if sdk == "pulsar":
+        return _by_java(url, topic, count, per_transaction, open_at_once, warm_up, _SIZE, str(batching).lower())
+    module = importlib.import_module(sdk)
+    client = module.Client(url, enable_transaction=True)
+    producer = client.create_producer(
+        topic, block_if_queue_full=True, max_pending_messages=100_000, batching_enabled=batching
+    )
+    program = _Program(module, client, producer, per_transaction)
+    program.run(warm_up, open_at_once)
+    start_s = time.monotonic()
+    commits_s = sorted(program.run(count, open_at_once))
+    took_s = time.monotonic() - start_s
+    client.close()
+    return {
+        "per_s": round(count / took_s, 1),
+        "took_s": round(took_s, 2),
+        "commit_p50_ms": round(commits_s[len(commits_s) // 2] * 1000, 3),
+        "commit_p99_ms": round(commits_s[min(len(commits_s) - 1, len(commits_s) * 99 // 100)] * 1000, 3),
+    }
+
+
+class _Program:
+    def __init__(self, module: Any, client: Any, producer: Any, per_transaction: int) -> None:
+        self._ok = module.Result.Ok
+        self._client = client
+        self._producer = producer
+        self._per_transaction = per_transaction
+        self._payload = b"x" * _SIZE
+
+    def run(self, count: int, open_at_once: int) -> list[float]:
+        """The seconds that each commit took."""
+        with ThreadPoolExecutor(open_at_once) as pool:
+            return list(pool.map(self._one, range(count)))
+
+    def _one(self, _: int) -> float:
+        txn = self._client.new_transaction(_TRANSACTION_MS)
+        settled = threading.Event()
+        results: list[Any] = []
+
+        def sent(result: Any, message_id: Any) -> None:
+            results.append(result)
+            if len(results) == self._per_transaction:
+                settled.set()
+
+        for _ in range(self._per_transaction):
+            self._producer.send_async(self._payload, sent, txn=txn)
+        if not settled.wait(_SETTLE_S) or any(result != self._ok for result in results):
+            raise RuntimeError(f"{len(results)} of {self._per_transaction} sends settled: {set(results)}")
+        start_s = time.monotonic()
+        txn.commit()
+        return time.monotonic() - start_s
+
+
+def start_up(sdk: str, url: str, topic: str, messages: int) -> dict[str, Any]:
+    """A coordinator's start-up, and a buffer's first reading, behind `messages` finished transactions, compacted."""
+    settings = KafkaSettings(url.removeprefix("kafka://"))
+    clock = SystemClock()
+    coordinator = len(str(messages))  # another one for each cell
+    writing = Node(settings, Deadline.after(_SETTLE_S))
+    life = writing.topics.open(TopicName.parse(topic), Deadline.after(_SETTLE_S))
+    where = DataPartition(str(life.name), 0, life.layout.incarnation)
+    for state_topic in (TRANSACTION_LOG, TRANSACTION_BUFFER_SNAPSHOT):
+        writing.log.end_offset(state_topic, 0, Deadline.after(_SETTLE_S))  # makes it
+    writing.close(Deadline.after(_SETTLE_S))
+    start_s = time.monotonic()
+    written = write(settings.bootstrap, records(messages, coordinator, where))
+    partitions = {
+        TRANSACTION_LOG: TRANSACTION_LOG.partition_of_coordinator(coordinator),
+        TRANSACTION_BUFFER_SNAPSHOT: TRANSACTION_BUFFER_SNAPSHOT.partition_for(where.topic),
+    }
+    left = compact(settings.bootstrap, partitions)
+    prepared_s = time.monotonic() - start_s
+    node = Node(settings, Deadline.after(_SETTLE_S))
+    for state_topic, partition in partitions.items():
+        node.log.end_offset(state_topic, partition, Deadline.after(_SETTLE_S))
+    serving_ms, known_ms = [], []
+    for _ in range(_READINGS):
+        start_s = time.monotonic()
+        node.transactions._coordinator(coordinator).take_over(Deadline.after(_SETTLE_S))
+        serving_ms.append((time.monotonic() - start_s) * 1000)
+        start_s = time.monotonic()
+        views = TransactionViews(node.log, clock)
+        bounds = views.ask_buffer(where.topic, lambda entries: entries.open_bounds(where), Deadline.after(_SETTLE_S))
+        known_ms.append((time.monotonic() - start_s) * 1000)
+        if bounds:
+            raise RuntimeError(f"{len(bounds)} transactions seem to be open")
+    node.close(Deadline.after(_SETTLE_S))
+    return {
+        "coordinator_ms": round(statistics.median(serving_ms), 1),
+        "buffer_ms": round(statistics.median(known_ms), 1),
+        "written": written,
+        "left": sum(left.values()),
+        "prepared_s": round(prepared_s, 1),
+    }
+
+
+def _by_java(url: str, topic: str, *arguments: int | str) -> dict[str, Any]:
+    command = [
+        find_java().executable,
+        "-Xmx1g",
+        "-cp",
+        f"{pulsar_jars()}/*",
+        str(_SOURCE),
+        url,
+        topic,
+        *map(str, arguments),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    for line in done.stdout.splitlines():
+        if done.returncode == 0 and line.startswith(RESULT):
+            return dict(json.loads(line[len(RESULT) :]))
+    raise RuntimeError(f"{_SOURCE.name} ended with {done.returncode}: {(done.stderr or done.stdout)[-2000:]}")
