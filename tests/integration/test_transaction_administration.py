@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+import layer as pulsar
 from layer import exceptions
 from layer.admin import AdminClient
 from layer.cli.main import app
@@ -17,6 +19,7 @@ from layer.transactions.buffer.verify import Finding
 from layer.transactions.coordinator_state import txn_id
 from mapping.state_records.transaction_log import TxnStatus
 from mapping.txn_id import TxnId
+from tests.integration.sdk_support import PATIENCE_MS
 from tests.integration.transactions_by_hand import PATIENCE_S, WrittenByHand
 
 pytestmark = pytest.mark.kafka
@@ -259,6 +262,34 @@ def test_a_buffer_that_agrees_with_its_log(pok: CommandLine, admin: AdminClient,
     assert told == [(7, 7)]
     assert pok.json("verify", by_hand.name)["agrees"] is True
     assert "0" in pok("verify", by_hand.name).stdout
+
+
+def test_what_programs_left_agrees_with_its_log(pok: CommandLine, service_url: str, topic: str) -> None:
+    with closing(pulsar.Client(service_url, enable_transaction=True)) as client:
+        consumer = client.subscribe(topic, "audit", pulsar.ConsumerType.Shared)
+        producer = client.create_producer(topic)
+        for number in range(20):
+            producer.send(b"plain", partition_key=str(number))
+            transaction = client.new_transaction()
+            for _ in range(3):
+                producer.send(b"x", partition_key=str(number), txn=transaction)
+            if number % 2:
+                transaction.commit()
+            else:
+                transaction.abort()
+        with client.new_transaction() as transaction:
+            consumer.acknowledge(consumer.receive(PATIENCE_MS), txn=transaction)
+            held = pok.json("show", str(transaction.txn_id))["pending_acks"]
+            assert [(each["subscription"], each["entries"]) for each in held] == [("audit", 1)]
+        consumer.close()
+    found = pok.json("verify", topic)
+    assert found["agrees"] is True
+    assert sum(each["transactions"] for each in found["partitions"]) == 20
+    assert sum(each["records"] for each in found["partitions"]) == 60
+    assert [each["differences"] for each in found["partitions"]] == [[], []]
+    stats = pok.json("buffer", topic)["partitions"]
+    assert sum(each["aborted"] for each in stats) == 10
+    assert sum(each["excluded"] for each in stats) == 30
 
 
 def test_what_differs_is_named_with_what_it_means(pok: CommandLine, by_hand: WrittenByHand) -> None:
