@@ -153,6 +153,15 @@ GROUPS: Final = (
         ),
     ),
     Group(
+        "receive-committed",
+        "Receive 200 B and acknowledge each: sent in transactions of 100, every tenth one aborted, and sent without",
+        rounds=5,
+        cells=(
+            Cell("aborted", System.LAYER, "receive", MILLION // 2, {"size": 200, "in_transaction": 100}, reads=True),
+            Cell("plain", System.LAYER, "receive", MILLION // 2, {"size": 200}, reads=True),
+        ),
+    ),
+    Group(
         "latency",
         "End-to-end latency at 1,000 messages/s, sender and receiver in two processes",
         rounds=3,
@@ -267,6 +276,14 @@ REQUIREMENTS: Final = (
         "produce/raw-header",
     ),
     Requirement("receive + acknowledge 200 B", "receive/layer", "per_s", Rule.RATIO_AT_LEAST, 0.3, "receive/raw"),
+    Requirement(
+        "receive + acknowledge of a topic of which 10 % are aborted, beside one without transactions",
+        "receive-committed/aborted",
+        "per_s",
+        Rule.RATIO_AT_LEAST,
+        0.85,
+        "receive-committed/plain",
+    ),
     Requirement("peak resident memory of receive, MB", "receive/layer", "peak_mb", Rule.BELOW, 300),
     Requirement("added latency p99, ms", "latency/layer", "p99_ms", Rule.ADDS_AT_MOST, 5, "latency/raw"),
     Requirement("producer until first delivery, ms", "open/layer", "producer_ms", Rule.ADDS_AT_MOST, 100, "open/raw"),

@@ -6,15 +6,18 @@ Each takes `sdk`, the module's name, and `url`, its service URL, and returns pla
 from __future__ import annotations
 
 import importlib
+import itertools
 import statistics
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from tests.benchmarks.pacing import Receiver, collect, send_paced
 from tests.benchmarks.plan import PENDING
 
 _SETTLE_S = 60.0
+_THREADS = 8
 
 
 class _Counted:
@@ -61,6 +64,39 @@ def produce(sdk: str, url: str, topic: str, messages: int, size: int, batching: 
     return {"per_s": round(messages / took_s), "took_s": round(took_s, 2)}
 
 
+def produce_in_transactions(
+    sdk: str, url: str, topic: str, messages: int, size: int, in_transaction: int
+) -> dict[str, Any]:
+    """Commit so many messages, `in_transaction` in each, by eight threads; every tenth transaction is aborted."""
+    module = importlib.import_module(sdk)
+    client = module.Client(url, enable_transaction=True)
+    producer = client.create_producer(topic, block_if_queue_full=True, max_pending_messages=PENDING)
+    payload = b"x" * size
+    numbers = itertools.count()
+    left = iter(range(0, messages, in_transaction))
+
+    def work() -> None:
+        for start in left:
+            while next(numbers) % 10 == 9:
+                _in_a_transaction(client, producer, payload, in_transaction).abort()
+            _in_a_transaction(client, producer, payload, min(in_transaction, messages - start)).commit()
+
+    start_s = time.monotonic()
+    with ThreadPoolExecutor(_THREADS) as threads:
+        for done in [threads.submit(work) for _ in range(_THREADS)]:
+            done.result()
+    took_s = time.monotonic() - start_s
+    client.close()
+    return {"per_s": round(messages / took_s), "took_s": round(took_s, 2)}
+
+
+def _in_a_transaction(client: Any, producer: Any, payload: bytes, count: int) -> Any:
+    txn = client.new_transaction()
+    for _ in range(count):
+        producer.send_async(payload, None, txn=txn)
+    return txn
+
+
 def _warm_up(module: Any, client: Any, topic: str, payload: bytes) -> None:
     """Send to another topic, so that the measured one holds just what was measured."""
     messages = 5_000
@@ -74,10 +110,17 @@ def _warm_up(module: Any, client: Any, topic: str, payload: bytes) -> None:
 
 
 def receive(
-    sdk: str, url: str, topic: str, messages: int, size: int, subscription: str, batching: bool = False
+    sdk: str,
+    url: str,
+    topic: str,
+    messages: int,
+    size: int,
+    subscription: str,
+    batching: bool = False,
+    in_transaction: int = 0,
 ) -> dict[str, Any]:
     """receive, data, acknowledge, one by one, on a Shared subscription; from the first message to the last ack.
-    `batching` tells how the topic was filled."""
+    `batching` and `in_transaction` tell how the topic was filled."""
     module = importlib.import_module(sdk)
     client = module.Client(url)
     consumer = client.subscribe(

@@ -18,7 +18,7 @@ from tests.benchmarks.worker import RESULT
 _WORKER_TIMEOUT_S: Final = 900.0
 _SDK: Final = {System.LAYER: "layer", System.PULSAR: "pulsar"}
 _WARM_UP_DIVISOR: Final = 10
-_Filled = dict[tuple[str, int, int], str]
+_Filled = dict[tuple[str, int, int, int], str]
 _SUBSCRIBING: Final = {"receive", "holes", "ack_rate"}
 
 
@@ -120,7 +120,8 @@ class Session:
         """A topic with `messages` messages, filled once and shared by the cells that read from the same system."""
         size = int(cell.args.get("size", 200))
         filler = System.PULSAR if cell.system is System.PULSAR else System.LAYER
-        key = (filler.name, messages, size)
+        in_transaction = int(cell.args.get("in_transaction", 0))
+        key = (filler.name, messages, size, in_transaction)
         if key not in filled:
             name = self._fresh_topic(System.RAW if filler is System.LAYER and not self.with_layer else filler)
             if filler is System.LAYER and not self.with_layer:
@@ -130,9 +131,11 @@ class Session:
             else:
                 where = {"sdk": _SDK[filler], "url": self._url(filler), "topic": name}
                 batching = bool(cell.args.get("batching", False))
-                run_worker(
-                    "sdk_workers", "produce", {**where, "messages": messages, "size": size, "batching": batching}
-                )
+                what = {**where, "messages": messages, "size": size}
+                if in_transaction:
+                    run_worker("sdk_workers", "produce_in_transactions", {**what, "in_transaction": in_transaction})
+                else:
+                    run_worker("sdk_workers", "produce", {**what, "batching": batching})
             filled[key] = name
         name = filled[key]
         return self._kafka_topic(name, make=False) if cell.system is System.RAW else name

@@ -52,12 +52,12 @@ class Entries(BufferEntries):
         self.end = 0
         self.now_ms = 0
 
-    def put(self, which: TxnId, entry: BufferEntry, session: str = "aa") -> None:
-        for key, value in buffer_records(key_of(which, entry, session), entry):
+    def put(self, which: TxnId, entry: BufferEntry, session: str = "aa", where: DataPartition = HERE) -> None:
+        for key, value in buffer_records(key_of(which, entry, session, where), entry):
             self._append(encode_key(key), value)
 
-    def drop(self, which: TxnId, entry: BufferEntry, session: str = "aa") -> None:
-        self._append(encode_key(key_of(which, entry, session)), None)
+    def drop(self, which: TxnId, entry: BufferEntry, session: str = "aa", where: DataPartition = HERE) -> None:
+        self._append(encode_key(key_of(which, entry, session, where)), None)
 
     def low(self, mark: int, session: str = "aa") -> None:
         self._append(encode_key(LowWaterKey(COORDINATOR, session)), encode_low_water(mark))
