@@ -11,6 +11,7 @@ from typing import Final
 
 from layer.deadline import Deadline
 from layer.dispatch.batches import is_marker
+from layer.errors import NotAuthorized
 from layer.metadata.topics import Topic
 from layer.node import Node
 from layer.readers import data_partition
@@ -39,8 +40,11 @@ def last_message(node: Node, topic: Topic, partition: int, deadline: Deadline) -
 
 
 def _on_record(node: Node, topic: Topic, partition: int, deadline: Deadline) -> BufferSnapshot | None:
-    """None where there never was a transaction."""
-    if node.admin.describe_topic(TRANSACTION_BUFFER_SNAPSHOT.kafka_name, deadline) is None:
+    """None where there never was a transaction; also without the right to know."""
+    try:
+        if node.admin.describe_topic(TRANSACTION_BUFFER_SNAPSHOT.kafka_name, deadline) is None:
+            return None
+    except NotAuthorized:
         return None
     where = data_partition(topic, partition)
     return node.transaction_views.ask_buffer(where.topic, lambda entries: entries.snapshot(where), deadline)

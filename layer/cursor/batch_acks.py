@@ -55,6 +55,8 @@ class BatchAckSets:
 
     def discard(self, offsets: Iterable[int]) -> None:
         """Forget these, where they are here."""
+        if not self._ledgers:
+            return
         for offset in offsets:
             index = offset // self._entries_per_ledger
             sets = self._ledgers.get(index)

@@ -104,14 +104,15 @@ class LookingAgain:
         try:
             self._access.ask(learn)
         except errors.LayerError as failure:
-            now_s = self._clock.monotonic()
-            if now_s >= self._warn_s:
-                self._warn_s = now_s + _WARN_EVERY_S
-                _log.warning(
-                    "%s cannot find out which transactions are over, their messages wait: %s", self._name, failure
-                )
+            self._warn("cannot find out which transactions are over, their messages wait", failure)
             return False
         return True
+
+    def _warn(self, what: str, failure: errors.LayerError) -> None:
+        now_s = self._clock.monotonic()
+        if now_s >= self._warn_s:
+            self._warn_s = now_s + _WARN_EVERY_S
+            _log.warning("%s %s: %s", self._name, what, failure)
 
     def learn_of(self, committed: ReadCommitted, unknown: Sequence[TxnId]) -> bool:
         """The same of these transactions alone."""
@@ -125,6 +126,6 @@ class LookingAgain:
             try:
                 self._access.put_on_record(committed.where, committed.late)
             except errors.LayerError as failure:
-                _log.warning("%s cannot put late records on record yet: %s", self._name, failure)
+                self._warn("cannot put late records on record yet", failure)
                 return
             committed.late = {}

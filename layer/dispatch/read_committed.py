@@ -85,12 +85,12 @@ class ReadCommitted:
             self._records += records
             self._odd += looked.odd
             self._met += looked.met
-            self._bytes += sum(map(len, records))
             if self._is_held_up_still(looked.met):
+                self._bytes += sum(map(len, records))
                 return Passed(Run([], [], []), BitMap64(), self._offsets[0])
         else:
             self._offsets, self._records, self._odd, self._met = offsets, records, looked.odd, looked.met
-            self._bytes = -1  # counted when something stays
+        self._bytes = -1  # counted when something stays
         return self.release()
 
     def _is_held_up_still(self, come: Sequence[Met]) -> bool:

@@ -449,3 +449,27 @@ def test_who_meets_a_record_behind_its_marker_tells_the_others(client: pulsar.Cl
     reader.seek(pulsar.MessageId(-1, hand.topic.layout.position(0, late - 1)[0], late - 1, -1))
     assert reader.read_next(PATIENCE_MS).data() == b"behind"
     assert behind == late + 1
+
+
+# Sent with the SDK ----------------------------------------------------------------------------------------------------
+
+
+def test_a_committed_transaction_is_seen_by_all_at_once(service_url: str, unique: Unique) -> None:
+    topic = unique()
+    client = pulsar.Client(service_url, enable_transaction=True)
+    producer = client.create_producer(topic)
+    consumer = subscribe(client, topic, KIND.Shared)
+    reader = client.create_reader(topic, EARLIEST)
+    for number in range(3):
+        lost = client.new_transaction()
+        producer.send(b"never", txn=lost)
+        with client.new_transaction() as txn:
+            producer.send(b"%da" % number, txn=txn)
+            producer.send(b"%db" % number, txn=txn)
+            assert not reader.has_message_available()
+        lost.abort()
+        assert texts(consumer, 2) == [f"{number}a", f"{number}b"]
+        until(reader.has_message_available, "the reader to see what was committed", 60)
+        assert [reader.read_next(PATIENCE_MS).data() for _ in range(2)] == [b"%da" % number, b"%db" % number]
+    assert receive_rest(consumer) == []
+    client.close()

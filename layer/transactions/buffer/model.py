@@ -60,10 +60,12 @@ def look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:
     odd: list[int] = []
     met: list[Met] = []
     last: bytes | None = None
+    last_header: tuple[str, bytes | None] = (TXN, None)
     more: list[int] = []
     for offset, record in zip(offsets, records, strict=True):
-        headers = record.headers()
-        if not headers:
+        headers: Sequence[tuple[str, bytes | None]] = record.headers() or ()
+        if last is not None and len(headers) == 2 and headers[1] == last_header and headers[0][0] == PRODUCER:
+            more.append(offset)
             continue
         txn: bytes | None = None
         plain = True
@@ -85,6 +87,7 @@ def look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:
         found = _met_at(offset, headers)
         if found is not None:
             last, more = txn if plain else None, []
+            last_header = (TXN, txn)
             met.append(found._replace(more=more))
         elif plain:
             odd.append(offset)
