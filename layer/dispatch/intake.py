@@ -288,8 +288,7 @@ def without_acknowledged(cursor: CursorState, offsets: list[int], records: list[
     acked = cursor.acknowledged_in(offsets[0], offsets[-1] + 1)
     if not acked and offsets[0] >= floor:
         return offsets, records
-    done = frozenset(acked)
-    if offsets[0] >= floor and done.isdisjoint(offsets):
+    if offsets[0] >= floor and acked.isdisjoint(offsets):
         return offsets, records
-    stays = [offset >= floor and offset not in done for offset in offsets]
+    stays = [offset >= floor and offset not in acked for offset in offsets]
     return list(compress(offsets, stays)), list(compress(records, stays))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from itertools import compress
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from pyroaring import BitMap64
@@ -22,6 +23,8 @@ from mapping.txn_id import TxnId
 
 MOST_BYTES: Final = 4 * 1024 * 1024
 MOST_RECORDS: Final = 10_000
+
+_OFFSET: Final = attrgetter("offset")
 
 
 class Run(NamedTuple):
@@ -115,7 +118,7 @@ class ReadCommitted:
             self._count()
         else:
             at, odd_at = bisect_left(offsets, upto), bisect_left(odd, upto)
-            self._met = [one for one in self._met if one.offset >= upto]
+            self._keep_met_from(upto)
             self._offsets, self._records, self._odd = offsets[at:], records[at:], odd[odd_at:]
             offsets, records, odd = offsets[:at], records[:at], odd[:odd_at]
             self._bytes = -1
@@ -126,6 +129,10 @@ class ReadCommitted:
             offsets, records = list(compress(offsets, stays)), list(compress(records, stays))
             odd = [offset for offset in odd if offset not in left_out]
         return Passed(Run(offsets, records, odd), judged.excluded, upto)
+
+    def _keep_met_from(self, start: int) -> None:
+        left = [found for one in self._met if (found := one.from_offset(start)) is not None]
+        self._met = sorted(left, key=_OFFSET)
 
     def _count(self) -> None:
         if self._bytes < 0:
@@ -148,7 +155,7 @@ class ReadCommitted:
                 return
             self._offsets, self._records = self._offsets[at:], self._records[at:]
             self._odd = self._odd[bisect_left(self._odd, start) :]
-            self._met = [left for one in self._met if (left := one.from_offset(start)) is not None]
+            self._keep_met_from(start)
             self._bytes = -1
             self._count()
 

@@ -157,8 +157,8 @@ GROUPS: Final = (
         "Receive 200 B and acknowledge each: sent in transactions of 100, every tenth one aborted, and sent without",
         rounds=5,
         cells=(
-            Cell("aborted", System.LAYER, "receive", MILLION // 2, {"size": 200, "in_transaction": 100}, reads=True),
-            Cell("plain", System.LAYER, "receive", MILLION // 2, {"size": 200}, reads=True),
+            Cell("aborted", System.LAYER, "receive", MILLION // 5, {"size": 200, "in_transaction": 100}, reads=True),
+            Cell("plain", System.LAYER, "receive", MILLION // 5, {"size": 200}, reads=True),
         ),
     ),
     Group(

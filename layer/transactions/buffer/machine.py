@@ -54,6 +54,12 @@ class _Outcome:
     void: BitMap64
 
 
+def _below(upto: int, excluded: BitMap64, late: dict[TxnId, BitMap64]) -> Judged:
+    for offsets in (excluded, *late.values()):
+        offsets.remove_range(upto, 2**64 - 1)
+    return Judged(upto, excluded, {txn: offsets for txn, offsets in late.items() if offsets})
+
+
 _COMMITTED: Final = _Outcome(aborted=False, void=BitMap64())
 _ABORTED: Final = _Outcome(aborted=True, void=BitMap64())
 
@@ -92,7 +98,7 @@ class TransactionBuffer:
                 self._known[txn] = _Outcome(status is TxnStatus.ABORTED, entries.void(self.where, txn))
 
     def judge(self, met: Sequence[Met], now_ms: int) -> Judged:
-        """Judge a run: `met` are its transactional records and markers in offset order, and no offset of it is below
+        """Judge a run: `met` are its transactional records and markers by (first) offset, and no offset of it is below
         what was judged before (or `rewind` comes first). What it holds back (`upto`) is judged again later.
         """
         if not met:
@@ -123,7 +129,7 @@ class TransactionBuffer:
                 if outcome is None:
                     committed = ahead.get(txn)
                     if committed is None:
-                        return Judged(one.offset, excluded, late)
+                        return _below(one.offset, excluded, late)
                     outcome = _COMMITTED if committed else _ABORTED
                 if outcome.aborted:
                     excluded.update(one.offsets())

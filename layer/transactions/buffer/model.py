@@ -27,7 +27,7 @@ class DataPartition(NamedTuple):
 class Met(NamedTuple):
     """A record of a transaction, or (`ended` is not None) the marker of its end: True for a commit.
 
-    `more`: the next records of the same transaction, when only records of no transaction lie between.
+    `more`: later records of the same transaction, with no marker between.
     """
 
     offset: int
@@ -40,6 +40,8 @@ class Met(NamedTuple):
 
     def from_offset(self, start: int) -> Met | None:
         """What of it lies at or above `start`."""
+        if self.offset >= start:
+            return self
         left = [offset for offset in self.offsets() if offset >= start]
         return Met(left[0], self.txn, self.ended, left[1:]) if left else None
 
@@ -48,7 +50,7 @@ class Looked(NamedTuple):
     """What the headers of a run of records say.
 
     `odd`: ascending offsets of those that have other headers of ours than a producer, a schema version and a
-    transaction, or one that cannot be read. `met`: the transactional records and markers, in order.
+    transaction, or one that cannot be read. `met`: the transactional records and markers, by (first) offset.
     """
 
     odd: list[int]
@@ -59,42 +61,36 @@ def look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:
     """Look at the headers of a run of records: done for every record of every topic, so it is written out."""
     odd: list[int] = []
     met: list[Met] = []
-    last: bytes | None = None
-    last_header: tuple[str, bytes | None] = (TXN, None)
-    more: list[int] = []
+    more: dict[bytes | None, list[int]] = {}
     for offset, record in zip(offsets, records, strict=True):
-        headers: Sequence[tuple[str, bytes | None]] = record.headers() or ()
-        if last is not None and len(headers) == 2 and headers[1] == last_header and headers[0][0] == PRODUCER:
-            more.append(offset)
-            continue
         txn: bytes | None = None
         plain = True
-        for name, value in headers:
+        for name, value in record.headers() or ():
             if name != PRODUCER and name != SCHEMA_VERSION:
                 if name == TXN and value is not None:
                     txn = value
                 elif name[:_PREFIX_CHARS] == PREFIX:
                     plain = False
                     break
-        if plain:
-            if txn is None:
-                continue
-            if txn == last:
-                more.append(offset)
-                continue
-        else:
+        if plain and txn is None:
+            continue
+        if plain and txn in more:
+            more[txn].append(offset)
+            continue
+        found = _met_at(offset, record.headers())
+        if found is None or not plain:
             odd.append(offset)
-        found = _met_at(offset, headers)
-        if found is not None:
-            last, more = txn if plain else None, []
-            last_header = (TXN, txn)
-            met.append(found._replace(more=more))
+        if found is None:
+            continue
+        if found.ended is not None:
+            more.clear()
         elif plain:
-            odd.append(offset)
+            found = found._replace(more=more.setdefault(txn, []))
+        met.append(found)
     return Looked(odd, met)
 
 
-def _met_at(offset: int, headers: Sequence[tuple[str, bytes | None]]) -> Met | None:
+def _met_at(offset: int, headers: Sequence[tuple[str, bytes | None]] | None) -> Met | None:
     """None also when the transaction cannot be read."""
     try:
         said = in_transaction(headers)

@@ -103,9 +103,9 @@ def test_what_a_run_says_of_transactions() -> None:
     assert looked.odd == [22, 23, 24, 25]
 
 
-def test_records_of_one_transaction_in_a_row_are_met_together() -> None:
+def test_records_of_one_transaction_are_met_together_up_to_the_next_marker() -> None:
     values = (b"0:1", None, b"0:1", b"0:2", b"0:1")
     records = [Fetched(None if value is None else [("__pulsar.txn", value)]) for value in values]
-    looked = look_over(range(10, 15), records)
-    assert [met.offsets() for met in looked.met] == [[10, 12], [13], [14]]
-    assert looked.odd == []
+    looked = look_over(range(10, 17), [*records, Fetched(marker_headers(T2, committed=True)), records[0]])
+    assert [met.offsets() for met in looked.met] == [[10, 12, 14], [13], [15], [16]]
+    assert looked.odd == [15]
