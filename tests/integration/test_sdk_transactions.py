@@ -26,7 +26,7 @@ State = pulsar.TransactionState
 
 @pytest.fixture
 def client(service_url: str) -> Iterator[pulsar.Client]:
-    made = pulsar.Client(service_url, enable_transaction=True)
+    made = pulsar.Client(service_url, operation_timeout_seconds=120, enable_transaction=True)
     yield made
     made.close()
 
@@ -113,7 +113,7 @@ def test_with_commits_or_aborts(client: pulsar.Client, topics: Callable[..., Top
 def test_a_time_out_aborts(client: pulsar.Client, topics: Callable[..., Topic]) -> None:
     topic = topics()
     producer = client.create_producer(topic.name)
-    txn = client.new_transaction(4_000)
+    txn = client.new_transaction(8_000)
     producer.send(b"a", txn=txn)
     until(lambda: topic.markers() == {txn.txn_id: {False}})
     assert txn.state is State.TIME_OUT
@@ -162,7 +162,7 @@ def test_wrong_arguments_leave_it_open(client: pulsar.Client, topics: Callable[.
 def test_many_open_at_once(client: pulsar.Client, topics: Callable[..., Topic]) -> None:
     topic = topics(2)
     producer = client.create_producer(topic.name, block_if_queue_full=True)
-    open_ones = [client.new_transaction() for _ in range(60)]
+    open_ones = [client.new_transaction(300_000) for _ in range(60)]
     threads = [
         threading.Thread(target=lambda part=part: [producer.send(b"x", txn=txn) for txn in part])
         for part in (open_ones[:20], open_ones[20:40], open_ones[40:])
@@ -220,9 +220,10 @@ def test_what_is_left_open_by_a_closed_client_ends(
     client: pulsar.Client, topics: Callable[..., Topic], service_url: str, bootstrap: str
 ) -> None:
     topic = topics()
-    gone = pulsar.Client(service_url, enable_transaction=True)
-    txn = gone.new_transaction(3_000)
-    gone.create_producer(topic.name).send(b"a", txn=txn)
+    gone = pulsar.Client(service_url, operation_timeout_seconds=120, enable_transaction=True)
+    producer = gone.create_producer(topic.name)
+    txn = gone.new_transaction(8_000)
+    producer.send(b"a", txn=txn)
     gone.close()
     client.new_transaction().abort()  # somebody serves
     until(lambda: topic.markers() == {txn.txn_id: {False}})
@@ -233,7 +234,7 @@ def test_asyncio(topics: Callable[..., Topic], service_url: str) -> None:
     topic = topics()
 
     async def program() -> tuple[TxnId, TxnId]:
-        client = layer.asyncio.Client(service_url, enable_transaction=True)
+        client = layer.asyncio.Client(service_url, operation_timeout_seconds=120, enable_transaction=True)
         producer = await client.create_producer(topic.name, block_if_queue_full=True, max_pending_messages=5)
         async with await client.new_transaction() as kept:
             await asyncio.gather(*[producer.send(b"%d" % number, txn=kept) for number in range(10)])

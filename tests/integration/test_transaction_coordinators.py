@@ -126,7 +126,7 @@ def test_a_commit_and_an_abort_as_plain_kafka_programs_see_them(
 def test_a_time_out_aborts(nodes: Callable[[], Node], bootstrap: str, unique: Unique) -> None:
     node = nodes()
     topic = open_topic(node, unique())
-    txn = node.transactions.client(patience()).begin(3_000, patience())
+    txn = node.transactions.client(patience()).begin(8_000, patience())
     send(bootstrap, topic, txn, b"a")
     assert wait_until(lambda: markers_of(bootstrap, topic.kafka_topic) == {txn.id: {False}}, patience())
     assert txn.state is TransactionState.TIME_OUT

@@ -1,0 +1,75 @@
+"""Forty processes with a transaction each: more than there are coordinators, so that most serve none."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from layer.admin import AdminClient
+from tests.chaos.processes import PATIENCE_S
+from tests.integration.transaction_support import data_of
+
+pytestmark = pytest.mark.kafka
+
+_ROOT = Path(__file__).parents[2]
+_COUNT = 40
+
+_CROWD = """
+import os, signal, sys
+import layer as pulsar
+
+url, topic, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+told, tell = os.pipe()
+wait, go = os.pipe()
+for number in range(count):
+    if os.fork() == 0:
+        os.close(go)
+        try:
+            client = pulsar.Client(
+                url, operation_timeout_seconds=120, connection_timeout_ms=120_000, enable_transaction=True
+            )
+            producer = client.create_producer(topic, send_timeout_millis=120_000)
+            first = client.new_transaction(600_000)
+            os.write(tell, b"b")
+            os.read(wait, 1)  # until all have begun one
+            with first:
+                producer.send(b"%d" % number, txn=first)
+            os.write(tell, b"c")
+            client.close()
+        except BaseException as failure:
+            os.write(tell, b"!")
+            sys.stderr.write(f"{number}: {failure!r}\\n")
+        finally:
+            os._exit(0)
+os.close(tell)
+os.close(wait)
+said = b""
+while said.count(b"b") + said.count(b"!") < count:
+    said += os.read(told, 100) or sys.exit("they ended early")
+os.close(go)
+while more := os.read(told, 100):
+    said += more
+print(said.count(b"c"))
+"""
+"""Forks processes that meet when each has begun a transaction; says how many committed theirs."""
+
+
+def test_processes_without_coordinators_take_part(service_url: str, bootstrap: str, unique: Callable[..., str]) -> None:
+    topic = unique()
+    with AdminClient(service_url) as admin:
+        admin.create_topic(topic)
+        kafka_topic = admin.topic_stats(topic).kafka_topic
+    crowd = subprocess.run(
+        [sys.executable, "-c", _CROWD, service_url, topic, str(_COUNT)],
+        cwd=_ROOT, capture_output=True, text=True, timeout=3 * PATIENCE_S, check=False,
+    )  # fmt: skip
+    assert (crowd.returncode, crowd.stdout) == (0, f"{_COUNT}\n"), crowd.stderr
+    seen = data_of(bootstrap, kafka_topic)
+    messages = {each.txn: each.value for each in seen if each.ended is None}
+    assert sorted(messages.values(), key=lambda value: int(value or b"")) == [b"%d" % n for n in range(_COUNT)]
+    assert {each.txn for each in seen if each.ended is True} == set(messages)
+    assert len({txn.coordinator for txn in messages if txn is not None}) > 1
