@@ -117,7 +117,7 @@ class SubscriptionMember:
 
         def asked(done: Future[None]) -> None:
             failure = done.exception()
-            if failure is not None:
+            if failure is not None and answer.set_running_or_notify_cancel():
                 answer.set_exception(failure)
 
         self.run(lambda: self._serving.transactions.ask(partition, txn, ack, answer)).add_done_callback(asked)

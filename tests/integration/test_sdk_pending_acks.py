@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
 
 import layer as pulsar
+import layer.asyncio as pulsar_asyncio
 from layer.admin import AdminClient
 from mapping.state_keys import CursorTakeoverKey
 from tests.integration.pending_ack_support import begin, pending_acks_on_record
@@ -310,3 +312,29 @@ def test_a_subscription_made_anew_knows_nothing(client: pulsar.Client, unique: U
     other.commit()
     anew.close()
     assert payloads(receive(client.subscribe(topic, "s", SHARED), 1)) == ["1"]
+
+
+def test_asyncio_acknowledges_in_transactions(service_url: str, unique: Unique) -> None:
+    topic = unique()
+
+    async def main() -> None:
+        client = pulsar_asyncio.Client(service_url, enable_transaction=True)
+        try:
+            producer = await client.create_producer(topic)
+            for number in range(3):
+                await producer.send(str(number).encode())
+            consumer = await client.subscribe(topic, "s", EXCLUSIVE, initial_position=EARLIEST)
+            first, second = [await asyncio.wait_for(consumer.receive(), PATIENCE_S) for _ in range(2)]
+            async with await client.new_transaction() as kept:
+                await consumer.acknowledge_cumulative(first, txn=kept)
+            dropped = await client.new_transaction()
+            await consumer.acknowledge(second, txn=dropped)
+            await dropped.abort()
+            await consumer.close()
+            consumer = await client.subscribe(topic, "s", EXCLUSIVE)
+            message = await asyncio.wait_for(consumer.receive(), PATIENCE_S)
+            assert message.data() == b"1"
+        finally:
+            client.shutdown()
+
+    asyncio.run(main())
