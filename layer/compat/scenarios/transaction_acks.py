@@ -261,7 +261,7 @@ def after_the_end(run: Run) -> None:
 def timed_out(run: Run) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer, messages = filled(run, tx, topic, 3)
-    txn = tx.begin(2_000)
+    txn = tx.begin(8_000)
     for message in messages[:2]:
         consumer.acknowledge(message, txn=txn)
     run.record_set("again", run.receive(consumer, 2))

@@ -69,7 +69,7 @@ def sending_after_the_end(run: Run) -> None:
 def timed_out(run: Run) -> None:
     topic, tx = run.topic(), Transactions(run)
     consumer, producer = tx.consumer(topic), tx.producer(topic)
-    txn = tx.begin(2_000)
+    txn = tx.begin(8_000)
     send(producer, txn, "in it")
     send(producer, None, "behind it")
     run.record_messages("after its time", run.receive(consumer, 1))
@@ -125,7 +125,7 @@ def producer_closed(run: Run) -> None:
 def client_closed(run: Run) -> None:
     topic, gone, tx = run.topic(), Transactions(run), Transactions(run)
     consumer = tx.consumer(topic)
-    txn = gone.begin(3_000)
+    txn = gone.begin(8_000)
     send(gone.producer(topic), txn, "in it")
     gone.client.close()
     send(tx.producer(topic), None, "behind it")
