@@ -1,8 +1,8 @@
 """`python -m tests [--second-look] [arguments of pytest]`: what `make test` runs, in phases, each to its end.
 
 Pure tests spread over the cores. Tests on a broker share two processes, a file always in one of them, each process
-with a broker of its own: most of their time is waiting. Those that kill and stop processes, or whole brokers, have the
-machine to themselves.
+with a broker of its own: most of their time is waiting. Those that kill and stop processes, or whole brokers, come
+after them, two files at a time as well.
 
 With `--second-look` (CI) at most two tests that failed run once more, alone. What passes then is told as FLAKY, with
 its first failure, and does not fail the run; it is a bug to be cured all the same. More than two, or failing again,
@@ -58,8 +58,8 @@ class Phase:
 
 PHASES: Final = (
     Phase("pure tests", "not kafka", ("-n", "auto", "--maxprocesses", "8")),
-    Phase("tests on a broker", "kafka and not alone", ("-n", "2", "--dist", "loadfile")),
-    Phase("tests that need the machine to themselves", "kafka and alone", ()),
+    Phase("tests on a broker", "kafka and not kills", ("-n", "2", "--dist", "loadfile")),
+    Phase("tests that kill and stop", "kafka and kills", ("-n", "2", "--dist", "loadfile")),
 )
 
 

@@ -29,7 +29,7 @@ settings.register_profile(
 )
 settings.load_profile("project")
 
-_ALONE_S = 600
+_KILLS_S = 600
 _CHAOS = Path(__file__).parent / "chaos"
 _BROKER_FIXTURES = frozenset({"kafka_broker", "bootstrap", "service_url", "own_broker"})
 
@@ -53,15 +53,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What uses a broker is marked `kafka`, so that a bare `pytest` leaves it out; what ends one is `alone`."""
+    """What uses a broker is marked `kafka`, so that a bare `pytest` leaves it out; what ends processes, `kills`."""
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if _BROKER_FIXTURES.intersection(fixtures):
             item.add_marker("kafka")
         if "own_broker" in fixtures or _CHAOS in item.path.parents:
-            item.add_marker("alone")
+            item.add_marker("kills")
             if item.get_closest_marker("timeout") is None:
-                item.add_marker(pytest.mark.timeout(_ALONE_S))
+                item.add_marker(pytest.mark.timeout(_KILLS_S))
 
 
 @pytest.fixture(scope="session")
