@@ -34,7 +34,7 @@ from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBY
 from layer.statelog.kafka_log import KafkaStateLog
 from layer.transactions.pending_acks.journal import PendingAckJournal
 from layer.transactions.views import TransactionViews
-from mapping.state_topics import NAMESPACES, SUBSCRIPTIONS, TOPICS, TRANSACTION_PENDING_ACK
+from mapping.state_topics import NAMESPACES, SUBSCRIPTIONS, TOPICS, TRANSACTION_PENDING_ACK, StateTopic
 from mapping.topic_name import TopicName
 
 _log = logging.getLogger(__name__)
@@ -92,7 +92,7 @@ class Services:
             self.log,
             self.transaction_views,
             self.clock,
-            lambda deadline: self.admin.describe_topic(TRANSACTION_PENDING_ACK.kafka_name, deadline) is not None,
+            lambda deadline: self.has_state_topic(TRANSACTION_PENDING_ACK, deadline),
         )
         self.store = CursorStore(self.log)
         self.checkpoints = Checkpoints(self.log, self.clock)
@@ -147,6 +147,10 @@ class Services:
         own = self.topics.policies_of(topics, deadline)
         theirs = self.namespaces.policies_of({topic.namespace_name for topic in own}, deadline)
         return {topic: (policies, theirs.get(topic.namespace_name, {})) for topic, policies in own.items()}
+
+    def has_state_topic(self, topic: StateTopic, deadline: Deadline) -> bool:
+        """Whether it exists. To read it would make it."""
+        return self.admin.describe_topic(topic.kafka_name, deadline) is not None
 
     def unique_name(self) -> str:
         """A name no other producer of the cluster has."""

@@ -187,7 +187,7 @@ class TransactionAdmin(PolicyAdmin):
     def _transactions_in(self, topic: Topic, deadline: Deadline) -> tuple[int, int]:
         """(ongoing, aborted), over all partitions; none where this user may not look."""
         try:
-            if self.node.admin.describe_topic(TRANSACTION_BUFFER_SNAPSHOT.kafka_name, deadline) is None:
+            if not self.node.has_state_topic(TRANSACTION_BUFFER_SNAPSHOT, deadline):
                 return 0, 0  # statistics do not make topics
             found = self.node.transaction_views.ask_buffer(
                 str(topic.name), lambda entries: [buffer_stats(entries, where) for where in _places(topic)], deadline

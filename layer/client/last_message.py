@@ -42,7 +42,7 @@ def last_message(node: Node, topic: Topic, partition: int, deadline: Deadline) -
 def _on_record(node: Node, topic: Topic, partition: int, deadline: Deadline) -> BufferSnapshot | None:
     """None where there never was a transaction; also without the right to know."""
     try:
-        if node.admin.describe_topic(TRANSACTION_BUFFER_SNAPSHOT.kafka_name, deadline) is None:
+        if not node.has_state_topic(TRANSACTION_BUFFER_SNAPSHOT, deadline):
             return None
     except NotAuthorized:
         return None

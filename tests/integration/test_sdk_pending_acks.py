@@ -22,6 +22,13 @@ EXCLUSIVE = pulsar.ConsumerType.Exclusive
 KEY_SHARED = pulsar.ConsumerType.KeyShared
 
 
+def received(client: pulsar.Client, topic: str, count: int) -> tuple[pulsar.Consumer, list[pulsar.Message]]:
+    """A Shared consumer with all of the topic's `count` messages in its hands."""
+    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+    send(client, topic, count)
+    return consumer, receive(consumer, count)
+
+
 def is_clean(bootstrap: str, topic: str) -> bool:
     return all(isinstance(key, CursorTakeoverKey) for key in pending_acks_on_record(bootstrap, topic))
 
@@ -31,9 +38,7 @@ def is_clean(bootstrap: str, topic: str) -> bool:
 
 def test_a_message_is_acknowledged_with_its_transaction(client: pulsar.Client, unique: Unique) -> None:
     topic = unique()
-    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
-    send(client, topic, 4)
-    messages = receive(consumer, 4)
+    consumer, messages = received(client, topic, 4)
     kept, dropped = begin(client), begin(client)
     consumer.acknowledge(messages[0], txn=kept)
     consumer.acknowledge(messages[1], txn=kept)
@@ -181,9 +186,7 @@ def test_several_topics_and_partitions_in_one_transaction(
 
 def test_conflicts(client: pulsar.Client, unique: Unique) -> None:
     topic = unique()
-    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
-    send(client, topic, 4)
-    messages = receive(consumer, 4)
+    consumer, messages = received(client, topic, 4)
     consumer.acknowledge(messages[0])
     holder = begin(client)
     consumer.acknowledge(messages[1], txn=holder)
@@ -218,9 +221,7 @@ def test_an_id_that_names_nothing(client: pulsar.Client, unique: Unique) -> None
 
 def test_a_commit_counts_without_any_consumer(client: pulsar.Client, unique: Unique) -> None:
     topic = unique()
-    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
-    send(client, topic, 3)
-    messages = receive(consumer, 3)
+    consumer, messages = received(client, topic, 3)
     kept, dropped = begin(client), begin(client)
     consumer.acknowledge(messages[0], txn=kept)
     consumer.acknowledge(messages[1], txn=dropped)
@@ -232,9 +233,7 @@ def test_a_commit_counts_without_any_consumer(client: pulsar.Client, unique: Uni
 
 def test_nothing_stays_on_record_of_an_idle_subscription(client: pulsar.Client, bootstrap: str, unique: Unique) -> None:
     topic = unique()
-    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
-    send(client, topic, 3)
-    messages = receive(consumer, 3)
+    consumer, messages = received(client, topic, 3)
     kept, dropped = begin(client), begin(client)
     consumer.acknowledge(messages[0], txn=kept)
     consumer.acknowledge(messages[1], txn=dropped)
@@ -261,9 +260,7 @@ def test_plain_consumers_make_no_state_topic_and_leave_no_mark(own_broker: objec
 
 def test_a_seek_comes_after_what_was_committed(client: pulsar.Client, unique: Unique) -> None:
     topic = unique()
-    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
-    send(client, topic, 3)
-    messages = receive(consumer, 3)
+    consumer, messages = received(client, topic, 3)
     kept, held = begin(client), begin(client)
     consumer.acknowledge(messages[0], txn=kept)
     consumer.acknowledge(messages[1], txn=held)
@@ -281,9 +278,7 @@ def test_a_seek_without_an_owner_comes_after_what_was_committed(
     client: pulsar.Client, admin: AdminClient, unique: Unique
 ) -> None:
     topic = unique()
-    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
-    send(client, topic, 3)
-    messages = receive(consumer, 3)
+    consumer, messages = received(client, topic, 3)
     kept, held = begin(client), begin(client)
     consumer.acknowledge(messages[0], txn=kept)
     consumer.acknowledge(messages[1], txn=held)
