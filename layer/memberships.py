@@ -10,8 +10,10 @@ from typing import Final
 
 from layer import errors
 from layer.cursor.candidates import wants_checkpoint
+from layer.cursor.ledger_acks import LedgerAcks
 from layer.cursor.store import Recovered
 from layer.deadline import Deadline
+from layer.deliveries.acks_by_readers import acknowledge_ledgers
 from layer.deliveries.channel import DeliveryChannel
 from layer.deliveries.live_cursors import LiveCursors
 from layer.deliveries.owner import Answering, OwnerEar
@@ -310,6 +312,10 @@ class Memberships:
                 identity = cursor_identity(subscription, partition)
                 self._services.store.forget(identity, cursor.saved, deadline)
                 self._services.store.drop_checkpoint(identity, cursor.saved.lineage.session, deadline)
+
+    def acknowledge(self, subscription: Subscription, acks: Mapping[int, LedgerAcks], deadline: Deadline) -> int:
+        """See `acks_by_readers.acknowledge_ledgers`."""
+        return acknowledge_ledgers(self.live_cursors, self._services.admin, subscription, acks, deadline)
 
     def read_cursors(self, subscription: Subscription, deadline: Deadline) -> dict[int, Recovered]:
         """The cursors of a subscription as last saved, whoever owns them; disturbs nobody."""

@@ -189,6 +189,37 @@ class CursorState:
             self.revision += 1
         return newly
 
+    def acknowledge_ledgers(self, ledgers: Mapping[int, Holes]) -> tuple[int, dict[int, int]]:
+        """Acknowledge whole bitmaps of entries, and messages of batch entries, by ledger index and entry id.
+
+        What is acknowledged already is no change, a batch's set of another size than the known one is passed over.
+        Gives how many ledgers changed, and what `acknowledge_batches` gives. Raises StoreError, with nothing changed.
+        """
+        self.need_ledgers(ledgers)
+        size = self.deleted.entries_per_ledger
+        changed: set[int] = set()
+        for index, holes in ledgers.items():
+            base = index * size
+            acked = holes.acked
+            if base < self.next_unacked:
+                acked = acked.copy()
+                acked.remove_range(0, min(self.next_unacked - base, size))
+            if self.deleted.add_to_ledger(index, acked):
+                changed.add(index)
+                self.batches.discard([offset for offset in self.batches.ledger(index) if offset - base in acked])
+        self.dirty_ledgers |= changed
+        self._advance()
+        if changed:
+            self.revision += 1
+        newly = self.acknowledge_batches(
+            {
+                index * size + entry: BatchAckSet(*acks)
+                for index, holes in ledgers.items()
+                for entry, acks in holes.batches.items()
+            }
+        )
+        return len(changed.union(offset // size for offset in newly)), newly
+
     def advance(self) -> None:
         """Move mark-delete where that had to wait for a ledger that could not be read back."""
         before = self.next_unacked

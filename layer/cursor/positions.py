@@ -125,6 +125,14 @@ class PositionSet:
             self._merge(index, BitMap(range(max(start, base) - base, min(end, base + size) - base)), changed)
         return changed
 
+    def add_to_ledger(self, index: int, entries: BitMap) -> bool:
+        """Add the entries of one ledger, a bitmap that nobody changes; True when that changed anything."""
+        self.need((index,))
+        changed: set[int] = set()
+        if entries:
+            self._merge(index, entries.copy(), changed)
+        return bool(changed)
+
     def put_ledger(self, index: int, entries: BitMap) -> None:
         """Replace what is known of one ledger; an empty bitmap forgets it."""
         self._away.pop(index, None)

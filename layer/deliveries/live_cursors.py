@@ -32,7 +32,7 @@ from mapping.errors import CorruptRecord
 from mapping.state_keys import DeliveryKey
 from mapping.state_records.cursor_requests import (
     EVERYBODY,
-    REQUEST_ID_BYTES,
+    Acknowledge,
     AcknowledgeUpTo,
     Answer,
     CloseConsumers,
@@ -45,6 +45,7 @@ from mapping.state_records.cursor_requests import (
     decode,
     encode_request,
 )
+from mapping.state_records.cursor_state import REQUEST_ID_BYTES
 
 _log = logging.getLogger(__name__)
 
@@ -275,6 +276,8 @@ def _take_in(state: CursorState, request: Request) -> int:
                 state.acknowledge_batches({wish.offset: BatchAckSet(wish.batch_size, (1 << wish.begun) - 1)})
         case AcknowledgeUpTo():
             state.acknowledge_cumulative(wish.upto)
+        case Acknowledge():
+            result, _ = state.acknowledge_ledgers(wish.ledgers)
         case Skip():
             following, result = state.after(wish.count, wish.end)
             if result:

@@ -12,6 +12,7 @@ from pyroaring import BitMap64
 
 from layer.clock import Clock
 from layer.cursor.batch_acks import BatchAckSet
+from layer.cursor.ledger_acks import LedgerAcks, below
 from layer.dispatch.ack_timeouts import AckTimeouts
 from layer.dispatch.burial import Burial
 from layer.dispatch.chunks import joint_rules
@@ -386,6 +387,18 @@ class Dispatcher:
             upto = min(upto, self.log_end(owned) - 1)
         if owned.acknowledge_up_to(upto):
             self._consumer.seek(owned.slot.number, owned.read_position)
+
+    def acknowledge_ledgers(self, owned: OwnedPartition, ledgers: LedgerAcks) -> int:
+        """Acknowledge what somebody read elsewhere, by ledger index and entry id, whoever holds it; what lies beyond
+        the log's end is passed over. Gives how many ledgers changed.
+
+        Raises:
+            StoreError: the log's end, or what the cursor knows, cannot be had; nothing was changed.
+        """
+        size = owned.identity.entries_per_ledger
+        if max(ledgers, default=-1) * size + size > owned.read_position:
+            ledgers = below(ledgers, self.log_end(owned), size)
+        return owned.acknowledge_ledgers(ledgers)
 
     def forget(self, owned: OwnedPartition) -> None:
         """The partition is not ours any more: take its messages out of every inbox."""

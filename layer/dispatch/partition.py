@@ -15,6 +15,7 @@ from pyroaring import BitMap64
 from layer.cursor.batch_acks import BatchAckSet
 from layer.cursor.budget import HoleBudget
 from layer.cursor.identity import CursorIdentity
+from layer.cursor.ledger_acks import LedgerAcks
 from layer.cursor.machine import CursorState
 from layer.cursor.residency import Residency
 from layer.cursor.store import CursorStore, Save, Saved, Unneeded
@@ -373,12 +374,7 @@ class OwnedPartition:
         """
         self.cursor.need((upto + 1,))
         self._acknowledging.up_to(upto)
-        known = {*self.in_flight.holders, *self.replay, *self.redeliveries}
-        if self.guard is not None:
-            known.update(self.guard.offsets())
-        if self.keys is not None:
-            known.update(self.keys.offsets_waiting())
-        self.settle([offset for offset in known if offset <= upto and self.cursor.is_acknowledged(offset)])
+        self.settle([offset for offset in self._known() if offset <= upto and self.cursor.is_acknowledged(offset)])
         if self.delayed is not None:
             self.delayed.forget_below(upto + 1)
             self.due_soon.forget_below(upto + 1)
@@ -389,6 +385,33 @@ class OwnedPartition:
         self.intake.read_position = upto + 1
         self.intake.stopped = None
         return True
+
+    def acknowledge_ledgers(self, ledgers: LedgerAcks) -> int:
+        """Somebody who read them elsewhere acknowledges these, by ledger index and entry id. What waits in inboxes
+        stays there. Gives how many ledgers changed.
+
+        Raises:
+            StoreError: what the cursor knows of them is out of memory and cannot be read back; nothing was changed.
+        """
+        changed, newly = self.cursor.acknowledge_ledgers(ledgers)
+        for offset, count in newly.items():
+            self.in_flight.acknowledged_in_batch(offset, count)
+        done = [offset for offset in self.entries.chunks.known if self.cursor.is_acknowledged(offset)]
+        if done:
+            self.cursor.acknowledge(self.entries.chunks.acknowledged(done))
+        self.settle([offset for offset in self._known() if self.cursor.is_acknowledged(offset)])
+        if changed and self.guard is not None:
+            self.guard.handed_out(self.cursor.next_unacked - 1)
+        return changed
+
+    def _known(self) -> set[int]:
+        """Entries that somebody holds, or that come again."""
+        known = {*self.in_flight.holders, *self.replay, *self.redeliveries}
+        if self.guard is not None:
+            known.update(self.guard.offsets())
+        if self.keys is not None:
+            known.update(self.keys.offsets_waiting())
+        return known
 
     # Saves --------------------------------------------------------------------------------------------------------
 

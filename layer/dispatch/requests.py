@@ -18,6 +18,7 @@ from layer.dispatch.ownership import Ownership
 from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.saving import STORE_TIMEOUT_S
 from mapping.state_records.cursor_requests import (
+    Acknowledge,
     AcknowledgeUpTo,
     Answer,
     CloseConsumers,
@@ -96,12 +97,17 @@ class OwnerRequests:
                 self._seek(owned, wish)
             case AcknowledgeUpTo():
                 self._acknowledge_up_to(owned, wish.upto)
+            case Acknowledge():
+                result = self._dispatcher.acknowledge_ledgers(owned, wish.ledgers)
             case Skip():
                 following, result = owned.cursor.after(wish.count, wish.end)
                 if result:
                     self._acknowledge_up_to(owned, following - 1)
         owned.cursor.took_effect(request.id, result)
-        _log.info("cursor=%s %s by request %s", owned.identity, wish, request.id.hex())
+        if isinstance(wish, Acknowledge):
+            _log.debug("cursor=%s acknowledged in %d ledgers by request %s", owned.identity, result, request.id.hex())
+        else:
+            _log.info("cursor=%s %s by request %s", owned.identity, wish, request.id.hex())
         return result
 
     def _seek(self, owned: OwnedPartition, wish: Seek) -> None:

@@ -1,7 +1,10 @@
 """Values of the `deliveries` state topic: what processes ask of a cursor's owner, and its answers. JSON objects.
 
     {"v":1,"ask":"seek","id":"9f86d081884c7d65","life":["<topic id>",17,42],"offset":120,"batch_size":0,"begun":0}
+    {"v":1,"ask":"acknowledge","id":"1b4f0e9851971998","life":["<topic id>",17,42],"ledgers":"<base64>"}
     {"v":1,"answer":"9f86d081884c7d65","result":0,"refused":""}
+
+    ledgers = count varint | (ledger index varint, holes: see cursor_state)*
 
 A value that is no JSON object, or one with neither `ask` nor `answer`, is of another kind and not for these functions.
 The key (`DeliveryKey`) names topic, partition and subscription; partition -1: every process with consumers.
@@ -9,17 +12,21 @@ The key (`DeliveryKey`) names topic, partition and subscription; partition -1: e
 
 from __future__ import annotations
 
+import base64
+import binascii
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Final, NamedTuple
 
 import orjson
 
 from mapping.errors import CorruptRecord
+from mapping.state_records.cursor_state import REQUEST_ID_BYTES, Holes, read_holes, write_holes
+from mapping.varint import Reader, write_varint
 
 FORMAT: Final = 1
 EVERYBODY: Final = -1
 """In the key: the request is for every process that has consumers on the subscription, owner or not."""
-REQUEST_ID_BYTES: Final = 8
 
 
 class CursorLife(NamedTuple):
@@ -59,6 +66,17 @@ class Skip:
 
 
 @dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """Acknowledge these entries and messages of batch entries, by ledger index and entry id; what is acknowledged
+    already stays so, what lies beyond the log's end is passed over. The result is how many ledgers changed.
+
+    One request is one record: `layer.deliveries.acknowledging` splits what is too much for one.
+    """
+
+    ledgers: Mapping[int, Holes]
+
+
+@dataclass(frozen=True, slots=True)
 class SaveNow:
     """Make durable what was acknowledged."""
 
@@ -68,7 +86,7 @@ class CloseConsumers:
     """The subscription is being deleted: every consumer of it ends. Not answered; the group tells."""
 
 
-Wish = Seek | AcknowledgeUpTo | Skip | SaveNow | CloseConsumers
+Wish = Seek | AcknowledgeUpTo | Acknowledge | Skip | SaveNow | CloseConsumers
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +110,7 @@ class Answer:
 _WISHES: Final[dict[str, type[Any]]] = {
     "seek": Seek,
     "acknowledge_up_to": AcknowledgeUpTo,
+    "acknowledge": Acknowledge,
     "skip": Skip,
     "save": SaveNow,
     "close": CloseConsumers,
@@ -101,9 +120,9 @@ _NAMES: Final = {kind: name for name, kind in _WISHES.items()}
 
 def encode_request(request: Request) -> bytes:
     name = _NAMES[type(request.wish)]
-    return orjson.dumps(
-        {"v": FORMAT, "ask": name, "id": request.id.hex(), "life": list(request.life), **asdict(request.wish)}
-    )
+    wish = request.wish
+    said = {"ledgers": _ledgers_text(wish.ledgers)} if isinstance(wish, Acknowledge) else asdict(wish)
+    return orjson.dumps({"v": FORMAT, "ask": name, "id": request.id.hex(), "life": list(request.life), **said})
 
 
 def encode_answer(answer: Answer) -> bytes:
@@ -139,11 +158,39 @@ def _request(value: bytes, parsed: dict[str, Any]) -> Request | None:
         or not all(_is_count(number) for number in life[1:])
     ):
         raise CorruptRecord(f"cursor request {value[:200]!r}: life is {life!r:.100}, expected a text and two numbers")
+    if kind is Acknowledge:
+        return Request(_id(value, parsed.get("id")), CursorLife(*life), Acknowledge(_ledgers(value, parsed)))
     numbers = {each.name: parsed.get(each.name) for each in fields(kind)}
     wrong = [field for field, number in numbers.items() if not _is_count(number, least=-1)]
     if wrong:
         raise CorruptRecord(f"cursor request {value[:200]!r}: {', '.join(wrong)} must be a number")
     return Request(_id(value, parsed.get("id")), CursorLife(*life), kind(**numbers))
+
+
+def _ledgers_text(ledgers: Mapping[int, Holes]) -> str:
+    out = bytearray()
+    write_varint(out, len(ledgers))
+    for index in sorted(ledgers):
+        write_varint(out, index)
+        write_holes(out, ledgers[index])
+    return base64.b64encode(bytes(out)).decode("ascii")
+
+
+def _ledgers(value: bytes, parsed: dict[str, Any]) -> dict[int, Holes]:
+    text = parsed.get("ledgers")
+    try:
+        raw = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
+    except (ValueError, binascii.Error):
+        raw = b""
+    if not raw:
+        raise CorruptRecord(f"cursor request {value[:200]!r}: ledgers must be base64")
+    reader = Reader(raw, "cursor request")
+    found = {}
+    for _ in range(reader.count(6)):
+        index = reader.varint()
+        found[index] = read_holes(reader)
+    reader.expect_end()
+    return found
 
 
 def _answer(value: bytes, parsed: dict[str, Any]) -> Answer | None:

@@ -32,13 +32,14 @@ from typing import Final
 from pyroaring import BitMap
 
 from mapping.errors import CorruptRecord
-from mapping.state_records.cursor_requests import REQUEST_ID_BYTES
 from mapping.state_records.deliveries import Deliveries, read_deliveries, write_deliveries
 from mapping.varint import Reader, write_varint
 
 METADATA_PREFIX: Final = "pok1:"
 MAX_METADATA_CHARS: Final = 4095
 """Kafka refuses 4,096 (`offset.metadata.max.bytes`)."""
+
+REQUEST_ID_BYTES: Final = 8
 
 FORMAT: Final = 2
 _KIND_HOLES: Final = 0
@@ -131,7 +132,7 @@ def encode_commit_metadata(metadata: CommitMetadata) -> str:
     if metadata.marker_offset is not None:
         out += _U64.pack(metadata.marker_offset)
     if kind != _KIND_MARKER:
-        _write_holes(out, metadata.holes or Holes(BitMap()))
+        write_holes(out, metadata.holes or Holes(BitMap()))
         if metadata.deliveries is not None:
             write_deliveries(out, metadata.deliveries)
     return METADATA_PREFIX + base64.b85encode(bytes(out)).decode("ascii")
@@ -165,7 +166,7 @@ def decode_commit_metadata(text: str) -> CommitMetadata | None:
         metadata = CommitMetadata(lineage, None, marker_offset, requests=requests, pending_acks=pending_acks)
     elif kind in (_KIND_HOLES, _KIND_MARKER_AND_HOLES):
         marker_offset = _U64.unpack(reader.take(8))[0] if kind == _KIND_MARKER_AND_HOLES else None
-        holes = _read_holes(reader)
+        holes = read_holes(reader)
         deliveries = read_deliveries_if_any(reader)
         metadata = CommitMetadata(lineage, holes, marker_offset, deliveries, requests, pending_acks)
     else:
@@ -178,7 +179,7 @@ def encode_segment(segment: Segment) -> bytes:
     out = bytearray([FORMAT])
     out += lineage_bytes(segment.lineage)
     out += _U64.pack(segment.ledger_index)
-    _write_holes(out, segment.holes)
+    write_holes(out, segment.holes)
     return bytes(out)
 
 
@@ -186,7 +187,7 @@ def decode_segment(value: bytes) -> Segment:
     """Raises CorruptRecord."""
     reader = opened(value, "cursor segment")
     lineage = read_lineage(reader)
-    segment = Segment(lineage, _U64.unpack(reader.take(8))[0], _read_holes(reader))
+    segment = Segment(lineage, _U64.unpack(reader.take(8))[0], read_holes(reader))
     reader.expect_end()
     return segment
 
@@ -225,7 +226,8 @@ def read_lineage(reader: Reader) -> Lineage:
     return Lineage(name, topic, subscription, session, version, save)
 
 
-def _write_holes(out: bytearray, holes: Holes) -> None:
+def write_holes(out: bytearray, holes: Holes) -> None:
+    """Append them; the positions count from wherever the caller says."""
     bitmap = holes.acked.copy()
     bitmap.run_optimize()
     raw = bitmap.serialize()
@@ -243,7 +245,8 @@ def _write_holes(out: bytearray, holes: Holes) -> None:
         out += bits
 
 
-def _read_holes(reader: Reader) -> Holes:
+def read_holes(reader: Reader) -> Holes:
+    """Raises CorruptRecord."""
     raw = reader.take(_U32.unpack(reader.take(4))[0])
     try:
         acked = BitMap.deserialize(raw)

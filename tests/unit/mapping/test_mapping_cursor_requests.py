@@ -9,6 +9,7 @@ from pyroaring import BitMap
 
 from mapping.errors import CorruptRecord
 from mapping.state_records.cursor_requests import (
+    Acknowledge,
     AcknowledgeUpTo,
     Answer,
     CloseConsumers,
@@ -32,7 +33,12 @@ from mapping.state_records.cursor_state import (
 NUMBERS = st.integers(0, 2**62)
 IDS = st.binary(min_size=8, max_size=8)
 LIVES = st.builds(CursorLife, st.text(max_size=22), NUMBERS, NUMBERS)
+BATCH_ACKS = st.integers(1, 80).flatmap(lambda size: st.tuples(st.just(size), st.integers(0, 2**size - 1)))
+HOLES = st.builds(
+    Holes, st.sets(st.integers(0, 2**22)).map(BitMap), st.dictionaries(st.integers(0, 2**22), BATCH_ACKS, max_size=5)
+)
 WISHES = st.one_of(
+    st.builds(Acknowledge, st.dictionaries(st.integers(0, 2**40), HOLES, max_size=4)),
     st.builds(Seek, NUMBERS, NUMBERS, NUMBERS),
     st.builds(AcknowledgeUpTo, st.integers(-1, 2**62)),
     st.builds(Skip, NUMBERS, NUMBERS),
