@@ -84,10 +84,14 @@ class CursorCheckpointKey:
 
 @dataclass(frozen=True, slots=True)
 class LedgerKey:
-    """`ledgers`: the ledger's id tells topic and partition by itself."""
+    """`ledgers`: operation number `op` of a session, about one ledger; the id tells the topic's life and the partition.
+
+    No key is written twice, or what a former owner appends late would make compaction drop what it said in time.
+    """
 
     ledger_id: int
     session: str
+    op: int
 
 
 @dataclass(frozen=True, slots=True)

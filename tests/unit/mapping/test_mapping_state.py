@@ -122,15 +122,15 @@ def test_two_owners_that_claim_one_version_have_two_keys() -> None:
         b"\xff",
         b'["zz",1]',
         b'["l",5]',
-        b'["l","5","s"]',
-        b'["l",true,"s"]',
-        b'["l",5.0,"s"]',
-        b'["l", 5,"s"]',
-        b'["l",5,"s"]\n',
-        b'["l",5,"\\u0073"]',
-        b'["l",-0,"s"]',
-        b'[["l"],5,"s"]',
-        b'["l",5,"s",1]',
+        b'["l","5","s",1]',
+        b'["l",true,"s",1]',
+        b'["l",5.0,"s",1]',
+        b'["l", 5,"s",1]',
+        b'["l",5,"s",1]\n',
+        b'["l",5,"\\u0073",1]',
+        b'["l",-0,"s",1]',
+        b'[["l"],5,"s",1]',
+        b'["l",5,"s",1,1]',
     ],
 )
 def test_a_key_that_is_not_canonical_is_corrupt(data: bytes) -> None:
@@ -138,7 +138,7 @@ def test_a_key_that_is_not_canonical_is_corrupt(data: bytes) -> None:
         decode_key(data)
 
 
-@pytest.mark.parametrize("key", [LedgerKey(2**64, "s"), LedgerKey(1, "\ud800")])
+@pytest.mark.parametrize("key", [LedgerKey(2**64, "s", 0), LedgerKey(1, "\ud800", 0)])
 def test_what_json_cannot_hold_is_refused(key: LedgerKey) -> None:
     with pytest.raises(MappingError):
         encode_key(key)

@@ -1,0 +1,103 @@
+"""Which ledgers may go: Pulsar's rules of trimming. Pure.
+
+Source: `ManagedLedgerImpl.internalTrimLedgers` of Pulsar 4.0.7. From the oldest ledger on, as long as each of them lies
+before whatever still needs the log, and is older than the retention time, or not needed to have the retention size.
+Never the one that is written to. Differs from Pulsar in three points, each on the side of keeping:
+
+* A ledger's age is that of its youngest message, not the time since it was closed, so that a message stays readable for
+  the retention time also if its ledger was closed early (and the answer can be had from Kafka again at any time).
+* Sizes are estimates: what is kept counts with the least that it can be.
+* Compacted reading folds the log itself, so nothing goes from a partition that was compacted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from layer.ledgers.model import Ledger
+from mapping.state_records.ledgers import LedgerState
+
+MEGABYTE: Final = 1024 * 1024
+INFINITE: Final = -1
+MINUTE_MS: Final = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How much of what every subscription has acknowledged is kept; -1 sets no bound. Pulsar's `RetentionPolicies`.
+
+    Both bounds count: what is beyond one of them goes. (0, 0), the default, keeps nothing, (-1, -1) everything.
+    Raises ValueError for values below -1, and where one bound alone is 0 (Pulsar refuses that: it would mean nothing).
+    """
+
+    time_minutes: int = 0
+    size_mb: int = 0
+
+    def __post_init__(self) -> None:
+        if self.time_minutes < INFINITE or self.size_mb < INFINITE:
+            raise ValueError(f"retention is {self.time_minutes} minutes and {self.size_mb} MB, expected -1 or more")
+        if (self.time_minutes == 0) != (self.size_mb == 0):
+            raise ValueError(
+                f"retention is {self.time_minutes} minutes and {self.size_mb} MB: both have to be 0, or none; "
+                "-1 sets no bound"
+            )
+
+    def horizon_ms(self, now_ms: int) -> int | None:
+        """Messages published before this Unix time are older than the retention time; None when none ever is."""
+        return None if self.time_minutes < 0 else now_ms - self.time_minutes * MINUTE_MS
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """Who still needs a partition's log, each by the first offset that it needs.
+
+    Attributes:
+        cursors: of durable subscriptions: mark-delete + 1.
+        replication: of cursors that copy to other clusters.
+        transactions: lower bounds of open transactions: none of their records lies below.
+        unsealed: lower bounds of aborted transactions whose records are not all known.
+        compacted: compacted reads fold what is in the log.
+    """
+
+    cursors: Sequence[int] = ()
+    replication: Sequence[int] = ()
+    transactions: Sequence[int] = ()
+    unsealed: Sequence[int] = ()
+    compacted: bool = False
+
+    def first_needed(self) -> int | None:
+        """The first offset that anybody needs; None for nobody: without subscriptions only retention keeps."""
+        if self.compacted:
+            return 0
+        needed: Iterable[int] = (*self.cursors, *self.replication, *self.transactions, *self.unsealed)
+        return min(needed, default=None)
+
+
+def trimmable(ledgers: Sequence[Ledger], retention: Retention, needs: Needs, first_young: int) -> list[Ledger]:
+    """The closed ledgers that may go now: the first ones of the list, those that are DELETING already left out.
+
+    Args:
+        ledgers: a partition's list, in order.
+        first_young: offset of the first message that is not older than the retention time (published at or after
+            `Retention.horizon_ms`); the log's end when all are older. Not looked at when the time has no bound.
+    """
+    listed = [ledger for ledger in ledgers if ledger.state is not LedgerState.DELETING]
+    first_needed = needs.first_needed()
+    kept_bytes = sum(_least_bytes(ledger) for ledger in listed)
+    going: list[Ledger] = []
+    for ledger in listed:
+        if ledger.state is not LedgerState.CLOSED or (first_needed is not None and ledger.end > first_needed):
+            break
+        kept_bytes -= _least_bytes(ledger)
+        too_old = retention.time_minutes >= 0 and ledger.end <= first_young
+        too_much = retention.size_mb >= 0 and kept_bytes >= retention.size_mb * MEGABYTE
+        if not (too_old or too_much):
+            break
+        going.append(ledger)
+    return going
+
+
+def _least_bytes(ledger: Ledger) -> int:
+    return max(0, ledger.record.bytes - ledger.record.bytes_error)

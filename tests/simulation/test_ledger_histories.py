@@ -1,0 +1,254 @@
+"""The real owners of lists of ledgers under random histories: several at once, paused, killed, with lost appends.
+
+Topics grow, lose their beginnings, are deleted and made anew meanwhile; the log is compacted and loses tombstones. A
+truth that sees every append judges each change; readers that begin late or were away agree with it. At the end the
+lists say exactly what the topics have. `make soak` runs more.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from layer.deadline import Deadline
+from layer.errors import AppendFailed, Fenced, StoreError
+from layer.ledgers.following import LogRange, Measured
+from layer.ledgers.machine import FOLLOWS, LedgerLists
+from layer.ledgers.model import Ledger, Place
+from layer.ledgers.owner import LedgerOwner, TopicLogs
+from layer.statelog.api import LogRecord
+from layer.statelog.memory_log import MemoryStateLog
+from layer.statelog.view import LogView
+from mapping.ledger import LedgerLayout
+from mapping.state_keys import LedgerKey, decode_key
+from mapping.state_records.ledgers import LedgerState
+from mapping.state_topics import StateTopic
+from tests.simulation.turns import (
+    NEVER,
+    Actor,
+    ActorsLog,
+    ManualClock,
+    Schedule,
+    kafka_cleans,
+    simulated_topic,
+)
+
+SIZE = 10
+QUIET_TURNS = 4
+
+
+class WatchedLog(MemoryStateLog):
+    """Folds every record the moment it is appended, before compaction takes any."""
+
+    def __init__(self, clock: ManualClock, told: str) -> None:
+        super().__init__(clock)
+        self.truth = LedgerLists(0)
+        self.told = told
+        self.changes = 0
+
+    def append_many(
+        self, topic: StateTopic, partition: int, records: Sequence[tuple[bytes, bytes | None]], deadline: Deadline
+    ) -> list[int]:
+        offsets = super().append_many(topic, partition, records, deadline)
+        for offset, (key, value) in zip(offsets, records, strict=True):
+            parsed = decode_key(key)
+            before = self.truth.ledger(parsed.ledger_id) if isinstance(parsed, LedgerKey) else None
+            self.truth.apply(LogRecord(offset, key, value, 0))
+            if isinstance(parsed, LedgerKey):
+                self._judge(parsed.ledger_id, before, is_tombstone=value is None)
+        return offsets
+
+    def _judge(self, ledger_id: int, before: Ledger | None, *, is_tombstone: bool) -> None:
+        after = self.truth.ledger(ledger_id)
+        if before == after:
+            return
+        assert not is_tombstone, f"{self.told}: a tombstone changed {before} to {after}"
+        self.changes += 1
+        state = LedgerState.REMOVED if after is None else after.state
+        move = (None if before is None else before.state, state)
+        assert move in FOLLOWS, f"{self.told}: {before} became {after}"
+
+
+class Topics:
+    """What Kafka has. Every record of offset n has n bytes and was published at n ms."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.lives = 0
+        self.topics: dict[str, TopicLogs] = {}
+
+    def happen(self) -> None:
+        draw = self.rng.random()
+        if draw < 0.06 or not self.topics:
+            self.lives += 1
+            name = f"persistent://a/b/{self.rng.randrange(3)}"
+            logs = {partition: LogRange(0, 0) for partition in range(self.rng.randrange(1, 3))}
+            self.topics[name] = TopicLogs(name, f"{name}#{self.lives}", LedgerLayout(self.lives, SIZE), logs)
+            return
+        name = self.rng.choice(sorted(self.topics))
+        topic = self.topics[name]
+        if draw < 0.09:
+            del self.topics[name]
+            return
+        partition = self.rng.choice(sorted(topic.logs))
+        start, end = topic.logs[partition]
+        if draw < 0.2:
+            start = self.rng.randint(start, end)
+        elif draw < 0.23:
+            end = self.rng.randint(start, end)  # an unclean election
+        else:
+            end += self.rng.choice([1, 3, 7, 25])
+        self.topics[name] = topic._replace(logs={**topic.logs, partition: LogRange(start, end)})
+
+    def expected(self) -> dict[Place, list[tuple[int, LedgerState, int, int]]]:
+        found = {}
+        for topic in self.topics.values():
+            for partition, (start, end) in topic.logs.items():
+                rows = []
+                for index in range(start // SIZE, end // SIZE + 1):
+                    first = max(start, index * SIZE)
+                    state = LedgerState.OPEN if index == end // SIZE else LedgerState.CLOSED
+                    rows.append((index, state, first, max(first, min(end, (index + 1) * SIZE))))
+                found[Place(topic.name, topic.layout.incarnation, partition)] = rows
+        return found
+
+
+class SeenTopics:
+    """Kafka as one owner meets it: others have their turns in between, and it fails sometimes."""
+
+    def __init__(self, topics: Topics, actor: Actor | None, rng: random.Random) -> None:
+        self._topics = topics
+        self._actor = actor
+        self._rng = rng
+
+    def living(self, state_partition: int, deadline: Deadline) -> list[TopicLogs]:
+        self._maybe_fail(0.05)
+        found = list(self._topics.topics.values())
+        if self._actor is not None and self._rng.random() < 0.3:
+            self._actor.pause()
+        return found
+
+    def measure(self, kafka_topic: str, partition: int, start: int, end: int, deadline: Deadline) -> Measured:
+        self._maybe_fail(0.03)
+        return Measured(sum(range(start, end)), 0, start + 1, end)
+
+    def _maybe_fail(self, share: float) -> None:
+        if self._actor is not None and self._rng.random() < share:
+            raise StoreError("simulated")
+
+
+class History:
+    def __init__(self, seed: int, steps: int = 160) -> None:
+        self.told = f"seed {seed}"
+        self.steps = steps
+        self.rng = random.Random(seed)
+        self.clock = ManualClock()
+        self.schedule = Schedule(self.rng, self.clock)
+        self.log = WatchedLog(self.clock, self.told)
+        self.topic = simulated_topic(with_lag=self.rng.random() < 0.5)
+        self.topics = Topics(self.rng)
+        self.late: list[Callable[[], object]] = []
+        self.sessions = 0
+        self.unknown_share = self.rng.choice([0.0, 0.06, 0.2])
+        self.readers = [self._reader() for _ in range(2)]
+
+    def run(self) -> int:
+        actors = [Actor(self._life) for _ in range(3)]
+        try:
+            for _ in range(self.steps):
+                self._step(actors)
+        finally:
+            for actor in actors:
+                actor.end()
+        for arrival in self.late:
+            arrival()
+        self._all_is_true_in_the_end()
+        return self.log.changes
+
+    def _step(self, actors: list[Actor]) -> None:
+        self.clock.seconds += 1
+        draw = self.rng.random()
+        if draw < 0.55:
+            self.schedule.step_one_of(actors)
+        elif draw < 0.75:
+            self.topics.happen()
+        elif draw < 0.94:
+            kafka_cleans(self.log, self.topic, self.clock, self.rng)
+        elif draw < 0.98 and self.late:
+            self.late.pop(self.rng.randrange(len(self.late)))()
+        elif draw > 0.99:
+            place = self.rng.randrange(len(actors))
+            actors[place].end()
+            actors[place] = Actor(self._life)
+        self._readers_agree()
+
+    def _life(self, actor: Actor) -> None:
+        log = ActorsLog(self.log, actor, self.rng, self.late, self.unknown_share)
+        owner = self._owner(log, SeenTopics(self.topics, actor, self.rng))
+        while True:
+            try:
+                if owner.owner is None or self.rng.random() < 0.02:
+                    owner.take_over(NEVER)
+                owner.rebuild(NEVER) if self.rng.random() < 0.05 else owner.turn(NEVER)
+            except (Fenced, AppendFailed, StoreError):
+                pass
+            actor.pause()
+
+    def _owner(self, log: ActorsLog | MemoryStateLog, topics: SeenTopics) -> LedgerOwner:
+        def session() -> str:
+            self.sessions += 1
+            return f"s{self.sessions}"
+
+        return LedgerOwner(log, 0, topics, self.clock, new_session=session, topic=self.topic)
+
+    # What must hold -----------------------------------------------------------------------------------------------
+
+    def _reader(self) -> LogView[LedgerLists]:
+        return LogView(self.log, self.topic, 0, lambda: LedgerLists(0), self.clock)
+
+    def _readers_agree(self) -> None:
+        truth = _shown(self.log.truth)
+        readers = [self._reader(), self.readers[0], *self.readers[1 : 1 + (self.rng.random() < 0.03)]]
+        for reader in readers:
+            seen = reader.ask(_shown, NEVER)
+            assert seen == truth, f"{self.told}: a reader sees {seen}, {truth} is true"
+
+    def _all_is_true_in_the_end(self) -> None:
+        owner = self._owner(self.log, SeenTopics(self.topics, None, self.rng))
+        owner.take_over(NEVER)
+        self.clock.seconds += 1000  # long enough for open ledgers to be looked at again
+        for _ in range(QUIET_TURNS):
+            owner.turn(NEVER)
+        lists = self._reader().ask(lambda found: found, NEVER)
+        seen = {
+            place: [(each.ledger_index, each.state, each.first, each.end) for each in lists.ledgers(place)]
+            for place in lists.places()
+        }
+        assert seen == self.topics.expected(), self.told
+        assert all(each.record.bytes == sum(range(each.first, each.end)) for each in _all(lists)), self.told
+        assert owner.turn(NEVER)[1:] == (0, 0, False), f"{self.told}: a quiet turn writes"
+        newest: dict[bytes, bytes | None] = {}
+        for batch in self.log.read(self.topic, 0, 0, self.log.end_offset(self.topic, 0, NEVER), NEVER):
+            newest.update((record.key, record.value) for record in batch)
+        left = [key for key, value in newest.items() if value is not None]
+        assert len(left) == len(lists) + 1, f"{self.told}: more is left than the lists and a TAKEOVER: {left}"
+
+
+def _all(lists: LedgerLists) -> list[Ledger]:
+    return [ledger for place in lists.places() for ledger in lists.ledgers(place)]
+
+
+def _shown(lists: LedgerLists) -> tuple[object, ...]:
+    return lists.owner, {place: lists.ledgers(place) for place in lists.places()}
+
+
+def test_lists_follow_the_topics_whoever_owns_them() -> None:
+    assert sum(History(seed).run() for seed in range(150)) > 3000
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_in_thousands_of_histories_lists_follow_the_topics() -> None:
+    assert sum(History(seed).run() for seed in range(150, 3150)) > 60_000
