@@ -52,13 +52,23 @@ class Phase:
         return self._pytest(["--last-failed", "--last-failed-no-failures", "none", *arguments])
 
     def _pytest(self, arguments: Sequence[str]) -> int:
-        command = [sys.executable, "-m", "pytest", "-m", f"{_ANY} and {self.select}", "--require", "kafka"]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-m",
+            f"{_ANY} and {self.select}",
+            "--require",
+            "kafka",
+            "--require",
+            "spark",
+        ]
         return subprocess.run([*command, *arguments], check=False).returncode
 
 
 PHASES: Final = (
-    Phase("pure tests", "not kafka", ("-n", "auto", "--maxprocesses", "8")),
-    Phase("tests on a broker", "kafka and not kills", ("-n", "2", "--dist", "loadfile")),
+    Phase("pure tests", "not kafka and not spark", ("-n", "auto", "--maxprocesses", "8")),
+    Phase("tests on a broker and on Spark", "(kafka or spark) and not kills", ("-n", "2", "--dist", "loadfile")),
     Phase("tests that kill and stop", "kafka and kills", ("-n", "2", "--dist", "loadfile")),
 )
 

@@ -1,0 +1,58 @@
+"""The cluster of a read: this process's node for the driver, and Kafka's options for the executors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from layer import errors
+from layer.client.service_url import parse_service_url
+from layer.deadline import Deadline
+from layer.kafka.settings import KafkaSettings
+from layer.node import Node, acquire, release
+from spark_connector.errors import InvalidReadOption, NotReadable
+from spark_connector.options import ReadOptions
+
+_CONNECT_S: Final = 10.0
+
+
+@contextmanager
+def node_of(options: ReadOptions) -> Iterator[Node]:
+    """This process's node for the cluster, for as long as the block lasts.
+
+    Raises:
+        NotReadable: no broker answers, or refuses what the driver asks.
+        InvalidReadOption: the service URL is none, or the driver's options set what is not theirs to set.
+    """
+    try:
+        settings = KafkaSettings(parse_service_url(options.service_url).bootstrap, dict(options.driver))
+        settings.check()
+    except (ValueError, errors.InvalidOption) as wrong:
+        raise InvalidReadOption(str(wrong)) from wrong
+    try:
+        node = acquire(settings, Deadline.after(_CONNECT_S))
+    except errors.LayerError as failure:
+        raise NotReadable(f"{options.service_url}: {failure}") from failure
+    try:
+        yield node
+    except errors.LayerError as failure:
+        raise NotReadable(str(failure)) from failure
+    finally:
+        release(node)
+
+
+def executor_options(options: ReadOptions) -> dict[str, str]:
+    """Of Spark's Kafka source.
+
+    Raises:
+        InvalidReadOption: the URL asks for TLS and nothing says how executors do that.
+    """
+    address = parse_service_url(options.service_url)
+    found = {"kafka.bootstrap.servers": address.bootstrap, **{f"kafka.{n}": v for n, v in options.kafka.items()}}
+    if address.tls and "kafka.security.protocol" not in found:
+        raise InvalidReadOption(
+            f"{options.service_url} is TLS: expected kafka.security.protocol (SSL or SASL_SSL) and what goes with it, "
+            "under the names of Kafka's Java client"
+        )
+    return found

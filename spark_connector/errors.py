@@ -1,0 +1,23 @@
+"""What a read refuses, in one line that says what was expected."""
+
+from __future__ import annotations
+
+
+class SparkConnectorError(Exception):
+    """Nothing was read."""
+
+
+class InvalidReadOption(SparkConnectorError, ValueError):
+    """An option is unknown, missing, contradicts another one, or has a value that cannot be."""
+
+
+class SparkNotReady(SparkConnectorError):
+    """Java, pyspark or a jar is missing, or the session is one that this connector cannot use."""
+
+
+class NotReadable(SparkConnectorError):
+    """The topic or subscription is not there, or holds what Spark cannot be given."""
+
+
+class DataLoss(SparkConnectorError):
+    """Messages that the read was to begin with are gone from Kafka."""

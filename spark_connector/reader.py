@@ -1,0 +1,92 @@
+"""`read_pulsar` and `PulsarReader`: a batch read of topics as a DataFrame that runs wholly in the JVM."""
+
+from __future__ import annotations
+
+import re
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from layer.client.enums import RegexSubscriptionMode
+from layer.client.topic_pattern import TopicPattern
+from layer.deadline import Deadline
+from layer.node import Node
+from mapping.errors import MappingError
+from mapping.topic_name import TopicName
+from spark_connector import frame
+from spark_connector.connection import node_of
+from spark_connector.errors import InvalidReadOption, NotReadable
+from spark_connector.options import ReadOptions, parse_options
+from spark_connector.session import check_session
+from spark_connector.visibility import SNAPSHOT_S, TopicView, find_subscription, find_topic, view_topic
+
+
+def read_pulsar(spark: SparkSession, **options: Any) -> DataFrame:
+    """The messages that a subscription's next consumer would get, or (without a subscription) all that may be read.
+
+    The DataFrame is of one moment: that of this call. It disturbs nobody, acknowledges nothing, and may be used as
+    often as one likes, while Kafka keeps the records. Options: docs/spark.md.
+
+    Raises:
+        InvalidReadOption, SparkNotReady, NotReadable, DataLoss: see `spark_connector.errors`.
+    """
+    checked = parse_options(options)
+    check_session(spark)
+    with node_of(checked) as node:
+        views = take_views(node, checked)
+    return reduce(DataFrame.unionByName, [frame.of_topic(spark, checked, view) for view in views])
+
+
+class PulsarReader:
+    """The fluent form: `PulsarReader(spark).option("service.url", url).option("topic", name).load()`."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._options: dict[str, Any] = {}
+
+    def option(self, name: str, value: Any) -> PulsarReader:
+        """Set one option; the last value counts."""
+        self._options[name] = value
+        return self
+
+    def options(self, **options: Any) -> PulsarReader:
+        """Set several."""
+        self._options.update(options)
+        return self
+
+    def load(self) -> DataFrame:
+        """See `read_pulsar`."""
+        return read_pulsar(self._spark, **self._options)
+
+
+def take_views(node: Node, options: ReadOptions) -> list[TopicView]:
+    """A snapshot of each topic that the options name, one after the other."""
+    if options.subscription is not None or options.starting.places or options.ending.places:
+        raise InvalidReadOption("a subscription, and bounds other than earliest and latest, are not there yet")
+    views = []
+    for name in _names(node, options):
+        deadline = Deadline.after(SNAPSHOT_S)
+        topic = find_topic(node, name, deadline)
+        subscription = (
+            None if options.subscription is None else find_subscription(node, topic, options.subscription, deadline)
+        )
+        partitions = [name.partition] if name.partition >= 0 else list(range(topic.partitions))
+        views.append(view_topic(node, topic, subscription, partitions, deadline))
+    return views
+
+
+def _names(node: Node, options: ReadOptions) -> list[TopicName]:
+    try:
+        if options.pattern is None:
+            return [TopicName.parse(name) for name in options.topics]
+        pattern = TopicPattern.of(re.compile(options.pattern), RegexSubscriptionMode.PersistentOnly)
+    except MappingError as wrong:
+        raise InvalidReadOption(str(wrong)) from wrong
+    except re.error as wrong:
+        raise InvalidReadOption(f"topicsPattern is {options.pattern!r}: {wrong}") from wrong
+    known = [record.name for record in node.topics.list(pattern.namespace, Deadline.after(SNAPSHOT_S))]
+    found = sorted(pattern.matching(known))
+    if not found:
+        raise NotReadable(f"no topic of {pattern.namespace} matches {options.pattern!r}")
+    return [TopicName.parse(name) for name in found]

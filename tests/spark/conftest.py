@@ -1,0 +1,71 @@
+"""One SparkSession for all tests of a process: small, without its web interface."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import layer as pulsar
+import spark_connector
+from layer.admin import AdminClient
+from spark_connector import SparkNotReady
+
+SETTINGS = {
+    "spark.driver.memory": "1g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.session.timeZone": "UTC",
+}
+_PY4J = ("ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+"""py4j leaves the closing of its sockets to the garbage collector."""
+_HERE = Path(__file__).parent
+_TIMEOUT_S = 300
+"""The first test of a process waits for Spark to start, and on a new machine for its jars."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if _HERE in item.path.parents and "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker("spark")
+            for ignored in _PY4J:
+                item.add_marker(pytest.mark.filterwarnings(ignored))
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(_TIMEOUT_S))
+
+
+@pytest.fixture(scope="session")
+def spark(missing: Callable[[str, str], None]) -> Iterator[SparkSession]:
+    try:
+        made = spark_connector.session("tests", master="local[2]", config=SETTINGS)
+    except SparkNotReady as reason:
+        missing("spark", str(reason))
+    made.sparkContext.setLogLevel("ERROR")
+    yield made
+    made.stop()
+
+
+@pytest.fixture(autouse=True)
+def sockets_end_here() -> Iterator[None]:
+    """Where they are expected, not in a later test."""
+    yield
+    gc.collect()
+
+
+@pytest.fixture
+def client(service_url: str) -> Iterator[pulsar.Client]:
+    made = pulsar.Client(service_url)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def admin(service_url: str) -> Iterator[AdminClient]:
+    with AdminClient(service_url) as made:
+        yield made

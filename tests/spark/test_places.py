@@ -1,0 +1,56 @@
+"""Message ids in SQL, beside the function that makes the SDK's."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from layer.metadata.topics import Topic
+from mapping.ledger import MAX_INCARNATION, MAX_PARTITION, MAX_RANGE, LedgerLayout
+from mapping.message_id import FirstChunk, encode_message_id
+from mapping.topic_name import TopicName
+from spark_connector import places
+
+
+@pytest.mark.parametrize(
+    ("incarnation", "partitions", "size"),
+    [
+        (0, 1, 50_000),
+        (0, MAX_PARTITION + 1, 50_000),
+        (1, 32, 1),
+        (77, MAX_PARTITION + 1, 4_194_304),
+        (2**20 - 1, 1, 50_000),
+        (MAX_INCARNATION, MAX_PARTITION + 1, 50_000),
+    ],
+)
+def test_bytes_of_ids(spark: SparkSession, incarnation: int, partitions: int, size: int) -> None:
+    layout = LedgerLayout(incarnation, size)
+    partitioned = partitions > 1
+    topic = Topic(TopicName.parse("t"), "t", "id", partitions, partitioned, layout)
+    chance = random.Random(f"{incarnation} {partitions} {size}")
+    rows: list[tuple[int, int, int | None, int | None, int | None]] = []
+    edges = [0, 1, 127, 128, 16_383, 16_384, 2**21 - 1, 2**21, size - 1, size, (MAX_RANGE + 1) * size - 1]
+    for partition in {0, 1, 31, 32, 33, 127, 128, 8191} & set(range(partitions)):
+        for offset in [*edges, *(chance.randrange(2 ** chance.randrange(1, 44)) for _ in range(20))]:
+            if offset <= (MAX_RANGE + 1) * size - 1:
+                batch = chance.choice([None, 1, 128, 20_000, 2**31 - 1])
+                index = None if batch is None else chance.randrange(batch)
+                first = chance.choice([None, chance.randrange(offset + 1)]) if batch is None else None
+                rows.append((partition, offset, index, batch, first))
+    made = spark.createDataFrame(rows, "partition int, offset bigint, batch int, batches int, first bigint").select(
+        "*",
+        places.message_id(topic, F.col("partition"), F.col("offset")).alias("plain"),
+        places.message_id(
+            topic, F.col("partition"), F.col("offset"), F.col("batch"), F.col("batches"), F.col("first")
+        ).alias("full"),
+    )
+    for row in made.collect():
+        shown = row["partition"] if partitioned else -1
+        place = layout.position(row["partition"], row["offset"])
+        assert bytes(row["plain"]) == encode_message_id(*place, shown)
+        chunk = None if row["first"] is None else FirstChunk(*layout.position(row["partition"], row["first"]))
+        index, batches = (-1, 0) if row["batch"] is None else (row["batch"], row["batches"])
+        assert bytes(row["full"]) == encode_message_id(*place, shown, index, batches, chunk)
