@@ -228,7 +228,7 @@ class Chunking(Producer):
         tickets: list[Ticket] = []
         try:
             while len(tickets) < count:
-                ticket = self._take_one(callback)
+                ticket = self._ticket_now(callback)
                 if ticket is None:
                     break
                 tickets.append(ticket)
@@ -237,12 +237,6 @@ class Chunking(Producer):
                 self._give_back(tickets)
                 self._count(len(tickets))
         return tickets if len(tickets) == count else []
-
-    def _take_one(self, callback: SendCallback | None) -> Ticket | None:
-        try:
-            return self._take_ticket()
-        except IndexError:
-            return self._ticket_when_free(callback)
 
     @staticmethod
     def _give_back(tickets: Sequence[Ticket]) -> None:

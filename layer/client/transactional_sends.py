@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from layer.client.errors import as_pulsar
+from layer.client.errors import as_pulsar, pulsar_errors
 from layer.client.in_flight import NO_ID, Answer, SendCallback
 from layer.client.message_id import NativeMessageId
 from layer.client.transaction import Transaction
 from layer.errors import InvalidTxnStatus
-from layer.exceptions import Result
+from layer.exceptions import PulsarException, Result
 from mapping.txn_id import TxnId
 
 
@@ -38,9 +40,26 @@ class TransactionalSend:
             self._ended = True
             self._txn._inner.end_operation(failure)
 
+    @contextmanager
+    def beginning(self) -> Iterator[None]:
+        """Until the message is on its way. A refusal inside ends the operation, and is raised where somebody waits for
+        the answer; what a wrong argument raises is raised to everybody, and the transaction may still be committed."""
+        try:
+            yield
+        except PulsarException as failure:
+            if isinstance(self, Answer):
+                self.end(f"a send failed: {failure}")
+                raise
+            self(failure.result, NO_ID)
+        except BaseException:
+            self.end(None)
+            raise
+
     def register(self, topic: str, partition: int) -> None:
-        """Must return before the message goes there. Raises what `Transaction.register_partition` does."""
-        self._txn.register_partition(topic, partition)
+        """Must return before the message goes there. Raises PulsarException, of what `Transaction.register_partition`
+        does."""
+        with pulsar_errors():
+            self._txn.register_partition(topic, partition)
 
     def stamp(self) -> int:
         """The record's timestamp, in milliseconds.

@@ -1,0 +1,242 @@
+"""Where a producer's records leave: one Kafka producer at a time, a ticket for each message under way."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, Final
+
+from layer import errors
+from layer.client.deduplication import ASSIGN, Deduplication
+from layer.client.errors import as_pulsar, pulsar_errors
+from layer.client.in_flight import NO_ID, Answer, InFlight, SendCallback, Ticket
+from layer.crypto.encryptor import Sealer
+from layer.deadline import Deadline
+from layer.exceptions import AlreadyClosed, ProducerQueueIsFull, PulsarException
+from layer.kafka.errors import ours
+from layer.kafka.producer import KafkaProducer
+from layer.kafka.rights import on_topic
+from layer.metadata.topics import Topic
+from layer.meters import SendCounts
+from mapping.headers import producer_suffix
+
+_BLOCKED_POLL_S: Final = 0.05
+
+Headers = list[tuple[str, str | bytes | None]]
+
+
+def now() -> int:
+    """The timestamp with which librdkafka takes its own clock."""
+    return 0
+
+
+class Outlet:
+    """What a producer has of Kafka. Thread-safe. A Kafka producer that librdkafka gives up is replaced by another one;
+    what was on its way through the former is answered there.
+
+    Memory: at most `max_pending` tickets.
+    """
+
+    def __init__(
+        self,
+        topic: Topic,
+        kafka: KafkaProducer,
+        *,
+        name: str,
+        epoch: int,
+        initial_sequence_id: int | None,
+        max_pending: int,
+        block_if_full: bool,
+        fixed_partition: int | None,
+        encryptor: Sealer | None,
+        renew: Callable[[], KafkaProducer],
+        deduplication: Deduplication,
+    ) -> None:
+        self._topic = topic
+        self._kafka_topic = topic.kafka_topic
+        self._name = name
+        self._fixed = fixed_partition
+        self._renew = renew
+        self._encryptor = encryptor
+        # officially 0 is as good as none
+        first = (initial_sequence_id or (deduplication.highest if deduplication.active else -1)) + 1
+        self._sequence: Iterator[int] = itertools.count(first)
+        self._producer_header = producer_suffix(epoch, name)
+        self._deduplication = deduplication
+        self._deduplicates = False
+        """It is asked about every message; whether it judges them is its own affair (`active`)."""
+        self._max_pending = max_pending
+        self._block = block_if_full
+        self._closed = False
+        self._failures = 0
+        self._answered_before = 0
+        """Messages of Kafka producers that were given up and have reported all of theirs."""
+        self._former: list[InFlight] = []
+        """Of Kafka producers that were given up, until their reports are in."""
+        self._renewing = threading.Lock()
+        self._use(self._new_in_flight(kafka, first - 1))
+        if deduplication.active:
+            self._ask_deduplication()
+
+    def topic(self) -> str:
+        return self._topic.partition_names[self._fixed] if self._fixed is not None else str(self._topic.name)
+
+    def producer_name(self) -> str:
+        return self._name
+
+    def last_sequence_id(self) -> int:
+        """Sequence id of the message that was stored last; -1 (or the initial one) before the first."""
+        return self._in_flight.last_sequence_id
+
+    def send_counts(self) -> SendCounts:
+        """What became of its messages; for metrics and the log."""
+        with self._renewing:
+            all_in_flight = (*self._former, self._in_flight)
+            answered = self._answered_before + sum(in_flight.settled for in_flight in all_in_flight)
+        pending = sum(in_flight.under_way() for in_flight in all_in_flight)
+        return SendCounts(answered - self._failures, self._failures, pending)
+
+    def seal_with(self, sealer: Sealer) -> None:
+        """Have it stand between this producer and librdkafka, from the next send on."""
+        self._encryptor = sealer
+        self._use(self._in_flight)
+
+    # Tickets ------------------------------------------------------------------------------------------------------
+
+    def _ticket_now(self, callback: SendCallback | None) -> Ticket | None:
+        """A ticket; None when the caller was told that there is none."""
+        try:
+            return self._take_ticket()
+        except IndexError:
+            return self._ticket_when_free(callback)
+
+    def _ticket_when_free(self, callback: SendCallback | None) -> Ticket | None:
+        """The ticket for one more message when all that were made are out; None when the caller was told that the queue
+        is full."""
+        while (ticket := self._in_flight.one_more()) is None:
+            if self._closed:
+                raise AlreadyClosed(f"producer {self._name} of {self.topic()} is closed")
+            if not self._block:
+                full = f"producer {self._name} has {self._max_pending} unanswered messages"
+                self._tell(callback, ProducerQueueIsFull(full))
+                return None
+            self._in_flight.wait_for_room()
+        return ticket
+
+    def _wait_for_all(self, deadline: Deadline) -> int:
+        return sum(in_flight.wait_for_all(deadline) for in_flight in (*self._former, self._in_flight))
+
+    # To librdkafka ------------------------------------------------------------------------------------------------
+
+    def _offer(
+        self,
+        ticket: Ticket,
+        payload: bytes | None,
+        key: bytes | None,
+        partition: int,
+        headers: Headers,
+        stamp: Callable[[], int] = now,
+    ) -> bool:
+        """Have librdkafka take a record, however long it has no room for it; False when the sender was told why not.
+
+        The hot path of `Producer` has the first attempt in itself.
+
+        Args:
+            stamp: gives the record's time for each attempt; what it raises is raised when the ticket was given back.
+        Raises:
+            PulsarException: the record was refused; the message is not on its way.
+        """
+        while True:
+            try:
+                # topic, value, key, partition, callback, its alias, timestamp, headers; keywords cost more
+                self._produce(self._kafka_topic, payload, key, partition, ticket, None, stamp(), headers)
+                return True
+            except Exception as refused:
+                another = self._after_refusal(refused, ticket)
+                if another is None:
+                    return False
+                ticket = another
+
+    def _after_refusal(self, refused: Exception, ticket: Ticket) -> Ticket | None:
+        """The ticket to try again with when librdkafka has no room, or gave up the Kafka producer; None: the sender was
+        told why not.
+
+        Raises:
+            PulsarException: any other refusal; the message is not on its way.
+        """
+        given_up = ticket.in_flight
+        if isinstance(refused, BufferError):
+            self._kafka.poll_inline(_BLOCKED_POLL_S)
+            return ticket
+        callback = ticket.callback
+        again = None
+        if given_up.kafka.fatal is not None:
+            self._replace(given_up)
+            again = self._ticket_when_free(callback)
+            if again is not None:
+                again.sequence, again.origin, again.callback = ticket.sequence, ticket.origin, callback
+        self._failures += 1
+        given_up.give_back(ticket)
+        if given_up.kafka.fatal is None:
+            failure = ours(refused, f"message to {self.topic()}", on_topic("Write", self._kafka_topic))
+            if not isinstance(failure, errors.NotAuthorized):
+                raise as_pulsar(failure) from refused
+            self._tell(callback, as_pulsar(failure))  # librdkafka knew it before it asked
+        return again
+
+    def _replace(self, given_up: InFlight) -> None:
+        """Go on with another Kafka producer, unless another thread has seen to that."""
+        with pulsar_errors(), self._renewing:
+            if self._in_flight is given_up:
+                self._use(self._new_in_flight(self._renew(), given_up.last_sequence_id))
+                former = (*self._former, given_up)
+                self._former = [each for each in former if each.under_way() > 0]
+                self._answered_before += sum(each.settled for each in former if each not in self._former)
+
+    def _new_in_flight(self, kafka: KafkaProducer, last_sequence_id: int) -> InFlight:
+        return InFlight(self._max_pending, kafka, partial(self._failed, kafka), last_sequence_id)
+
+    def _use(self, in_flight: InFlight) -> None:
+        self._in_flight = in_flight
+        self._take_ticket = in_flight.take
+        self._kafka = in_flight.kafka
+        produce = in_flight.kafka.produce
+        if self._encryptor is not None:
+            produce = self._encryptor.over(produce)
+        self._produce = self._over(produce) if self._deduplicates else produce
+
+    # Refusals and failures ----------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _tell(callback: SendCallback | None, refusal: PulsarException) -> None:
+        """A synchronous send raises, an asynchronous one gets the result in its callback."""
+        if callback is None or isinstance(callback, Answer):
+            raise refusal
+        callback(refusal.result, NO_ID)
+
+    def _failed(self, kafka: KafkaProducer, error: Any, callback: SendCallback | None) -> None:
+        why = kafka.why_refused(error, self._kafka_topic, f"message to {self.topic()}")
+        self._answer_failure(as_pulsar(why), callback)
+
+    def _answer_failure(self, failure: PulsarException, callback: SendCallback | None) -> None:
+        self._failures += 1
+        if isinstance(callback, Answer):
+            callback.error = failure
+        if callback is not None:
+            callback(failure.result, NO_ID)
+
+    # Deduplication ------------------------------------------------------------------------------------------------
+
+    def _ask_deduplication(self) -> None:
+        self._deduplicates = True
+        self._deduplication.next = next(self._sequence)
+        self._sequence = itertools.repeat(ASSIGN)
+        self._use(self._in_flight)
+
+    def _set_deduplication(self, *, active: bool) -> None:
+        self._deduplication.active = active
+
+    def _over(self, produce: Callable[..., None]) -> Callable[..., None]:
+        return self._deduplication.over(produce)

@@ -1,0 +1,168 @@
+"""The half of a producer that sends in transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+from layer.client.enums import PartitionsRoutingMode
+from layer.client.in_flight import SendCallback
+from layer.client.message_id import PartitionOrigin
+from layer.client.options import check_type
+from layer.client.outgoing_message import OutgoingMessage, key_and_metadata
+from layer.client.outgoing_schema import Marks, OutgoingSchema
+from layer.client.outlet import Headers, Outlet
+from layer.client.record_key import RecordKey
+from layer.client.routing import MessageRouter, Routing
+from layer.client.transaction import Transaction
+from layer.client.transactional_sends import TransactionalSend, taking_part
+from layer.exceptions import AlreadyClosed, MessageTooBig, NotAllowedError, ProducerFenced
+from layer.kafka.producer import KafkaProducer
+from layer.kafka.settings import MAX_MESSAGE_BYTES
+from layer.metadata.topics import Topic
+from mapping.headers import PRODUCER
+from mapping.message_record import MessageMetadata, encode_headers
+
+
+class TransactionalProducer(Outlet):
+    """Sends that are operations of a transaction: the steps of `Producer.send_async` in calls of their own, with the
+    record's time from the transaction."""
+
+    def __init__(
+        self,
+        topic: Topic,
+        kafka: KafkaProducer,
+        *,
+        schema: OutgoingSchema,
+        fixed_partition: int | None,
+        routing: PartitionsRoutingMode,
+        router: MessageRouter | None,
+        **options: Any,
+    ) -> None:
+        """`options`: as `Outlet`."""
+        super().__init__(topic, kafka, fixed_partition=fixed_partition, **options)
+        self._marks = schema.marks
+        self._thrown_out: str | None = None
+        self._origins = [
+            # officially the ids that `send` gives do not say their topic
+            PartitionOrigin(topic.layout, topic.partition_field(number), "")
+            for number in range(topic.partitions)
+        ]
+        self._schema = schema.schema
+        self._shape = schema.shape if schema.shapes else None
+        self._whole_bytes = MAX_MESSAGE_BYTES
+        """A payload above it is not sent like any other."""
+        self._routing = Routing(
+            topic.partitions, partitioned=topic.partitioned, mode=routing, router=router, fixed=fixed_partition
+        )
+        self._single = self._routing.single
+        self._router = self._routing.router
+        self._spread = self._routing.spread
+
+    def _send_in(
+        self,
+        txn: Transaction,
+        callback: SendCallback | None,
+        content: Any,
+        properties: dict[str, str] | None,
+        partition_key: str | RecordKey | None,
+        ordering_key: str | None,
+        sequence_id: int | None,
+        replication_clusters: Sequence[str] | None,
+        disable_replication: bool,
+        event_timestamp: int | None,
+        deliver_at: int | None,
+        deliver_after: timedelta | None,
+    ) -> None:
+        check_type(Transaction, "txn", txn)
+        taken = self._taking_part(txn, callback)
+        if taken is None:
+            return
+        part, to_call = taken
+        with part.beginning():
+            marks = self._marks
+            if self._shape is not None:
+                payload, partition_key, marks = self._shape(content, partition_key)
+            else:
+                payload = self._encode(content)
+            if self._ended(part):
+                return
+            if not self._topic.name.is_persistent:
+                raise NotAllowedError(f"{self.topic()} is not persistent: there are no transactions")
+            key, metadata = key_and_metadata(
+                properties, partition_key, ordering_key, sequence_id, replication_clusters, disable_replication,
+                event_timestamp, deliver_at, deliver_after,
+            )  # fmt: skip
+            if self._router is not None:
+                outgoing = OutgoingMessage(payload, properties, partition_key, ordering_key, event_timestamp)
+                partition = self._routing.ask(outgoing)
+            else:
+                partition = self._partition_of(key if partition_key else None)
+            part.register(str(self._topic.name.base), partition)
+            metadata = replace(metadata or MessageMetadata(), txn=txn.txn_id)
+            self._send_part(part, to_call, payload, key, metadata, partition, sequence_id, marks)
+
+    def _taking_part(
+        self, txn: Transaction, callback: SendCallback | None
+    ) -> tuple[TransactionalSend, SendCallback] | None:
+        """The send as an operation of the transaction, and what is to be called with its report; None when the sender
+        was told that the transaction is not open."""
+        part = taking_part(txn, callback)
+        return None if part is None else (part, part)
+
+    def _partition_of(self, key: bytes | None) -> int:
+        return self._single if key is None and self._single is not None else self._spread(key)
+
+    def _send_part(
+        self,
+        part: TransactionalSend,
+        callback: SendCallback,
+        payload: bytes | None,
+        key: bytes | None,
+        metadata: MessageMetadata,
+        partition: int,
+        sequence_id: int | None,
+        marks: Marks,
+    ) -> None:
+        if payload is not None and len(payload) > self._whole_bytes:
+            self._send_chunks(payload, callback, marks, key, metadata, partition, sequence_id, part.stamp)
+            return
+        ticket = self._ticket_now(callback)
+        if ticket is None:
+            return
+        ticket.sequence = sequence = next(self._sequence) if sequence_id is None else sequence_id
+        ticket.origin = self._origins[partition]
+        ticket.callback = callback
+        headers: Headers = [(PRODUCER, f"{sequence}{self._producer_header}"), *encode_headers(metadata), *marks]
+        if not self._offer(ticket, payload, key, partition, headers, part.stamp):
+            return
+        self._kafka.poll_inline()
+        if self._kafka.asleep:
+            self._kafka.wake()
+
+    def _ended(self, callback: SendCallback | None) -> bool:
+        """The producer was closed or thrown out, which the caller was told."""
+        if self._closed:
+            self._tell(callback, AlreadyClosed(f"producer {self._name} of {self.topic()} is closed"))
+        elif self._thrown_out is not None:
+            self._tell(callback, ProducerFenced(self._thrown_out))
+        else:
+            return False
+        return True
+
+    def _encode(self, content: Any) -> bytes | None:
+        if content is None:
+            return None
+        return self._schema.encode(content)
+
+    def _send_large(self, payload: bytes, callback: SendCallback | None, marks: Marks, *options: Any) -> None:
+        self._too_big(payload, callback)
+
+    def _send_chunks(self, payload: bytes, callback: SendCallback | None, *options: Any) -> None:
+        """A message of a transaction that is above the limit."""
+        self._too_big(payload, callback)
+
+    def _too_big(self, payload: bytes, callback: SendCallback | None) -> None:
+        self._tell(callback, MessageTooBig(f"{len(payload)} bytes of payload, the limit is {MAX_MESSAGE_BYTES}"))
