@@ -11,7 +11,7 @@ from typing import Final
 from layer import errors
 from layer.cursor.candidates import wants_checkpoint
 from layer.cursor.ledger_acks import LedgerAcks
-from layer.cursor.store import Recovered
+from layer.cursor.saved import Recovered
 from layer.deadline import Deadline
 from layer.deliveries.acks_by_readers import acknowledge_ledgers
 from layer.deliveries.channel import DeliveryChannel
@@ -26,9 +26,9 @@ from layer.dispatch.strategy import SubscriptionType
 from layer.kafka.assigned import AssignedConsumer
 from layer.kafka.records import CommittedOffset
 from layer.limits import warn_when_files_run_out
+from layer.metadata.occupants import Claimant
 from layer.metadata.processes import is_over, member_client_id, membership_ended
 from layer.metadata.subscription import Subscription, cursor_identity
-from layer.metadata.subscriptions import Claimant
 from layer.metadata.topics import Topic
 from layer.readers import buffer_access, compacted_ranges, slot_of
 from layer.services import FETCH_QUEUE_KBYTES, Services

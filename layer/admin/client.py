@@ -18,7 +18,7 @@ from layer.client.connection import connection_security
 from layer.client.errors import pulsar_errors
 from layer.client.message_id import NativeMessageId, native
 from layer.client.service_url import parse_service_url
-from layer.cursor.store import Recovered
+from layer.cursor.saved import Recovered
 from layer.deadline import Deadline
 from layer.exceptions import AlreadyClosed
 from layer.kafka.settings import KafkaSettings

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from layer.cursor.machine import CursorState
-from layer.cursor.store import Recovered
+from layer.cursor.saved import Recovered
 from mapping.ledger import LedgerLayout
 from mapping.state_records.cursor_marker import SavedLedger
 

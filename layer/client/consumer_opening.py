@@ -24,7 +24,7 @@ from layer.client.redelivery_backoff import RedeliveryBackoff
 from layer.client.session import Session
 from layer.crypto.keys import CryptoKeyReader
 from layer.dispatch.ack_timeouts import AckTimeouts
-from layer.dispatch.chunks import ChunkRules
+from layer.dispatch.chunk_rules import ChunkRules
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.strategy import SubscriptionType
 from layer.exceptions import InvalidConfiguration

@@ -19,7 +19,7 @@ from layer.deduplication.journal import Recovered, SequenceJournal
 from layer.deduplication.machine import PartitionSequences, Verdict
 from layer.exceptions import Result
 from layer.kafka.errors import is_certainly_not_stored, local_failure
-from layer.metadata.producers import Membership
+from layer.metadata.producer_membership import Membership
 from layer.metadata.topics import Topic
 from mapping.headers import PRODUCER, producer_suffix
 

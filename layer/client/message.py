@@ -13,9 +13,9 @@ from layer.client.message_id import (
     StoredMessageId,
 )
 from layer.client.record_key import RecordKey
-from layer.dispatch.chunks import WholeMessage
 from layer.dispatch.delivery import BatchEntry, Delivery, Feed
 from layer.dispatch.sealed import OpenedRecord
+from layer.dispatch.whole_message import WholeMessage
 from layer.kafka.records import KafkaRecord
 from mapping.headers import SCHEMA_VERSION
 from mapping.message_record import RecordHeaders, decode_headers, key_text

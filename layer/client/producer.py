@@ -24,7 +24,7 @@ from layer.exceptions import (
     Timeout,
 )
 from layer.kafka.producer import KafkaProducer
-from layer.metadata.producers import Membership
+from layer.metadata.producer_membership import Membership
 from layer.metadata.topics import Topic
 from layer.schema.plain import BytesSchema
 from mapping.headers import PRODUCER, producer_suffix

@@ -6,7 +6,7 @@ from collections import Counter
 
 from layer.cursor.budget import HoleBudget
 from layer.cursor.machine import CursorState
-from layer.cursor.store import Saved
+from layer.cursor.saved import Saved
 
 
 class Residency:

@@ -10,17 +10,18 @@ from __future__ import annotations
 import logging
 import secrets
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
-from typing import NamedTuple
 
 from pyroaring import BitMap, BitMap64
 
 from layer.cursor.budget import HoleBudget
 from layer.cursor.candidates import Candidate, newest
+from layer.cursor.commit_metadata import holes_at, inline_metadata, left_out, positions
 from layer.cursor.identity import CursorIdentity
 from layer.cursor.machine import CursorState, Loader
+from layer.cursor.saved import Recovered, Save, Saved, Unneeded
 from layer.cursor.segments import CursorSegments
 from layer.deadline import Deadline
 from layer.errors import Corrupt, StoreError
@@ -29,7 +30,7 @@ from layer.statelog.api import StateLog
 from mapping.errors import CorruptRecord
 from mapping.state_keys import CursorCheckpointKey, encode_key
 from mapping.state_records.cursor_checkpoint import CursorCheckpoint, encode_checkpoint
-from mapping.state_records.cursor_marker import Marker, MarkerRef, SavedLedger, SegmentRef, obsolete_after
+from mapping.state_records.cursor_marker import Marker, obsolete_after
 from mapping.state_records.cursor_state import (
     MAX_METADATA_CHARS,
     CommitMetadata,
@@ -42,88 +43,9 @@ from mapping.state_topics import CURSOR_CHECKPOINTS
 
 _log = logging.getLogger(__name__)
 
-_INLINE_BITMAP_BYTES = MAX_METADATA_CHARS * 4 // 5
-_TOO_MANY_LEDGERS_TO_INLINE = 512
 _LOAD_TIMEOUT_S = 10.0
 _MOST_BESIDE = 30_000
 """A commit's 4,095 characters hold 26,000 bits."""
-
-
-class Unneeded(NamedTuple):
-    """Records to be tombstoned, now or once nothing needs them."""
-
-    segments: tuple[SegmentRef, ...] = ()
-    markers: tuple[MarkerRef, ...] = ()
-
-    def and_also(self, others: Unneeded) -> Unneeded:
-        return Unneeded(self.segments + others.segments, self.markers + others.markers)
-
-
-@dataclass(slots=True)
-class Saved:
-    """What the last accepted save left on Kafka: its lineage, live segments by ledger index, and its marker."""
-
-    lineage: Lineage
-    segments: dict[int, SavedLedger] = field(default_factory=dict)
-    marker: MarkerRef | None = None
-    marker_offset: int | None = None
-    beside: BitMap64 = field(default_factory=BitMap64)
-    """Positions whose holes ride in the commit itself."""
-    resets: int = 0
-    """`CursorState.resets` when it was prepared."""
-    pending_acks: bool = False
-    """`CursorState.pending_acks` as its commit says it."""
-    left_over: Unneeded = field(default_factory=Unneeded)
-    """What earlier saves made obsolete and nobody tombstoned yet."""
-
-    def references(self) -> frozenset[SegmentRef | MarkerRef]:
-        """Every record that it needs."""
-        markers = () if self.marker is None else (self.marker,)
-        return frozenset((*(ref for ledger in self.segments.values() for ref in ledger.parts), *markers))
-
-    def old_markers(self) -> tuple[MarkerRef, ...]:
-        """The markers that are not needed once another save is accepted."""
-        return (*self.left_over.markers, *((self.marker,) if self.marker is not None else ()))
-
-    def everything(self) -> Unneeded:
-        """All of it, for when nothing of it is needed."""
-        return Unneeded((*self.left_over.segments, *self.all_segments()), self.old_markers())
-
-    def all_segments(self) -> tuple[SegmentRef, ...]:
-        return tuple(ref for ledger in self.segments.values() for ref in ledger.parts)
-
-
-@dataclass(frozen=True, slots=True)
-class Recovered:
-    """A cursor as read back. `source` says from what: commit, seek, checkpoint or start."""
-
-    state: CursorState
-    saved: Saved | None
-    source: str
-    version: int = 0
-    """The highest version that was met; the next owner's is one more."""
-    former: tuple[CommitMetadata, ...] = ()
-    """What was met of former lives of the topic or the subscription (see `forget_former`)."""
-    commit_chars: int = 0
-    """Length of the metadata that it was read from."""
-
-
-@dataclass(frozen=True, slots=True)
-class Save:
-    """One save, ready for the group commit; `accept` it once the commit was."""
-
-    commit: CommittedOffset
-    saved: Saved
-    obsolete: Unneeded
-    """What nothing needs once it is accepted, but perhaps a checkpoint."""
-    revision: int
-    written_ledgers: frozenset[int]
-    """Ledgers that it took along; dirty no more once accepted, dirty again if refused."""
-    new: Unneeded
-    """What was written for it."""
-    size_bytes: int
-    left_out: int | None = None
-    """For a save without segments: how many acknowledged entries it may not hold, at most. None: it holds all."""
 
 
 def new_session() -> bytes:
@@ -268,13 +190,13 @@ class CursorStore:
         Raises:
             StoreError: segments or marker could not be written.
         """
-        inline = _inline_metadata(state, lineage)
+        inline = inline_metadata(state, lineage)
         if inline is not None:
             taken = frozenset(state.dirty_ledgers)
             state.dirty_ledgers = set()  # once accepted there are no live segments, so every ledger counts as dirty
             return Save(
                 CommittedOffset(state.next_unacked, inline),
-                Saved(lineage, beside=_positions(state), resets=state.resets, pending_acks=state.pending_acks),
+                Saved(lineage, beside=positions(state), resets=state.resets, pending_acks=state.pending_acks),
                 last.everything(),
                 state.revision,
                 taken,
@@ -329,7 +251,7 @@ class CursorStore:
             text = encode_commit_metadata(
                 CommitMetadata(
                     lineage,
-                    _holes_at(state, origin, (*kept, *more[:count])),
+                    holes_at(state, origin, (*kept, *more[:count])),
                     base.marker_offset,
                     state.deliveries,
                     state.requests,
@@ -359,7 +281,7 @@ class CursorStore:
             frozenset(),
             Unneeded(),
             len(text),
-            sum(_left_out(state, index, beside) for index in changed),
+            sum(left_out(state, index, beside) for index in changed),
         )
 
     def _unsaved(
@@ -417,62 +339,3 @@ class CursorStore:
 
 def checkpoint_key(identity: CursorIdentity, session: bytes) -> CursorCheckpointKey:
     return CursorCheckpointKey(identity.topic, identity.partition, identity.subscription, session.hex())
-
-
-def _positions(state: CursorState) -> BitMap64:
-    """Everything that a commit with all holes in it names."""
-    return BitMap64(offset for index in state.ledgers_with_state() for offset in _offsets(state, index))
-
-
-def _holes_at(state: CursorState, origin: int, offsets: Iterable[int]) -> Holes:
-    """What is known of these positions, relative to `origin`."""
-    acked = BitMap()
-    batches: dict[int, tuple[int, int]] = {}
-    for offset in offsets:
-        acks = state.batches.get(offset)
-        if acks is None:
-            acked.add(offset - origin)
-        else:
-            batches[offset - origin] = (acks.batch_size, acks.acked)
-    return Holes(acked, batches)
-
-
-def _left_out(state: CursorState, index: int, beside: BitMap64) -> int:
-    size = state.deleted.entries_per_ledger
-    held = int(beside.range_cardinality(index * size, (index + 1) * size))
-    return max(0, len(state.deleted.ledger(index) or ()) + len(state.batches.ledger(index)) - held)
-
-
-def _offsets(state: CursorState, index: int) -> Iterator[int]:
-    base = index * state.deleted.entries_per_ledger
-    yield from (base + entry for entry in state.deleted.ledger(index) or ())
-    yield from state.batches.ledger(index)
-
-
-def _inline_metadata(state: CursorState, lineage: Lineage) -> str | None:
-    """The commit's metadata with all holes in it, or None when it would be too long."""
-    if state.deleted.away or state.batches.away:
-        return None
-    if len(state.deleted.ledger_indexes()) >= _TOO_MANY_LEDGERS_TO_INLINE or len(state.batches) > _INLINE_BITMAP_BYTES:
-        return None
-    origin = state.next_unacked
-    size = state.deleted.entries_per_ledger
-    acked = BitMap()
-    for index, bitmap in state.deleted.ledgers():
-        if len(acked) > 0 and len(acked.serialize()) > 2 * _INLINE_BITMAP_BYTES:
-            return None
-        shift = index * size - origin
-        if shift + int(bitmap.max()) > 0xFFFF_FFFF:
-            return None
-        acked |= bitmap.shift(shift)
-    batches = {offset - origin: (acks.batch_size, acks.acked) for offset, acks in state.batches.items()}
-    text = encode_commit_metadata(
-        CommitMetadata(
-            lineage,
-            Holes(acked, batches),
-            deliveries=state.deliveries,
-            requests=state.requests,
-            pending_acks=state.pending_acks,
-        )
-    )
-    return text if len(text) <= MAX_METADATA_CHARS else None

@@ -9,7 +9,8 @@ from __future__ import annotations
 import secrets
 
 from layer.clock import Clock
-from layer.cursor.store import CursorStore, Recovered, Save, Saved, new_session
+from layer.cursor.saved import Recovered, Save, Saved
+from layer.cursor.store import CursorStore, new_session
 from layer.deadline import Deadline
 from layer.kafka.admin import KafkaAdmin
 from layer.metadata.subscription import Subscription, cursor_identity

@@ -19,7 +19,8 @@ from layer import errors
 from layer.clock import Clock
 from layer.cursor.batch_acks import BatchAckSet
 from layer.cursor.machine import CursorState
-from layer.cursor.store import CursorStore, Recovered, Saved, new_session
+from layer.cursor.saved import Recovered, Saved
+from layer.cursor.store import CursorStore, new_session
 from layer.deadline import Deadline
 from layer.deliveries.channel import DeliveryChannel, Heard
 from layer.deliveries.idle_transactions import IdleTransactions

@@ -20,8 +20,8 @@ from typing import Any, Final, NamedTuple
 
 from layer.cursor.batch_acks import BatchAckSet
 from layer.deadline import Deadline
-from layer.dispatch.chunks import WholeMessage
 from layer.dispatch.delivery import BatchAck, BatchEntry, Delivery, Feed
+from layer.dispatch.whole_message import WholeMessage
 from layer.errors import Corrupt
 from layer.kafka.fetcher import Fetcher
 from mapping.batch_entry import FORMAT_VERSION, decode_batch

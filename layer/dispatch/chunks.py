@@ -17,10 +17,9 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from layer.kafka.records import KafkaRecord
-from mapping.errors import CorruptRecord
-from mapping.headers import CHUNK
-from mapping.message_record import ChunkInfo, decode_headers
+from layer.dispatch.chunk_rules import ChunkRules
+from layer.dispatch.whole_message import WholeMessage
+from mapping.message_record import ChunkInfo
 
 _log = logging.getLogger(__name__)
 
@@ -29,110 +28,6 @@ MOST_PENDING_BYTES: Final = 64 * 1024 * 1024
 MOST_PENDING: Final = 10_000
 """Incomplete messages of a partition, with payload or without; beyond that the oldest one is given up."""
 READ_AGAIN_BYTES: Final = 32 * 1024 * 1024
-
-
-class ChunkRules(NamedTuple):
-    """What consumers want of incomplete messages.
-
-    `max_pending`: how many keep their payload (0: any number). `auto_ack_oldest`: those beyond that are acknowledged
-    and lost. `expire_s`: how long after its last chunk one is given up, that is acknowledged. Source: the official
-    ConsumerConfiguration, whose expiry the Python client leaves at 60 s.
-    """
-
-    max_pending: int = 10
-    auto_ack_oldest: bool = False
-    expire_s: float = 60.0
-
-
-def joint_rules(rules: Iterable[ChunkRules]) -> ChunkRules:
-    """What several consumers of one partition want together: nothing is lost unless all of them say so."""
-    every = list(rules)
-    if not every:
-        return ChunkRules()
-    limits = [each.max_pending for each in every]
-    return ChunkRules(
-        0 if 0 in limits else sum(limits),
-        all(each.auto_ack_oldest for each in every),
-        max(each.expire_s for each in every),
-    )
-
-
-def chunk_info(record: Any) -> ChunkInfo | None:
-    """What a record says of the message that it is a chunk of; None when it is none.
-
-    Raises:
-        CorruptRecord: its headers cannot be read.
-    """
-    if not any(name == CHUNK for name, _ in record.headers() or ()):
-        return None
-    return decode_headers(record.headers()).chunk
-
-
-class WholeMessage:
-    """A chunked message as one record: at its last chunk's offset, with that one's key, headers and time.
-
-    Its payload may be absent (`present`), and is to be read again then. Memory: the payload, once.
-    """
-
-    __slots__ = ("_chunks", "_last", "_value", "decrypted", "offsets", "total_bytes")
-
-    def __init__(self, offsets: Sequence[int], total_bytes: int, last: Any, chunks: Sequence[Any] | None) -> None:
-        self.offsets = offsets
-        """Its chunks', in the order of the chunks."""
-        self.total_bytes = total_bytes
-        self._last = last
-        self._chunks: Sequence[KafkaRecord] | None = chunks
-        self._value: bytes | None = None
-        self.decrypted = False
-
-    @property
-    def present(self) -> bool:
-        return self._chunks is not None or self._value is not None
-
-    def chunks(self) -> Sequence[KafkaRecord]:
-        return self._chunks or ()
-
-    def with_chunks(self, chunks: Sequence[Any], *, decrypted: bool = False) -> WholeMessage:
-        """The same message made of these."""
-        made = WholeMessage(self.offsets, self.total_bytes, self._last, chunks)
-        made.decrypted = decrypted
-        return made
-
-    def check(self) -> None:
-        """Raises CorruptRecord when the chunks have another length than they say."""
-        found = sum(len(chunk.value() or b"") for chunk in self.chunks())
-        if found != self.total_bytes:
-            raise CorruptRecord(f"{len(self.offsets)} chunks hold {found} bytes, expected {self.total_bytes}")
-
-    def value(self) -> bytes:
-        if self._value is None:
-            self._value = b"".join([chunk.value() or b"" for chunk in self.chunks()])
-            self._chunks = None
-        return self._value
-
-    def topic(self) -> str:
-        return str(self._last.topic())
-
-    def partition(self) -> int:
-        return int(self._last.partition())
-
-    def offset(self) -> int:
-        return self.offsets[-1]
-
-    def key(self) -> bytes | None:
-        key: bytes | None = self._last.key()
-        return key
-
-    def headers(self) -> list[tuple[str, bytes | None]] | None:
-        headers: list[tuple[str, bytes | None]] | None = self._last.headers()
-        return headers
-
-    def timestamp(self) -> tuple[int, int]:
-        timestamp: tuple[int, int] = self._last.timestamp()
-        return timestamp
-
-    def __len__(self) -> int:
-        return self.total_bytes if self.present else len(self._last)
 
 
 class Known(NamedTuple):

@@ -22,9 +22,11 @@ from pyroaring import BitMap64
 
 from layer.cursor.batch_acks import BatchAckSet
 from layer.dispatch.batches import batch_size, is_batch, is_marker
-from layer.dispatch.chunks import ChunkAssembly, ChunkRules, chunk_info
+from layer.dispatch.chunk_rules import ChunkRules
+from layer.dispatch.chunks import ChunkAssembly
 from layer.dispatch.fences import Fences
 from layer.dispatch.sealed import is_sealed
+from layer.dispatch.whole_message import chunk_info
 from mapping.batch_entry import BatchColumns, decode_batch
 from mapping.errors import CorruptRecord
 from mapping.message_record import is_plain

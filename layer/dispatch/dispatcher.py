@@ -15,7 +15,7 @@ from layer.cursor.batch_acks import BatchAckSet
 from layer.cursor.ledger_acks import LedgerAcks, below
 from layer.dispatch.ack_timeouts import AckTimeouts
 from layer.dispatch.burial import Burial
-from layer.dispatch.chunks import joint_rules
+from layer.dispatch.chunk_rules import joint_rules
 from layer.dispatch.counting import DeliveryCounting
 from layer.dispatch.delayed import DelayedMessages
 from layer.dispatch.endpoint import Endpoint

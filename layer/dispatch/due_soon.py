@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from pyroaring import BitMap64
 
-from layer.dispatch.chunks import WholeMessage
 from layer.dispatch.delayed import TICK_MS, DelayedMessages
+from layer.dispatch.whole_message import WholeMessage
 
 MOST_BYTES: Final = 16 * 1024 * 1024
 WINDOW_MS: Final = 60_000

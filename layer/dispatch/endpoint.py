@@ -13,7 +13,7 @@ from typing import Any, Final, Protocol
 
 from layer.deadline import Deadline
 from layer.dispatch.ack_timeouts import AckTimeouts
-from layer.dispatch.chunks import ChunkRules
+from layer.dispatch.chunk_rules import ChunkRules
 from layer.dispatch.dead_letters import DeadLetters
 from layer.dispatch.delivery import Delivery, Feed, PartitionSlot
 from layer.dispatch.hash_ranges import KeySharedRule

@@ -8,11 +8,11 @@ from typing import Any
 
 from layer.cursor.machine import CursorState
 from layer.dispatch.batches import unpack
-from layer.dispatch.chunks import WholeMessage
 from layer.dispatch.delivery import Delivery, Feed
 from layer.dispatch.entries import EntriesAtHand
 from layer.dispatch.held import HeldEntries
 from layer.dispatch.in_flight import InFlight
+from layer.dispatch.whole_message import WholeMessage
 from mapping.errors import CorruptRecord
 
 

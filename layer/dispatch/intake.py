@@ -14,7 +14,6 @@ from pyroaring import BitMap64
 from layer.cursor.identity import CursorIdentity
 from layer.cursor.machine import CursorState
 from layer.dispatch.batches import UnknownBatchFormat, is_marker, report_corrupt, report_stop
-from layer.dispatch.chunks import WholeMessage, chunk_info
 from layer.dispatch.compaction import CompactedRange
 from layer.dispatch.delayed import DelayedMessages, deliver_at_ms
 from layer.dispatch.due_soon import DueSoon
@@ -22,6 +21,7 @@ from layer.dispatch.entries import EntriesAtHand
 from layer.dispatch.fences import Fences
 from layer.dispatch.held import HeldEntries
 from layer.dispatch.read_committed import Passed, ReadCommitted
+from layer.dispatch.whole_message import WholeMessage, chunk_info
 from layer.transactions.buffer.model import DataPartition, look_over
 from mapping.errors import CorruptRecord
 from mapping.message_record import is_plain

@@ -13,7 +13,8 @@ from layer import errors
 from layer.clock import Clock
 from layer.cursor.candidates import wants_checkpoint
 from layer.cursor.identity import CursorIdentity
-from layer.cursor.store import CursorStore, Recovered, Save, Saved
+from layer.cursor.saved import Recovered, Save, Saved
+from layer.cursor.store import CursorStore
 from layer.deadline import Deadline
 from layer.dispatch.delayed import DelayedMessages
 from layer.dispatch.dispatcher import Dispatcher

@@ -18,9 +18,9 @@ from layer.cursor.identity import CursorIdentity
 from layer.cursor.ledger_acks import LedgerAcks
 from layer.cursor.machine import CursorState
 from layer.cursor.residency import Residency
-from layer.cursor.store import CursorStore, Save, Saved, Unneeded
+from layer.cursor.saved import Save, Saved, Unneeded
+from layer.cursor.store import CursorStore
 from layer.dispatch.acknowledging import Acknowledging
-from layer.dispatch.chunks import WholeMessage
 from layer.dispatch.delayed import DelayedMessages
 from layer.dispatch.delivery import Delivery, Feed, PartitionSlot
 from layer.dispatch.delivery_guard import DeliveryGuard
@@ -33,6 +33,7 @@ from layer.dispatch.intake import Intake, without_acknowledged
 from layer.dispatch.key_order import KeyOrder
 from layer.dispatch.partition_saves import PartitionSaves
 from layer.dispatch.read_ahead import ReadAhead
+from layer.dispatch.whole_message import WholeMessage
 from layer.meters import SubscriptionMeter
 from mapping.errors import CorruptRecord
 

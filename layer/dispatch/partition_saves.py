@@ -6,7 +6,7 @@ No I/O: the saver writes and tells what became of it.
 from __future__ import annotations
 
 from layer.cursor.machine import CursorState
-from layer.cursor.store import Save, Saved, Unneeded
+from layer.cursor.saved import Save, Saved, Unneeded
 from layer.kafka.records import CommittedOffset
 
 _LARGE_BYTES = 1 << 20

@@ -6,7 +6,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from layer.dispatch.chunks import ChunkAssembly, ChunkRules, WholeMessage, chunk_info
+from layer.dispatch.chunk_rules import ChunkRules
+from layer.dispatch.chunks import ChunkAssembly
+from layer.dispatch.whole_message import WholeMessage, chunk_info
 from mapping.errors import CorruptRecord
 from mapping.message_record import is_plain
 

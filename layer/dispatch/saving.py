@@ -12,7 +12,8 @@ from typing import Final
 
 from layer import errors
 from layer.clock import Clock
-from layer.cursor.store import CursorStore, Save, new_session
+from layer.cursor.saved import Save
+from layer.cursor.store import CursorStore, new_session
 from layer.deadline import Deadline
 from layer.dispatch.partition import OwnedPartition
 from layer.kafka.group import GroupConsumer, split_commits

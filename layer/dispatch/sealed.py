@@ -9,7 +9,7 @@ import logging
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Protocol
 
-from layer.dispatch.chunks import WholeMessage
+from layer.dispatch.whole_message import WholeMessage
 from layer.errors import CryptoFailed
 from layer.kafka.records import KafkaRecord
 from mapping.encryption import EncryptionInfo

@@ -24,7 +24,7 @@ from pyroaring import BitMap64
 
 from layer import errors
 from layer.clock import Clock
-from layer.cursor.store import Save
+from layer.cursor.saved import Save
 from layer.deadline import Deadline
 from layer.dispatch import holding
 from layer.dispatch.dispatcher import Dispatcher

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final, Protocol
 
 from layer import errors
 from layer.clock import Clock
 from layer.deadline import Deadline
 from layer.dispatch.strategy import SubscriptionType
-from layer.kafka.records import GroupDescription, GroupMember
 from layer.metadata.entities import Entities, EntityKeys, Versioned
-from layer.metadata.processes import is_dead_process, is_over, this_process
+from layer.metadata.occupants import CLAIM_MS, LEAVING_S, Claimant, Groups, Occupants, served_otherwise
 from layer.metadata.seats import (
     claimed,
     missing,
@@ -27,10 +26,9 @@ from layer.metadata.seats import (
 )
 from layer.metadata.subscription import Subscription
 from layer.metadata.topics import Topic
-from layer.waiting import wait_until
 from mapping.ledger import incarnation_of
 from mapping.state_keys import SubscriptionKey
-from mapping.state_records.metadata import Claim, LifeState, SubscriptionRecord, decode_subscription, encode
+from mapping.state_records.metadata import LifeState, SubscriptionRecord, decode_subscription, encode
 from mapping.state_topics import SUBSCRIPTIONS
 from mapping.subscription_group import check_subscription_name
 
@@ -40,25 +38,10 @@ SUBSCRIPTION_KEYS: Final[EntityKeys[tuple[str, str]]] = EntityKeys(
     SubscriptionKey, lambda key: (str(key.topic), str(key.subscription)), lambda names: names
 )
 
-CLAIM_MS: Final = 10_000
-"""How long a claim holds by itself; after that its owner must be a member of the group."""
 
-_LEAVING_S: Final = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Claimant:
-    """Who wants an Exclusive subscription; `client_id` is the one its group membership will have."""
-
-    session: str
-    client_id: str
-    consumer_name: str
-
-
-class GroupsAndLogs(Protocol):
+class GroupsAndLogs(Groups, Protocol):
     """What is asked of Kafka. Source: `KafkaAdmin`."""
 
-    def describe_group(self, group_id: str, deadline: Deadline) -> GroupDescription: ...
     def delete_group(self, group_id: str, deadline: Deadline) -> bool: ...
     def start_offsets(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> dict[int, int]: ...
     def end_offsets(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> dict[int, int]: ...
@@ -73,13 +56,13 @@ class Subscriptions:
         admin: GroupsAndLogs,
         clock: Clock,
         *,
-        leaving_s: float = _LEAVING_S,
+        leaving_s: float = LEAVING_S,
     ) -> None:
-        """`leaving_s`: how long those are waited for who find our record in their way and leave by themselves."""
+        """`leaving_s`: see `Occupants`."""
         self._entities = entities
         self._admin = admin
         self._clock = clock
-        self._leaving_s = leaving_s
+        self._occupants = Occupants(admin, clock, leaving_s)
 
     def find(self, topic: Topic, name: str, deadline: Deadline) -> Subscription | None:
         current = self._current(topic, name, deadline)
@@ -125,7 +108,7 @@ class Subscriptions:
         def opened(current: Versioned | None) -> bytes | None:
             replaced.clear()
             record = decode_subscription(current.value) if current is not None else None
-            claim = self._claim(claimant) if claimant is not None else None
+            claim = self._occupants.claim(claimant) if claimant is not None else None
             wanted = range(topic.partitions) if partition is None else (partition,)
             if record is None or not _alive(record, topic):
                 self._resolve(topic, wanted, starts, from_earliest, deadline)
@@ -137,7 +120,7 @@ class Subscriptions:
                 )  # fmt: skip
                 return encode(taken(blank, partition, kind.value, claim))
             assert current is not None  # noqa: S101 - there is a record
-            self._check_free(topic, record, partition, kind, claimant, deadline)
+            self._occupants.check_free(topic, record, partition, kind, claimant, deadline)
             self._resolve(topic, missing(record, partition, wanted), starts, from_earliest, deadline)
             changed = spread(taken(record, partition, kind.value, claim), partition, starts)
             changed = replace(changed, incarnation=_incarnation(topic, current, record))
@@ -278,15 +261,15 @@ class Subscriptions:
             raise errors.NoSuchSubscription(f"subscription {subscription.name} of {subscription.place} was made anew")
         seat = seat_of(record, partition)
         if seat is None or not serves(record, partition):
-            raise errors.SubscriptionBusy(self._otherwise(subscription.name, subscription.topic, record))
+            raise errors.SubscriptionBusy(served_otherwise(subscription.name, subscription.topic, record))
         if seat.type != subscription.type.value:
             raise errors.SubscriptionBusy(f"subscription {subscription.name} was reopened as {seat.type}")
         if subscription.type is SubscriptionType.EXCLUSIVE and (seat.claim is None or seat.claim.session != session):
             raise errors.SubscriptionBusy(f"subscription {subscription.name} was claimed by another consumer")
         if seat.claim is not None and self._clock.now_ms() >= seat.claim.deadline_ms:
             self._renew(subscription, session, deadline)
-        if self._stay(subscription.topic, subscription.name, other_seats(record, partition), None, deadline):
-            raise errors.SubscriptionBusy(self._otherwise(subscription.name, subscription.topic, None))
+        if self._occupants.stay(subscription.topic, subscription.name, other_seats(record, partition), None, deadline):
+            raise errors.SubscriptionBusy(served_otherwise(subscription.name, subscription.topic, None))
         return now
 
     # Inside -------------------------------------------------------------------------------------------------------
@@ -324,7 +307,7 @@ class Subscriptions:
             SubscriptionBusy: one stays; what we wrote is taken back.
         """
         name = decode_subscription(current.value).subscription
-        others = self._stay(topic, name, seats, claimant, deadline)
+        others = self._occupants.stay(topic, name, seats, claimant, deadline)
         if not others:
             return
         self._take_back(str(topic.name), current, replaced, deadline)
@@ -345,35 +328,6 @@ class Subscriptions:
 
         self._entities.update(topic, (topic, decode_subscription(written.value).subscription), as_before, deadline)
 
-    def _stay(
-        self,
-        topic: Topic,
-        name: str,
-        seats: Sequence[int | None],
-        claimant: Claimant | None,
-        deadline: Deadline,
-    ) -> Sequence[GroupMember]:
-        """The live members of these seats' groups that are still there after a second."""
-        others: Sequence[GroupMember] = ()
-
-        def left() -> bool:
-            nonlocal others
-            others = [m for seat in seats for m in self._other_members(topic, name, seat, claimant, deadline)]
-            return not others
-
-        if seats:
-            wait_until(left, Deadline.after(min(self._leaving_s, deadline.remaining_s())))
-        return others
-
-    def _claim(self, claimant: Claimant) -> Claim:
-        return Claim(
-            claimant.session,
-            claimant.client_id,
-            self._clock.now_ms() + CLAIM_MS,
-            claimant.consumer_name,
-            this_process(),
-        )
-
     def _resolve(
         self,
         topic: Topic,
@@ -387,70 +341,6 @@ class Subscriptions:
         if unknown:
             ask = self._admin.start_offsets if from_earliest else self._admin.end_offsets
             starts.update(ask(topic.kafka_topic, unknown, deadline))
-
-    def _check_free(
-        self,
-        topic: Topic,
-        record: SubscriptionRecord,
-        partition: int | None,
-        kind: SubscriptionType,
-        claimant: Claimant | None,
-        deadline: Deadline,
-    ) -> None:
-        """Raises SubscriptionBusy when live consumers stand against joining with `kind`."""
-        name = record.subscription
-        if not serves(record, partition):
-            for other in other_seats(record, partition):
-                seat = seat_of(record, other)
-                held = seat is not None and seat.claim is not None and self._holds(seat.claim)
-                if held or self._other_members(topic, name, other, claimant, deadline):
-                    raise errors.SubscriptionBusy(self._otherwise(name, topic, record, other))
-            return
-        seat = seat_of(record, partition)
-        if seat is None:
-            return
-        exclusive = kind is SubscriptionType.EXCLUSIVE or seat.type == SubscriptionType.EXCLUSIVE.value
-        if seat.type == kind.value and not exclusive:
-            return
-        claim = seat.claim
-        if claim is not None and (claimant is None or claim.session != claimant.session) and self._holds(claim):
-            raise errors.SubscriptionBusy(
-                f"subscription {name} of {topic.name} is held exclusively by consumer "
-                f"{claim.consumer_name} ({claim.process})"
-            )
-        others = self._other_members(topic, name, partition, claimant, deadline)
-        if others:
-            raise errors.SubscriptionBusy(
-                f"subscription {name} of {topic.name} has {len(others)} live consumer process(es) "
-                f"as {seat.type}, so it cannot be joined as {kind.value} now"
-            )
-
-    @staticmethod
-    def _otherwise(name: str, topic: Topic, record: SubscriptionRecord | None, seat: int | None = None) -> str:
-        """Why the other way of serving stands against ours."""
-        which = "in the other way (as a whole, or partition by partition)"
-        if record is not None:
-            which = "partition by partition" if record.by_partition else "as a whole"
-        where = "" if seat is None else f", with live consumers on partition {seat}"
-        return (
-            f"subscription {name} of {topic.name} is served {which} now{where}; consumers of the whole topic and "
-            "consumers of single partitions exclude each other on one subscription"
-        )
-
-    def _other_members(
-        self, topic: Topic, subscription: str, seat: int | None, claimant: Claimant | None, deadline: Deadline
-    ) -> tuple[GroupMember, ...]:
-        """The members of a seat's group, without the claimant's own and those that are known to be over."""
-        group = seat_group(topic.kafka_topic, subscription, seat)
-        return tuple(
-            member
-            for member in self._admin.describe_group(group, deadline).members
-            if (claimant is None or member.client_id != claimant.client_id) and not is_over(member.client_id)
-        )
-
-    def _holds(self, claim: Claim) -> bool:
-        """A claim holds by itself until its deadline, unless its process is known to be dead."""
-        return self._clock.now_ms() < claim.deadline_ms and not is_dead_process(claim.process)
 
     def _opened(
         self, topic: Topic, current: Versioned, record: SubscriptionRecord, partition: int | None = None

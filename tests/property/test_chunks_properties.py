@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from layer.cursor.identity import CursorIdentity
 from layer.cursor.machine import CursorState
-from layer.cursor.store import Saved
-from layer.dispatch.chunks import ChunkAssembly, ChunkRules
+from layer.cursor.saved import Saved
+from layer.dispatch.chunk_rules import ChunkRules
+from layer.dispatch.chunks import ChunkAssembly
 from layer.dispatch.delivery import Delivery, PartitionSlot
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.partition import OwnedPartition

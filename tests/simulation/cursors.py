@@ -9,7 +9,8 @@ from layer import errors
 from layer.cursor import segments as segments_module
 from layer.cursor.identity import CursorIdentity
 from layer.cursor.machine import CursorState
-from layer.cursor.store import CursorStore, Save, Saved
+from layer.cursor.saved import Save, Saved
+from layer.cursor.store import CursorStore
 from layer.deadline import Deadline
 from layer.dispatch.delivery import PartitionSlot
 from layer.dispatch.partition import OwnedPartition

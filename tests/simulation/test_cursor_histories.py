@@ -18,7 +18,8 @@ from layer import errors
 from layer.cursor import segments as segments_module
 from layer.cursor import store as store_module
 from layer.cursor.batch_acks import BatchAckSet
-from layer.cursor.store import CursorStore, Unneeded
+from layer.cursor.saved import Unneeded
+from layer.cursor.store import CursorStore
 from layer.deadline import Deadline
 from layer.dispatch.partition import OwnedPartition
 from layer.kafka.records import CommittedOffset

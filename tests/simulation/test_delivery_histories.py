@@ -17,7 +17,8 @@ from typing import Any, cast
 import pytest
 
 from layer.cursor.identity import CursorIdentity
-from layer.cursor.store import CursorStore, Save, Saved, new_session
+from layer.cursor.saved import Save, Saved
+from layer.cursor.store import CursorStore, new_session
 from layer.deadline import Deadline
 from layer.dispatch.delivery import Delivery, PartitionSlot
 from layer.dispatch.dispatcher import Dispatcher

@@ -14,7 +14,7 @@ import pytest
 
 from layer.cursor.identity import CursorIdentity
 from layer.cursor.machine import CursorState
-from layer.cursor.store import Saved
+from layer.cursor.saved import Saved
 from layer.dispatch.delivery import PartitionSlot
 from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.read_committed import ReadCommitted

@@ -18,13 +18,15 @@ from layer.cursor.candidates import wants_checkpoint
 from layer.cursor.checkpoints import Checkpoints
 from layer.cursor.identity import CursorIdentity
 from layer.cursor.machine import CursorState
-from layer.cursor.store import CursorStore, Saved
+from layer.cursor.saved import Saved
+from layer.cursor.store import CursorStore
 from layer.deadline import Deadline
 from layer.dispatch.strategy import SubscriptionType
 from layer.kafka.records import CommittedOffset, GroupDescription, GroupMember
 from layer.metadata.entities import Entities
+from layer.metadata.occupants import Claimant
 from layer.metadata.subscription import Subscription, cursor_identity
-from layer.metadata.subscriptions import SUBSCRIPTION_KEYS, Claimant, Subscriptions
+from layer.metadata.subscriptions import SUBSCRIPTION_KEYS, Subscriptions
 from layer.metadata.topics import Topic
 from layer.statelog.memory_log import MemoryStateLog
 from mapping.ledger import LedgerLayout

@@ -11,7 +11,7 @@ from PIL import Image
 from layer.admin.cursor_view import PartitionCursor, view_of
 from layer.cli.holes import drawn, save_png
 from layer.cursor.machine import CursorState
-from layer.cursor.store import Recovered
+from layer.cursor.saved import Recovered
 from mapping.ledger import LedgerLayout
 
 

@@ -12,7 +12,8 @@ from layer.cursor.budget import LEAST_BYTES, HoleBudget
 from layer.cursor.identity import CursorIdentity
 from layer.cursor.machine import CursorState
 from layer.cursor.residency import Residency
-from layer.cursor.store import CursorStore, Save, Saved
+from layer.cursor.saved import Save, Saved
+from layer.cursor.store import CursorStore
 from layer.deadline import Deadline
 from layer.errors import InvalidOption
 from layer.statelog.memory_log import MemoryStateLog

@@ -11,7 +11,7 @@ from layer.client.message import BatchedMessage, Message
 from layer.cursor.batch_acks import BatchAckSet
 from layer.cursor.identity import CursorIdentity
 from layer.cursor.machine import CursorState
-from layer.cursor.store import Saved
+from layer.cursor.saved import Saved
 from layer.dispatch.batches import gathered, up_to
 from layer.dispatch.delivery import PartitionSlot
 from layer.dispatch.endpoint import Endpoint

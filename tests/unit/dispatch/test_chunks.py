@@ -9,16 +9,18 @@ import pytest
 
 from layer.cursor.identity import CursorIdentity
 from layer.cursor.machine import CursorState
-from layer.cursor.store import Saved
+from layer.cursor.saved import Saved
 from layer.dispatch import chunks as chunks_module
 from layer.dispatch.batches import messages_of
-from layer.dispatch.chunks import ChunkAssembly, ChunkRules, WholeMessage, joint_rules
+from layer.dispatch.chunk_rules import ChunkRules, joint_rules
+from layer.dispatch.chunks import ChunkAssembly
 from layer.dispatch.compaction import CompactedRange
 from layer.dispatch.delivery import Delivery, PartitionSlot
 from layer.dispatch.delivery_guard import DeliveryGuard
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.reader_chunks import ReaderChunks
+from layer.dispatch.whole_message import WholeMessage
 from mapping.errors import CorruptRecord
 from mapping.headers import CHUNK
 from mapping.ledger import LedgerLayout

@@ -11,7 +11,8 @@ import pytest
 from layer import errors
 from layer.cursor.identity import CursorIdentity
 from layer.cursor.machine import CursorState
-from layer.cursor.store import CursorStore, Saved, new_session
+from layer.cursor.saved import Saved
+from layer.cursor.store import CursorStore, new_session
 from layer.deadline import Deadline
 from layer.dispatch.partition import OwnedPartition
 from layer.kafka.records import CommittedOffset

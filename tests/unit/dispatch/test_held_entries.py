@@ -8,7 +8,7 @@ from pyroaring import BitMap64
 
 from layer.cursor.identity import CursorIdentity
 from layer.cursor.machine import CursorState
-from layer.cursor.store import Saved
+from layer.cursor.saved import Saved
 from layer.dispatch import holding
 from layer.dispatch.delivery import Delivery, Feed, PartitionSlot
 from layer.dispatch.endpoint import Endpoint

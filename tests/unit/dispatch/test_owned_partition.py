@@ -10,7 +10,7 @@ import pytest
 
 from layer.cursor.identity import CursorIdentity
 from layer.cursor.machine import CursorState
-from layer.cursor.store import Saved
+from layer.cursor.saved import Saved
 from layer.dispatch.delivery import Delivery, PartitionSlot
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.partition import OwnedPartition

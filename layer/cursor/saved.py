@@ -1,0 +1,93 @@
+"""What a save of a cursor left on Kafka, what one is to be committed with, and a cursor as read back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from pyroaring import BitMap64
+
+from layer.cursor.machine import CursorState
+from layer.kafka.records import CommittedOffset
+from mapping.state_records.cursor_marker import MarkerRef, SavedLedger, SegmentRef
+from mapping.state_records.cursor_state import (
+    CommitMetadata,
+    Lineage,
+)
+
+
+class Unneeded(NamedTuple):
+    """Records to be tombstoned, now or once nothing needs them."""
+
+    segments: tuple[SegmentRef, ...] = ()
+    markers: tuple[MarkerRef, ...] = ()
+
+    def and_also(self, others: Unneeded) -> Unneeded:
+        return Unneeded(self.segments + others.segments, self.markers + others.markers)
+
+
+@dataclass(slots=True)
+class Saved:
+    """What the last accepted save left on Kafka: its lineage, live segments by ledger index, and its marker."""
+
+    lineage: Lineage
+    segments: dict[int, SavedLedger] = field(default_factory=dict)
+    marker: MarkerRef | None = None
+    marker_offset: int | None = None
+    beside: BitMap64 = field(default_factory=BitMap64)
+    """Positions whose holes ride in the commit itself."""
+    resets: int = 0
+    """`CursorState.resets` when it was prepared."""
+    pending_acks: bool = False
+    """`CursorState.pending_acks` as its commit says it."""
+    left_over: Unneeded = field(default_factory=Unneeded)
+    """What earlier saves made obsolete and nobody tombstoned yet."""
+
+    def references(self) -> frozenset[SegmentRef | MarkerRef]:
+        """Every record that it needs."""
+        markers = () if self.marker is None else (self.marker,)
+        return frozenset((*(ref for ledger in self.segments.values() for ref in ledger.parts), *markers))
+
+    def old_markers(self) -> tuple[MarkerRef, ...]:
+        """The markers that are not needed once another save is accepted."""
+        return (*self.left_over.markers, *((self.marker,) if self.marker is not None else ()))
+
+    def everything(self) -> Unneeded:
+        """All of it, for when nothing of it is needed."""
+        return Unneeded((*self.left_over.segments, *self.all_segments()), self.old_markers())
+
+    def all_segments(self) -> tuple[SegmentRef, ...]:
+        return tuple(ref for ledger in self.segments.values() for ref in ledger.parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """A cursor as read back. `source` says from what: commit, seek, checkpoint or start."""
+
+    state: CursorState
+    saved: Saved | None
+    source: str
+    version: int = 0
+    """The highest version that was met; the next owner's is one more."""
+    former: tuple[CommitMetadata, ...] = ()
+    """What was met of former lives of the topic or the subscription (see `forget_former`)."""
+    commit_chars: int = 0
+    """Length of the metadata that it was read from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Save:
+    """One save, ready for the group commit; `accept` it once the commit was."""
+
+    commit: CommittedOffset
+    saved: Saved
+    obsolete: Unneeded
+    """What nothing needs once it is accepted, but perhaps a checkpoint."""
+    revision: int
+    written_ledgers: frozenset[int]
+    """Ledgers that it took along; dirty no more once accepted, dirty again if refused."""
+    new: Unneeded
+    """What was written for it."""
+    size_bytes: int
+    left_out: int | None = None
+    """For a save without segments: how many acknowledged entries it may not hold, at most. None: it holds all."""
