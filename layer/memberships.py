@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from layer import errors
-from layer.cursor.candidates import wants_checkpoint
 from layer.cursor.ledger_acks import LedgerAcks
 from layer.cursor.saved import Recovered
 from layer.deadline import Deadline
@@ -17,21 +16,19 @@ from layer.deliveries.acks_by_readers import acknowledge_ledgers
 from layer.deliveries.channel import DeliveryChannel
 from layer.deliveries.live_cursors import LiveCursors
 from layer.deliveries.owner import Answering, OwnerEar
-from layer.dispatch.compaction import CompactedRange
-from layer.dispatch.delivery import PartitionSlot
 from layer.dispatch.endpoint import Endpoint
-from layer.dispatch.handle import SubscriptionHandle
 from layer.dispatch.member import SubscriptionMember
 from layer.dispatch.strategy import SubscriptionType
 from layer.kafka.assigned import AssignedConsumer
-from layer.kafka.records import CommittedOffset
 from layer.limits import warn_when_files_run_out
+from layer.member_opening import new_member
 from layer.metadata.occupants import Claimant
-from layer.metadata.processes import is_over, member_client_id, membership_ended
-from layer.metadata.subscription import Subscription, cursor_identity
+from layer.metadata.processes import is_over, member_client_id
+from layer.metadata.subscription import Subscription
 from layer.metadata.topics import Topic
-from layer.readers import buffer_access, compacted_ranges, slot_of
-from layer.services import FETCH_QUEUE_KBYTES, Services
+from layer.readers import compacted_ranges
+from layer.saved_cursors import SavedCursors
+from layer.services import Services
 from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
 from layer.waiting import wait_until
 from mapping.state_topics import DELIVERIES
@@ -47,6 +44,7 @@ class Memberships:
 
     def __init__(self, services: Services) -> None:
         self._services = services
+        self.cursors = SavedCursors(services)
         self._members: dict[tuple[str, str], _SharedMember] = {}
         self._lock = threading.Lock()
         self.deliveries = DeliveryChannel(services.log, self._open_deliveries)
@@ -57,7 +55,7 @@ class Memberships:
             services.store,
             services.clock,
             services.pending_acks,
-            self.read_cursors,
+            self.cursors.read,
             self._serving,
         )
 
@@ -112,7 +110,16 @@ class Memberships:
                 partition=partition,
             )
             compacted = compacted_ranges(self._services, topic, subscription.served, deadline) if read_compacted else {}
-            member = self._membership(subscription, session, client_id, ack_persist_interval_s, compacted, deadline)
+            member = new_member(
+                self._services,
+                self.cursors,
+                subscription,
+                session,
+                client_id,
+                ack_persist_interval_s,
+                compacted,
+                deadline,
+            )
             try:
                 member.start(endpoint)
                 if partition is not None:  # from then on it is seen by those who want the whole topic
@@ -173,78 +180,6 @@ class Memberships:
         except errors.AlreadyExists:
             return
 
-    def _membership(
-        self,
-        subscription: Subscription,
-        session: str,
-        client_id: str,
-        ack_persist_interval_s: float,
-        compacted: Mapping[int, CompactedRange],
-        deadline: Deadline,
-    ) -> SubscriptionMember:
-        topic = subscription.topic
-        slots: dict[int, PartitionSlot] = {}
-
-        def slot(partition: int) -> PartitionSlot:
-            return slot_of(topic, partition, slots)
-
-        def checkpoint(partition: int, deadline: Deadline) -> CommittedOffset | None:
-            return self._services.checkpoints.newest(cursor_identity(subscription, partition), deadline)
-
-        now = subscription
-
-        def verify(deadline: Deadline) -> None:
-            nonlocal now
-            now = self._services.subscriptions.verify(subscription, session, deadline)
-
-        floors = {} if topic.name.is_persistent else self._floors(subscription, deadline)
-        handle = SubscriptionHandle(
-            subscription.place,
-            subscription.name,
-            topic.kafka_topic,
-            subscription.type,
-            slot,
-            lambda: list(slots.values()),
-            lambda partition: cursor_identity(subscription, partition),
-            subscription.start_offset,
-            checkpoint,
-            verify,
-            buffer_access(self._services, topic),
-            compacted,
-            self._services.meters.subscription(subscription.place, subscription.name),
-            lambda partition, deadline: self._services.producers.fences(topic, partition, deadline),
-            lambda: membership_ended(client_id),
-            lambda partition, deadline: self._committed_elsewhere(now, partition, deadline),
-            lambda deadline: self._services.topics.check_same(topic, deadline),
-            subscription.partition,
-            not topic.name.is_persistent,
-            floors,
-        )
-        config = self._services.settings.group_member(
-            group_id=subscription.group,
-            client_id=client_id,
-            fetch_queue_kbytes=FETCH_QUEUE_KBYTES,
-            partitioned=topic.partitioned,
-        )
-        return SubscriptionMember(
-            handle,
-            config,
-            self._services.store,
-            self._services.fetcher,
-            self._services.clock,
-            self._services.pending_acks,
-            ack_persist_interval_s=ack_persist_interval_s,
-        )
-
-    def _floors(self, subscription: Subscription, deadline: Deadline) -> Mapping[int, int]:
-        """The ends of a non-persistent topic's log, when nobody consumes it on this subscription yet; else what those
-        committed who do counts."""
-        if any(
-            not is_over(m.client_id) for m in self._services.admin.describe_group(subscription.group, deadline).members
-        ):
-            return {}
-        return self._services.admin.end_offsets(subscription.topic.kafka_topic, subscription.served, deadline)
-
     def unsubscribe(self, subscription: Subscription, endpoint: Endpoint, deadline: Deadline) -> None:
         """Delete a subscription whose last consumer `endpoint` is.
 
@@ -274,7 +209,7 @@ class Memberships:
         """
         if force:
             self.live_cursors.close_consumers(subscription, deadline)
-        cursors = self.read_cursors(subscription, deadline)
+        cursors = self.cursors.read(subscription, deadline)
         try:
             self._services.subscriptions.delete(subscription, deadline)
         except errors.SubscriptionBusy:
@@ -283,7 +218,7 @@ class Memberships:
             deadline.check(f"consumers of subscription {subscription.name} to stay away")
             self.delete_subscription(subscription, deadline, force=True)
             return
-        self._forget_cursors(subscription, cursors, deadline)
+        self.cursors.forget(subscription, cursors, deadline)
 
     def delete_topic(self, topic: Topic, subscriptions: Sequence[Subscription], deadline: Deadline) -> None:
         """Delete a topic, its data, and, as far as can be done now, its schemas and what the cursors of its
@@ -291,13 +226,13 @@ class Memberships:
         cursors: list[tuple[Subscription, dict[int, Recovered]]] = []
         for subscription in subscriptions:
             try:
-                cursors.append((subscription, self.read_cursors(subscription, deadline)))
+                cursors.append((subscription, self.cursors.read(subscription, deadline)))
             except errors.StoreError as failure:
                 _log.warning("subscription=%s its cursors cannot be read: %s", subscription.name, failure)
         self._services.topics.delete(topic.name, deadline)
         for subscription, found in cursors:
             try:
-                self._forget_cursors(subscription, found, deadline)
+                self.cursors.forget(subscription, found, deadline)
             except errors.StoreError as failure:
                 _log.warning("subscription=%s its cursors are left over: %s", subscription.name, failure)
         if not topic.bound:
@@ -306,47 +241,9 @@ class Memberships:
             except errors.LayerError as failure:  # they are those of a Kafka topic that will never be again
                 _log.warning("topic=%s its schemas are left over: %s", topic.name, failure)
 
-    def _forget_cursors(self, subscription: Subscription, cursors: Mapping[int, Recovered], deadline: Deadline) -> None:
-        for partition, cursor in cursors.items():
-            if cursor.saved is not None:
-                identity = cursor_identity(subscription, partition)
-                self._services.store.forget(identity, cursor.saved, deadline)
-                self._services.store.drop_checkpoint(identity, cursor.saved.lineage.session, deadline)
-
     def acknowledge(self, subscription: Subscription, acks: Mapping[int, LedgerAcks], deadline: Deadline) -> int:
         """See `acks_by_readers.acknowledge_ledgers`."""
         return acknowledge_ledgers(self.live_cursors, self._services.admin, subscription, acks, deadline)
-
-    def read_cursors(self, subscription: Subscription, deadline: Deadline) -> dict[int, Recovered]:
-        """The cursors of a subscription as last saved, whoever owns them; disturbs nobody."""
-        topic, partitions = subscription.topic, subscription.served
-        whole = self._services.admin.committed(subscription.whole_group, topic.kafka_topic, partitions, deadline)
-        cursors = {}
-        for partition in partitions:
-            commit, elsewhere = whole.get(partition), None
-            group = subscription.partition_groups.get(partition)
-            if group is not None:
-                alone = self._services.admin.committed(group, topic.kafka_topic, [partition], deadline).get(partition)
-                by_itself = subscription.saving_group(partition) == group
-                commit, elsewhere = (alone, commit) if by_itself else (commit, alone)
-            identity = cursor_identity(subscription, partition)
-            checkpoint = (
-                self._services.checkpoints.newest(identity, deadline) if wants_checkpoint(commit, elsewhere) else None
-            )
-            cursors[partition] = self._services.store.recover(
-                identity, commit, checkpoint, subscription.start_offset(partition), deadline, elsewhere
-            )
-        return cursors
-
-    def _committed_elsewhere(
-        self, subscription: Subscription, partition: int, deadline: Deadline
-    ) -> CommittedOffset | None:
-        group = subscription.other_group(partition)
-        if group is None:
-            return None
-        return self._services.admin.committed(group, subscription.topic.kafka_topic, [partition], deadline).get(
-            partition
-        )
 
     def detach(self, subscription: Subscription, endpoint: Endpoint, deadline: Deadline) -> None:
         """Take a consumer off; the last one makes this process leave the group."""

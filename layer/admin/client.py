@@ -253,7 +253,7 @@ class AdminClient(SchemaAdmin, TransactionAdmin):
                 self._move(found, dict.fromkeys(found.served, SaveNow()), deadline)
             starts, ends = self._log_ends(found.topic, deadline)
             views = []
-            for partition, cursor in self.node.memberships.read_cursors(found, deadline).items():
+            for partition, cursor in self.node.memberships.cursors.read(found, deadline).items():
                 identity = cursor_identity(found, partition)
                 self.node.store.load_all(identity, cursor, deadline)
                 if cursor.state.next_unacked < starts[partition]:
@@ -424,7 +424,7 @@ class AdminClient(SchemaAdmin, TransactionAdmin):
         deadline: Deadline,
     ) -> list[PartitionCursorStats]:
         found = []
-        for partition, cursor in self.node.memberships.read_cursors(subscription, deadline).items():
+        for partition, cursor in self.node.memberships.cursors.read(subscription, deadline).items():
             state = cursor.state
             if not subscription.topic.name.is_persistent:
                 state.reset(ends[partition])  # nothing is kept for it

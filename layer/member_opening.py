@@ -1,0 +1,90 @@
+"""The membership of a process in a subscription's group, made of the services that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from layer.deadline import Deadline
+from layer.dispatch.compaction import CompactedRange
+from layer.dispatch.delivery import PartitionSlot
+from layer.dispatch.handle import SubscriptionHandle
+from layer.dispatch.member import SubscriptionMember
+from layer.kafka.records import CommittedOffset
+from layer.metadata.processes import is_over, membership_ended
+from layer.metadata.subscription import Subscription, cursor_identity
+from layer.readers import buffer_access, slot_of
+from layer.saved_cursors import SavedCursors
+from layer.services import FETCH_QUEUE_KBYTES, Services
+
+
+def new_member(
+    services: Services,
+    cursors: SavedCursors,
+    subscription: Subscription,
+    session: str,
+    client_id: str,
+    ack_persist_interval_s: float,
+    compacted: Mapping[int, CompactedRange],
+    deadline: Deadline,
+) -> SubscriptionMember:
+    topic = subscription.topic
+    slots: dict[int, PartitionSlot] = {}
+
+    def slot(partition: int) -> PartitionSlot:
+        return slot_of(topic, partition, slots)
+
+    def checkpoint(partition: int, deadline: Deadline) -> CommittedOffset | None:
+        return services.checkpoints.newest(cursor_identity(subscription, partition), deadline)
+
+    now = subscription
+
+    def verify(deadline: Deadline) -> None:
+        nonlocal now
+        now = services.subscriptions.verify(subscription, session, deadline)
+
+    floors = {} if topic.name.is_persistent else _floors(services, subscription, deadline)
+    handle = SubscriptionHandle(
+        subscription.place,
+        subscription.name,
+        topic.kafka_topic,
+        subscription.type,
+        slot,
+        lambda: list(slots.values()),
+        lambda partition: cursor_identity(subscription, partition),
+        subscription.start_offset,
+        checkpoint,
+        verify,
+        buffer_access(services, topic),
+        compacted,
+        services.meters.subscription(subscription.place, subscription.name),
+        lambda partition, deadline: services.producers.fences(topic, partition, deadline),
+        lambda: membership_ended(client_id),
+        lambda partition, deadline: cursors.committed_elsewhere(now, partition, deadline),
+        lambda deadline: services.topics.check_same(topic, deadline),
+        subscription.partition,
+        not topic.name.is_persistent,
+        floors,
+    )
+    config = services.settings.group_member(
+        group_id=subscription.group,
+        client_id=client_id,
+        fetch_queue_kbytes=FETCH_QUEUE_KBYTES,
+        partitioned=topic.partitioned,
+    )
+    return SubscriptionMember(
+        handle,
+        config,
+        services.store,
+        services.fetcher,
+        services.clock,
+        services.pending_acks,
+        ack_persist_interval_s=ack_persist_interval_s,
+    )
+
+
+def _floors(services: Services, subscription: Subscription, deadline: Deadline) -> Mapping[int, int]:
+    """The ends of a non-persistent topic's log, when nobody consumes it on this subscription yet; else what those
+    committed who do counts."""
+    if any(not is_over(m.client_id) for m in services.admin.describe_group(subscription.group, deadline).members):
+        return {}
+    return services.admin.end_offsets(subscription.topic.kafka_topic, subscription.served, deadline)
