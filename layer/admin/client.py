@@ -9,28 +9,23 @@ from collections.abc import Mapping
 from types import TracebackType
 
 from layer import errors
-from layer.admin.cursor_view import PartitionCursor, view_of
 from layer.admin.schemas import SchemaAdmin
-from layer.admin.stats import PartitionCursorStats, PublisherStats, SubscriptionStats, TopicStats
+from layer.admin.stats import PublisherStats, TopicStats
+from layer.admin.subscriptions import SubscriptionAdmin
 from layer.admin.transactions import TransactionAdmin
 from layer.client.authentication import Authentication
 from layer.client.connection import connection_security
 from layer.client.errors import pulsar_errors
-from layer.client.message_id import NativeMessageId, native
 from layer.client.service_url import parse_service_url
-from layer.cursor.saved import Recovered
 from layer.deadline import Deadline
 from layer.exceptions import AlreadyClosed
 from layer.kafka.settings import KafkaSettings
-from layer.metadata.processes import is_over
-from layer.metadata.subscription import Subscription, cursor_identity
 from layer.metadata.topics import Topic
 from layer.node import Node, acquire, release
-from mapping.state_records.cursor_requests import AcknowledgeUpTo, SaveNow, Seek, Skip, Wish
 from mapping.topic_name import TopicName
 
 
-class AdminClient(SchemaAdmin, TransactionAdmin):
+class AdminClient(SubscriptionAdmin, SchemaAdmin, TransactionAdmin):
     """Administers one cluster. Thread-safe; also a context manager.
 
     Calls raise the official exceptions (`TopicNotFound`, `SubscriptionNotFound`, `ConsumerBusy`, ...).
@@ -200,187 +195,7 @@ class AdminClient(SchemaAdmin, TransactionAdmin):
         with pulsar_errors():
             return self.node.namespaces.list(tenant, self._deadline())
 
-    # Subscriptions ------------------------------------------------------------------------------------------------
-
-    def create_subscription(self, topic: str, subscription: str, *, from_earliest: bool = False) -> None:
-        """Make a subscription at the topic's end (or its beginning). Raises NotAllowedError when it exists."""
-        with pulsar_errors():
-            deadline = self._deadline()
-            opened = self._topic(topic, deadline)
-            _check_persistent(opened)
-            starts, ends = self._log_ends(opened, deadline)
-            self.node.subscriptions.create(opened, subscription, starts if from_earliest else ends, deadline)
-
-    def list_subscriptions(self, topic: str) -> list[str]:
-        with pulsar_errors():
-            deadline = self._deadline()
-            return [found.name for found in self._subscriptions(self._topic(topic, deadline), deadline)]
-
-    def subscription_stats(self, topic: str, subscription: str) -> SubscriptionStats:
-        """Backlog, mark-delete, holes and owners, from what was last saved; disturbs nobody."""
-        with pulsar_errors():
-            deadline = self._deadline()
-            found = self._subscription(topic, subscription, deadline)
-            starts, ends = self._log_ends(found.topic, deadline)
-            members, owners = self._members(found, deadline)
-            partitions = self._cursors(found, starts, ends, owners, deadline)
-            return SubscriptionStats(
-                str(found.topic.name),
-                found.name,
-                " and ".join(sorted({kind.value for kind in found.partition_types.values()}))
-                if found.by_partition
-                else found.type.value,
-                found.group,
-                sum(p.backlog for p in partitions),
-                sum(p.individually_deleted for p in partitions),
-                members,
-                tuple(partitions),
-                found.properties,
-                found.replicated,
-                found.by_partition,
-                dict(found.partition_groups),
-            )
-
-    def subscription_cursors(self, topic: str, subscription: str, *, fresh: bool = False) -> list[PartitionCursor]:
-        """Each partition's cursor with all of its holes, and what they cost on Kafka, as last saved; disturbs nobody.
-
-        With `fresh` live owners save first (`Timeout` when they do not answer).
-        """
-        with pulsar_errors():
-            deadline = self._deadline()
-            found = self._kept_subscription(topic, subscription, deadline)
-            if fresh:
-                self._move(found, dict.fromkeys(found.served, SaveNow()), deadline)
-            starts, ends = self._log_ends(found.topic, deadline)
-            views = []
-            for partition, cursor in self.node.memberships.cursors.read(found, deadline).items():
-                identity = cursor_identity(found, partition)
-                self.node.store.load_all(identity, cursor, deadline)
-                if cursor.state.next_unacked < starts[partition]:
-                    cursor.state.acknowledge_cumulative(starts[partition] - 1)
-                views.append(
-                    view_of(
-                        partition,
-                        cursor,
-                        found.topic.layout,
-                        starts[partition],
-                        ends[partition],
-                        _saved_in(cursor),
-                        cursor.commit_chars,
-                        self.node.store.marker_bytes(identity, cursor, deadline),
-                    )
-                )
-            return views
-
-    def reset_cursor(
-        self, topic: str, subscription: str, *, timestamp_ms: int | None = None, message_id: object | None = None
-    ) -> None:
-        """Set a subscription to a time, or to a message id (which is delivered next).
-
-        Live consumers, in whatever process, go on from there; what waited in their inboxes is dropped.
-
-        Raises:
-            Timeout: their processes did not answer in time; the cursors may be moved or not.
-        """
-        with pulsar_errors():
-            if (timestamp_ms is None) == (message_id is None):
-                raise errors.InvalidOption("reset_cursor takes either timestamp_ms or message_id")
-            deadline = self._deadline()
-            found = self._kept_subscription(topic, subscription, deadline)
-            targets = (
-                self._offsets_at(found.topic, timestamp_ms, deadline)
-                if timestamp_ms is not None
-                else self._offsets_of(found.topic, message_id, deadline)
-            )
-            self._move(found, {partition: Seek(offset) for partition, offset in targets.items()}, deadline)
-
-    def skip(self, topic: str, subscription: str, count: int) -> int:
-        """Acknowledge the next `count` unacknowledged entries of each partition; gives how many were.
-
-        Live consumers still get what waits in their inboxes, as on Pulsar.
-
-        Raises:
-            Timeout: see `reset_cursor`.
-        """
-        with pulsar_errors():
-            if count < 1:
-                raise errors.InvalidOption(f"the number of messages to skip must be at least 1, got {count}")
-            deadline = self._deadline()
-            found = self._kept_subscription(topic, subscription, deadline)
-            _, ends = self._log_ends(found.topic, deadline)
-            return sum(self._move(found, {p: Skip(count, end) for p, end in ends.items()}, deadline).values())
-
-    def clear_backlog(self, topic: str, subscription: str) -> None:
-        """Acknowledge everything up to the log's end, as `skip`."""
-        with pulsar_errors():
-            deadline = self._deadline()
-            found = self._kept_subscription(topic, subscription, deadline)
-            _, ends = self._log_ends(found.topic, deadline)
-            self._move(found, {p: AcknowledgeUpTo(end - 1) for p, end in ends.items()}, deadline)
-
-    def unsubscribe(self, topic: str, subscription: str, *, force: bool = False) -> None:
-        """Delete a subscription.
-
-        Raises:
-            ConsumerBusy: it has live consumers, and `force` is not given. With it their `receive` raises
-                SubscriptionNotFound.
-            Timeout: with `force`: live consumers did not go in time; the subscription is still there.
-        """
-        with pulsar_errors():
-            deadline = self._deadline()
-            found = self._subscription(topic, subscription, deadline)
-            self.node.memberships.delete_subscription(found, deadline, force=force)
-
     # Inside -------------------------------------------------------------------------------------------------------
-
-    def _topic(self, topic: str, deadline: Deadline) -> Topic:
-        name = TopicName.parse(topic)
-        if name.partition >= 0:
-            raise errors.InvalidOption(f"{name} names a partition; say the whole topic, {name.base}")
-        self.node.namespaces.require(name.namespace_name, deadline)
-        found = self.node.topics.find(name, deadline)
-        if found is None:
-            raise errors.NoSuchTopic(f"topic {name} does not exist")
-        return found
-
-    def _subscription(self, topic: str, subscription: str, deadline: Deadline) -> Subscription:
-        opened = self._topic(topic, deadline)
-        found = self.node.subscriptions.find(opened, subscription, deadline)
-        if found is None or not self._is_there(found, deadline):
-            raise errors.NoSuchSubscription(f"topic {opened.name} has no subscription {subscription}")
-        return found
-
-    def _kept_subscription(self, topic: str, subscription: str, deadline: Deadline) -> Subscription:
-        """One whose cursor can be moved."""
-        _check_persistent(self._topic(topic, deadline))
-        return self._subscription(topic, subscription, deadline)
-
-    def _subscriptions(self, topic: Topic, deadline: Deadline) -> list[Subscription]:
-        return [found for found in self.node.subscriptions.list(topic, deadline) if self._is_there(found, deadline)]
-
-    def _is_there(self, subscription: Subscription, deadline: Deadline) -> bool:
-        """On a non-persistent topic a subscription is there as long as its consumers are."""
-        return subscription.topic.name.is_persistent or any(
-            not is_over(member.client_id)
-            for group in subscription.groups
-            for member in self.node.admin.describe_group(group, deadline).members
-        )
-
-    def _members(self, subscription: Subscription, deadline: Deadline) -> tuple[tuple[str, ...], dict[int, str]]:
-        """The processes that serve a subscription, and who owns which partition."""
-        members: list[str] = []
-        owners: dict[int, str] = {}
-        only: Mapping[str, int | None] = {subscription.whole_group: None}
-        if subscription.by_partition:
-            only = {group: partition for partition, group in subscription.partition_groups.items()}
-        for group, served in only.items():
-            for member in self.node.admin.describe_group(group, deadline).members:
-                who = f"{member.client_id} {member.host}"
-                members.append(who)
-                for kafka_topic, partition in member.assigned:
-                    if kafka_topic == subscription.topic.kafka_topic and served in (None, partition):
-                        owners[partition] = who
-        return tuple(members), owners
 
     def _publishers(self, topic: Topic, deadline: Deadline) -> tuple[tuple[PublisherStats, ...], int]:
         signs = self.node.producers.publishers(str(topic.name), deadline)
@@ -391,70 +206,3 @@ class AdminClient(SchemaAdmin, TransactionAdmin):
             for p in sign.publishers
         ]  # fmt: skip
         return tuple(listed), sum(sign.unlisted for sign in signs)
-
-    def _log_ends(self, topic: Topic, deadline: Deadline) -> tuple[dict[int, int], dict[int, int]]:
-        partitions = range(topic.partitions)
-        starts = self.node.admin.start_offsets(topic.kafka_topic, partitions, deadline)
-        return starts, self.node.admin.end_offsets(topic.kafka_topic, partitions, deadline)
-
-    def _offsets_at(self, topic: Topic, timestamp_ms: int, deadline: Deadline) -> dict[int, int]:
-        ends = self.node.admin.end_offsets(topic.kafka_topic, range(topic.partitions), deadline)
-        found = {p: self.node.fetcher.offset_at_time(topic.kafka_topic, p, timestamp_ms, deadline) for p in ends}
-        return {p: ends[p] if offset is None else offset for p, offset in found.items()}
-
-    def _offsets_of(self, topic: Topic, message_id: object, deadline: Deadline) -> dict[int, int]:
-        wanted = native(message_id)
-        if wanted is None:
-            raise errors.InvalidOption(f"expected a message id, got {type(message_id).__name__}")
-        starts, ends = self._log_ends(topic, deadline)
-        if wanted == NativeMessageId.earliest:
-            return starts
-        if wanted == NativeMessageId.latest:
-            return ends
-        partition = max(0, wanted.partition())
-        offset = topic.layout.kafka_offset(partition, wanted.ledger_id(), wanted.entry_id())
-        return {partition: min(offset, ends.get(partition, 0))}  # beyond the end, what is still to come would be lost
-
-    def _cursors(
-        self,
-        subscription: Subscription,
-        starts: Mapping[int, int],
-        ends: Mapping[int, int],
-        owners: Mapping[int, str],
-        deadline: Deadline,
-    ) -> list[PartitionCursorStats]:
-        found = []
-        for partition, cursor in self.node.memberships.cursors.read(subscription, deadline).items():
-            state = cursor.state
-            if not subscription.topic.name.is_persistent:
-                state.reset(ends[partition])  # nothing is kept for it
-            if state.next_unacked < starts[partition]:
-                state.acknowledge_cumulative(starts[partition] - 1)
-            found.append(
-                PartitionCursorStats(
-                    partition,
-                    state.mark_delete,
-                    starts[partition],
-                    ends[partition],
-                    state.backlog(ends[partition]),
-                    len(state.deleted),
-                    state.deleted.count_gaps(),
-                    _saved_in(cursor),
-                    owners.get(partition, ""),
-                )
-            )
-        return found
-
-    def _move(self, subscription: Subscription, wishes: Mapping[int, Wish], deadline: Deadline) -> dict[int, int]:
-        """The results of what is wished of the partitions that the subscription is on."""
-        on = {partition: wish for partition, wish in wishes.items() if partition in subscription.served}
-        return self.node.memberships.live_cursors.change(subscription, on, deadline)
-
-
-def _saved_in(cursor: Recovered) -> str:
-    return "segments" if cursor.saved is not None and cursor.saved.marker is not None else cursor.source
-
-
-def _check_persistent(topic: Topic) -> None:
-    if not topic.name.is_persistent:
-        raise errors.Refused(f"{topic.name} is not persistent: its subscriptions are there while their consumers are")
