@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, cast
 
 from layer import errors
@@ -14,17 +14,15 @@ from layer.client.errors import pulsar_errors
 from layer.client.last_message import last_message
 from layer.client.listener import ListenerThreads
 from layer.client.message import BatchedMessage, Message
-from layer.client.message_batch import ParsedMessage
 from layer.client.message_id import BatchedMessageId, NativeMessageId, PartitionOrigin, StoredMessageId, native
 from layer.client.options import check_type
+from layer.client.places import Places
 from layer.client.receiving import Inbox, MessageListener, Receiving
 from layer.client.redelivery_backoff import RedeliveryBackoff
-from layer.client.start_position import first_in_entry
 from layer.client.stats_log import StatsLine
 from layer.client.transaction import Transaction
 from layer.client.transactional_acks import acknowledge_in, cumulative, individual
 from layer.deadline import Deadline
-from layer.dispatch.batches import messages_of_entry
 from layer.dispatch.delivery import PartitionSlot
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.member import SubscriptionMember
@@ -32,7 +30,6 @@ from layer.exceptions import (
     BrokerMetadataError,
     CumulativeAcknowledgementNotAllowedError,
     InvalidConfiguration,
-    InvalidMessage,
     NotConnected,
     OperationNotSupported,
     UnknownError,
@@ -40,7 +37,6 @@ from layer.exceptions import (
 from layer.metadata.subscription import Subscription
 from layer.node import Node
 from layer.waiting import wait_until
-from mapping.state_records.cursor_requests import Seek
 from mapping.state_records.pending_acks import TxnAck
 
 _log = logging.getLogger(__name__)
@@ -82,7 +78,7 @@ class Consumer(Receiving):
             threads=threads,
         )
         self._endpoint = endpoint
-        self._partitions = subscription.topic.partitions
+        self._places = Places(node, subscription, member, operation_timeout_s)
         self._open_inbox: Endpoint | None = endpoint  # None once closed, so that the fast paths need no other check
         self._kind = kind
         self._transient = not subscription.topic.name.is_persistent
@@ -126,8 +122,8 @@ class Consumer(Receiving):
         """
         if txn is not None:
             slot, offset = self._locate(message)
-            place = self._place_in_batch(message, slot, offset)
-            first = None if isinstance(message, Message) else self._first_chunk(message, slot)
+            place = self._places.in_batch(message, slot, offset)
+            first = None if isinstance(message, Message) else self._places.first_chunk(message, slot)
             self._acknowledge_in(txn, slot, individual(offset, place, first))
             return
         if type(message) is Message and message.feed.endpoint is self._open_inbox:
@@ -136,10 +132,10 @@ class Consumer(Receiving):
             message.feed.slot.ack_in_batch((message.offset, message.batch_index, message.entry.size))
         else:
             slot, offset = self._locate(message)
-            place = self._place_in_batch(message, slot, offset)
+            place = self._places.in_batch(message, slot, offset)
             if place is None:
                 slot.ack(offset)
-                if (first := self._first_chunk(message, slot)) is not None:
+                if (first := self._places.first_chunk(message, slot)) is not None:
                     slot.ack(first)
             else:
                 slot.ack_in_batch((offset, *place))
@@ -160,7 +156,7 @@ class Consumer(Receiving):
             raise CumulativeAcknowledgementNotAllowedError(
                 f"subscription {self.subscription_name()} is {self._kind.name}: acknowledge messages one by one"
             )
-        place = self._place_in_batch(message, slot, offset)
+        place = self._places.in_batch(message, slot, offset)
         if txn is not None:
             self._acknowledge_in(txn, slot, cumulative(offset, place))
             return
@@ -240,60 +236,8 @@ class Consumer(Receiving):
             )
 
     def _locate(self, message: object) -> tuple[PartitionSlot, int]:
-        """Partition and offset of a message or an id."""
         self._check_open()
-        message_id = message.message_id() if isinstance(message, Message) else native(message)
-        if message_id is None:
-            raise TypeError(f"expected a message or a message id, got {type(message).__name__}: {message!r:.60}")
-        topic = self._subscription.topic
-        partition = message_id.partition() if topic.partitioned else 0
-        only = self._subscription.partition
-        with pulsar_errors():
-            if only is not None:
-                if partition not in (only, -1):
-                    raise errors.InvalidCursorPosition(
-                        f"id {message_id} names partition {partition} of {topic.name}, this consumer has {only}"
-                    )
-                partition = only
-            elif not 0 <= partition < self._partitions and not 0 <= partition < self._partitions_now(self._deadline()):
-                raise errors.InvalidCursorPosition(
-                    f"id {message_id} names partition {partition} of {topic.name}, expected 0 to {self._partitions - 1}"
-                )
-            offset = topic.layout.kafka_offset(partition, message_id.ledger_id(), message_id.entry_id())
-        return self._member.slot(partition), offset
-
-    def _place_in_batch(self, message: object, slot: PartitionSlot, offset: int) -> tuple[int, int] | None:
-        """(batch index, number of messages) of a message or an id; None when it stands for a whole entry.
-
-        Raises:
-            InvalidMessage: the batch has no such index.
-        """
-        if isinstance(message, BatchedMessage):
-            return message.batch_index, message.entry.size
-        message_id = message.message_id() if isinstance(message, ParsedMessage) else native(message)
-        if message_id is None or message_id.batch_index() < 0:
-            return None
-        index, size = message_id.batch_index(), message_id.batch_size()
-        if not size:  # an id made by hand
-            size = self._messages_of(slot, offset)
-        if size and index >= size:
-            raise InvalidMessage(f"id {message_id} names batch index {index}, expected 0 to {size - 1}")
-        return (index, size) if size else None
-
-    def _first_chunk(self, message: object, slot: PartitionSlot) -> int | None:
-        """Where the message of an id begins, if it came in chunks. Of a message the owner of its partition knows."""
-        message_id = native(message)
-        first = None if message_id is None else message_id.first_chunk()
-        if first is None:
-            return None
-        with pulsar_errors():
-            return self._subscription.topic.layout.kafka_offset(slot.number, *first)
-
-    def _messages_of(self, slot: PartitionSlot, offset: int) -> int:
-        """Number of messages of the batch entry at an offset; 0 for a plain message, and where there is nothing."""
-        with pulsar_errors():
-            kafka_topic = self._subscription.topic.kafka_topic
-            return messages_of_entry(self._node.fetcher, kafka_topic, slot.number, offset, self._deadline())
+        return self._places.locate(message)
 
     # Positions ----------------------------------------------------------------------------------------------------
 
@@ -317,54 +261,16 @@ class Consumer(Receiving):
             return
         deadline = self._deadline()
         with pulsar_errors():
-            wishes = self._seek_targets(messageid, deadline)
+            wishes = self._places.seek_targets(messageid, deadline, inclusive=self._seek_inclusive)
             self._member.wait_until_assigned(deadline)
             self._wait_for_new_partitions(wishes, deadline)
             self._node.memberships.live_cursors.change(self._subscription, wishes, deadline)
-
-    def _seek_targets(self, target: object, deadline: Deadline) -> Mapping[int, Seek]:
-        """Where each partition goes on."""
-        topic = self._subscription.topic
-        only = self._subscription.partition
-        partitions = range(self._partitions_now(deadline)) if only is None else (only,)
-        admin = self._node.admin
-        message_id = native(target)
-        if message_id is None:
-            check_type(int, "messageid", target)
-            assert isinstance(target, int)  # noqa: S101 - checked
-            ends = admin.end_offsets(topic.kafka_topic, partitions, deadline)
-            times = {p: self._node.fetcher.offset_at_time(topic.kafka_topic, p, target, deadline) for p in partitions}
-            return {p: Seek(ends[p] if offset is None else offset) for p, offset in times.items()}
-        if message_id in (NativeMessageId.earliest, NativeMessageId.latest):
-            ask = admin.start_offsets if message_id == NativeMessageId.earliest else admin.end_offsets
-            return {p: Seek(offset) for p, offset in ask(topic.kafka_topic, partitions, deadline).items()}
-        slot, offset = self._locate(message_id)
-        if self._seek_inclusive and (begins := self._first_chunk(message_id, slot)) is not None:
-            offset = begins
-        end = admin.end_offsets(topic.kafka_topic, [slot.number], deadline)[slot.number]
-        first, size = 0, 0
-        if offset < end:
-            first, size = first_in_entry(
-                self._node, topic, slot.number, offset, message_id, inclusive=self._seek_inclusive, deadline=deadline
-            )
-        if size == 0:
-            return {slot.number: Seek(min(end, offset if self._seek_inclusive else offset + 1))}
-        if first >= size:
-            return {slot.number: Seek(offset + 1)}
-        return {slot.number: Seek(offset, size, first)}
 
     def _wait_for_new_partitions(self, partitions: Iterable[int], deadline: Deadline) -> None:
         """Partitions that the topic got since this consumer was made take some seconds until somebody owns them."""
         new = {partition for partition in partitions if partition >= self._subscription.topic.partitions}
         if new:
             wait_until(lambda: new.issubset(self._member.owned_partitions()), deadline)
-
-    def _partitions_now(self, deadline: Deadline) -> int:
-        """How many partitions the topic has; it may have grown."""
-        topic = self._subscription.topic
-        if topic.partitioned:
-            self._partitions = self._node.topics.partitions_now(topic, deadline)
-        return self._partitions
 
     def get_last_message_id(self) -> NativeMessageId:
         """Id of the last message of the topic that may be read; equal to `MessageId.earliest` where there is none.
@@ -389,7 +295,7 @@ class Consumer(Receiving):
         if last < 0:
             return NativeMessageId(-1, -1, -1, -1)
         origin = PartitionOrigin(topic.layout, topic.partition_field(partition), self.topic())
-        size = self._messages_of(self._member.slot(partition), last)
+        size = self._places.messages_of(self._member.slot(partition), last)
         return BatchedMessageId(origin, last, size - 1, 0) if size else StoredMessageId(origin, last)
 
     # Itself -------------------------------------------------------------------------------------------------------
