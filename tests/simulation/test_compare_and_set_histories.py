@@ -6,17 +6,15 @@ tombstones, cleaning by anyone, and processes that die. `make soak` runs 3,000.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
 from functools import partial
 
 import pytest
 
 from layer.errors import AppendFailed, AppendOutcomeUnknown
 from layer.statelog.compare_and_set import CompareAndSet, Versioned, VersionedEntities, VersionedKey, Won
-from layer.statelog.memory_log import MemoryStateLog
 from layer.statelog.view import LogView
-from tests.simulation.turns import NEVER, Actor, ActorsLog, ManualClock, Schedule, kafka_cleans, simulated_topic
+from tests.simulation.history import ActorsHistory
+from tests.simulation.turns import NEVER, Actor, ActorsLog, kafka_cleans, simulated_topic
 
 ENTITIES = ("orders", "orders", "orders", "audit")
 
@@ -42,17 +40,11 @@ def _winners(found: VersionedEntities[str], *, entity: str) -> list[Versioned]:
     return found.winners(entity)
 
 
-class History:
+class History(ActorsHistory):
     """One random history; `run` raises AssertionError, naming the seed, when a rule is broken."""
 
     def __init__(self, seed: int, steps: int = 200) -> None:
-        self.seed = seed
-        self.steps = steps
-        self.rng = random.Random(seed)
-        self.clock = ManualClock()
-        self.schedule = Schedule(self.rng, self.clock)
-        self.log = MemoryStateLog(self.clock)
-        self.late: list[Callable[[], object]] = []
+        super().__init__(seed, steps)
         self.winners: dict[tuple[str, int], set[str]] = {}
         self.lost: set[bytes] = set()
         self.attempts = 0
@@ -69,30 +61,21 @@ class History:
         return f"a{self.attempts}"
 
     def run(self) -> int:
-        actors = [Actor(self._proposer) for _ in range(3)] + [Actor(self._updater)]
-        try:
-            for _ in range(self.steps):
-                self._step(actors)
-        finally:
-            for actor in actors:
-                actor.end()
+        self.begin(*[self._proposer] * 3, self._updater, then=self._proposer)
+        self.play()
         return len(self.winners)
 
-    def _step(self, actors: list[Actor]) -> None:
-        self.clock.seconds += 1
-        draw = self.rng.random()
+    def step(self, draw: float) -> None:
         if draw < 0.75:
-            self.schedule.step_one_of(actors)
+            self.schedule.step_one_of(self.actors)
         elif draw < 0.93:
             kafka_cleans(self.log, self.topic, self.clock, self.rng)
         elif draw < 0.96:
             self._anyone_cleans()
         elif draw < 0.98 and self.late:
-            self.late.pop(self.rng.randrange(len(self.late)))()
+            self.one_arrives_late()
         elif draw > 0.99:
-            place = self.rng.randrange(len(actors))
-            actors[place].end()
-            actors[place] = Actor(self._proposer)
+            self.one_dies()
         self._all_readers_agree()
 
     # What processes do --------------------------------------------------------------------------------------------

@@ -7,8 +7,6 @@ compaction, deletions, records that rot, and processes that die wherever they ar
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Callable
 
 import pytest
 
@@ -17,7 +15,6 @@ from layer.registry.model import SchemaPolicies, TopicLife
 from layer.registry.registry import SchemaRegistry
 from layer.registry.storage import SCHEMA_KEYS, StateLogSchemaStorage
 from layer.statelog.compare_and_set import VersionedEntities
-from layer.statelog.memory_log import MemoryStateLog
 from layer.statelog.view import LogView
 from mapping.schema_version import SchemaVersion
 from mapping.state_keys import SchemaKey, encode_key
@@ -26,7 +23,8 @@ from mapping.state_topics import SCHEMAS
 from mapping.topic_name import TopicName
 from schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
 from tests.registries import LIFE, life_of
-from tests.simulation.turns import NEVER, Actor, ActorsLog, ManualClock, Schedule
+from tests.simulation.history import ActorsHistory
+from tests.simulation.turns import NEVER, Actor, ActorsLog
 
 TOPIC = TopicName.parse("persistent://public/default/orders")
 NAME = str(TOPIC)
@@ -45,17 +43,11 @@ def schema(number: int) -> SchemaInfo:
     return SchemaInfo(SchemaType.AVRO, json.dumps({"type": "record", "name": "R", "fields": fields}).encode())
 
 
-class History:
+class History(ActorsHistory):
     """One random history; `run` raises AssertionError, naming the seed, when a rule is broken."""
 
     def __init__(self, seed: int, steps: int = 120) -> None:
-        self.seed = seed
-        self.steps = steps
-        self.rng = random.Random(seed)
-        self.clock = ManualClock()
-        self.schedule = Schedule(self.rng, self.clock)
-        self.log = MemoryStateLog(self.clock)
-        self.late: list[Callable[[], object]] = []
+        super().__init__(seed, steps)
         self.strategy = CompatibilityStrategy[self.rng.choice(STRATEGIES)]
         self.rots = self.rng.random() < 0.3
         self.forced_share = self.rng.choice((0.0, 0.0, 0.5))
@@ -66,28 +58,19 @@ class History:
         self.answered = 0
 
     def run(self) -> int:
-        actors = [Actor(self._registrar) for _ in range(4)]
-        try:
-            for _ in range(self.steps):
-                self._step(actors)
-        finally:
-            for actor in actors:
-                actor.end()
+        self.begin(*[self._registrar] * 4, then=self._registrar)
+        self.play()
         return self.answered
 
-    def _step(self, actors: list[Actor]) -> None:
-        self.clock.seconds += 1
-        draw = self.rng.random()
+    def step(self, draw: float) -> None:
         if draw < 0.85:
-            self.schedule.step_one_of(actors)
+            self.schedule.step_one_of(self.actors)
         elif draw < 0.93:
             self.log.compact(self.rng)
         elif draw < 0.96 and self.late:
-            self.late.pop(self.rng.randrange(len(self.late)))()
+            self.one_arrives_late()
         elif draw < 0.98:
-            place = self.rng.randrange(len(actors))
-            actors[place].end()
-            actors[place] = Actor(self._registrar)
+            self.one_dies()
         elif self.rots:
             self._write_rot()
         self._versions_are_dense_and_keep_what_they_are()

@@ -8,7 +8,7 @@ Kafka's groups are a small model: who is a member, who owns (the first one that 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 
 import pytest
@@ -28,10 +28,10 @@ from layer.metadata.occupants import Claimant
 from layer.metadata.subscription import Subscription, cursor_identity
 from layer.metadata.subscriptions import SUBSCRIPTION_KEYS, Subscriptions
 from layer.metadata.topics import Topic
-from layer.statelog.memory_log import MemoryStateLog
 from mapping.ledger import LedgerLayout
 from mapping.topic_name import TopicName
-from tests.simulation.turns import NEVER, Actor, ActorsLog, ManualClock, Schedule, kafka_cleans, simulated_topic
+from tests.simulation.history import ActorsHistory
+from tests.simulation.turns import NEVER, Actor, ActorsLog, kafka_cleans, simulated_topic
 
 PARTITIONS = 2
 SESSION_S = 6
@@ -105,19 +105,12 @@ class Cursor:
         self.saved = saved
 
 
-class History:
+class History(ActorsHistory):
     def __init__(self, seed: int, steps: int = 500) -> None:
-        self.seed = seed
-        self.steps = steps
-        self.rng = random.Random(seed)
-        self.clock = ManualClock()
-        self.schedule = Schedule(self.rng, self.clock)
-        self.log = MemoryStateLog(self.clock)
+        super().__init__(seed, steps)
         self.topic = simulated_topic(with_lag=True)
-        self.late: list[Callable[[], object]] = []
         self.groups = Groups()
         self.sessions = 0
-        self.actors: list[Actor] = []
         self.client_of: dict[Actor, str] = {}
         self.gone_since: dict[str, int] = {}
         """Members whose process died or is stopped: Kafka lets them go after a while."""
@@ -128,33 +121,22 @@ class History:
         """By way of serving: how often a partition was taken over from the other way."""
 
     def run(self) -> dict[str, int]:
-        self.actors = [Actor(self._consumer) for _ in range(4)]
+        self.begin(*[self._consumer] * 4, then=self._consumer)
         entities = Entities(self.log, self.topic, SUBSCRIPTION_KEYS, self.clock)
         kafka = ActorsKafka(self.groups, self.actors[0], self.rng)
         Subscriptions(entities, kafka, self.clock).create(TOPIC, "s", {0: 0, 1: 0}, NEVER)
-        try:
-            for _ in range(self.steps):
-                self._step()
-        finally:
-            for actor in self.actors:
-                actor.end()
+        self.play()
         return self.taken_over
 
-    def _step(self) -> None:
-        self.clock.seconds += 1
-        draw = self.rng.random()
+    def step(self, draw: float) -> None:
         if draw < 0.9:
             self.schedule.step_one_of(self.actors)
         elif draw < 0.95:
             kafka_cleans(self.log, self.topic, self.clock, self.rng)
         elif draw < 0.97 and self.late:
-            self.late.pop(self.rng.randrange(len(self.late)))()
+            self.one_arrives_late()
         elif draw > 0.98:
-            place = self.rng.randrange(len(self.actors))
-            killed = self.actors[place]
-            killed.end()
-            self.gone_since[self.client_of.pop(killed, "")] = self.clock.seconds
-            self.actors[place] = Actor(self._consumer)
+            self.gone_since[self.client_of.pop(self.one_dies(), "")] = self.clock.seconds
         self._evict()
         self._one_serves_a_partition()
 

@@ -5,17 +5,14 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
-
 import pytest
 
 from layer.errors import AppendFailed, AppendOutcomeUnknown
 from layer.statelog.api import LogRecord
-from layer.statelog.memory_log import MemoryStateLog
 from layer.statelog.take_over import Owner, TakeOverFence
 from layer.statelog.view import LogView
-from tests.simulation.turns import NEVER, Actor, ActorsLog, ManualClock, Schedule, kafka_cleans, simulated_topic
+from tests.simulation.history import ActorsHistory
+from tests.simulation.turns import NEVER, Actor, ActorsLog, kafka_cleans, simulated_topic
 
 
 class Decisions:
@@ -48,44 +45,29 @@ class Decisions:
         return [key for key in self.fence.valid_keys() if int(self._values[key][0][1:]) < number]
 
 
-class History:
+class History(ActorsHistory):
     def __init__(self, seed: int, steps: int = 250) -> None:
-        self.seed = seed
-        self.steps = steps
-        self.rng = random.Random(seed)
-        self.clock = ManualClock()
-        self.schedule = Schedule(self.rng, self.clock)
-        self.log = MemoryStateLog(self.clock)
+        super().__init__(seed, steps)
         self.topic = simulated_topic(with_lag=self.rng.random() < 0.5)
-        self.late: list[Callable[[], object]] = []
         self.sessions = 0
         self.transactions = 0
         self.acted: dict[str, str] = {}
         self.readers = [LogView(self.log, self.topic, 0, Decisions, self.clock) for _ in range(2)]
 
     def run(self) -> int:
-        actors = [Actor(self._owner) for _ in range(3)]
-        try:
-            for _ in range(self.steps):
-                self._step(actors)
-        finally:
-            for actor in actors:
-                actor.end()
+        self.begin(*[self._owner] * 3, then=self._owner)
+        self.play()
         return len(self.acted)
 
-    def _step(self, actors: list[Actor]) -> None:
-        self.clock.seconds += 1
-        draw = self.rng.random()
+    def step(self, draw: float) -> None:
         if draw < 0.78:
-            self.schedule.step_one_of(actors)
+            self.schedule.step_one_of(self.actors)
         elif draw < 0.95:
             kafka_cleans(self.log, self.topic, self.clock, self.rng)
         elif draw < 0.98 and self.late:
-            self.late.pop(self.rng.randrange(len(self.late)))()
+            self.one_arrives_late()
         elif draw > 0.99:
-            place = self.rng.randrange(len(actors))
-            actors[place].end()
-            actors[place] = Actor(self._owner)
+            self.one_dies()
         self._all_readers_agree()
 
     # What owners do -----------------------------------------------------------------------------------------------
