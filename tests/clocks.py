@@ -14,3 +14,16 @@ class PacedClock:
 
     def now_ms(self) -> int:
         return self.ms
+
+
+class SetClock:
+    """Seconds that a test sets."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def now_ms(self) -> int:
+        return int(self.seconds * 1000)

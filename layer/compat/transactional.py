@@ -44,8 +44,18 @@ def send(producer: Any, txn: Any, *texts: str) -> list[Any]:
     return [producer.send(text.encode(), **({} if txn is None else {"txn": txn})) for text in texts]
 
 
-def again(run: Run, tx: Transactions, topic: str, what: str, kind: str = "Shared", subscription: str = "sub") -> None:
-    """Record what a consumer gets that comes next."""
+def again(
+    run: Run,
+    tx: Transactions,
+    topic: str,
+    what: str,
+    kind: str = "Shared",
+    subscription: str = "sub",
+    closing: Any = None,
+) -> None:
+    """Record what a consumer gets that comes next, when the one that is to be closed (`closing`) was."""
+    if closing is not None:
+        closing.close()
     consumer = tx.consumer(topic, kind, subscription)
     run.record_set(what, run.rest(consumer, 1_500))
     consumer.close()
@@ -56,6 +66,12 @@ def filled(run: Run, tx: Transactions, topic: str, count: int, kind: str = "Shar
     consumer = tx.consumer(topic, kind, **options)
     send(tx.producer(topic), None, *numbers(count))
     return consumer, run.receive(consumer, count)
+
+
+def begun(run: Run, count: int, kind: str = "Shared", *, name: str = "topic", **options: Any) -> Any:
+    """A topic, its transactions, and a consumer with its messages as `filled` has it."""
+    topic, tx = run.topic(name), Transactions(run)
+    return topic, tx, *filled(run, tx, topic, count, kind, **options)
 
 
 def numbers(count: int) -> list[str]:

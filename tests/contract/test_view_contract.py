@@ -9,17 +9,7 @@ from layer.errors import Corrupt
 from layer.statelog.api import LogRecord, StateLog
 from layer.statelog.view import LogView
 from mapping.state_topics import StateTopic
-
-
-class ManualClock:
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def now_ms(self) -> int:
-        return int(self.seconds * 1000)
+from tests.clocks import SetClock
 
 
 class Table:
@@ -49,7 +39,7 @@ def rows(view: LogView[Table]) -> dict[bytes, bytes]:
 
 
 def test_a_view_follows_the_log(log: StateLog, state_topic: StateTopic) -> None:
-    view = LogView(log, state_topic, 0, Table, ManualClock())
+    view = LogView(log, state_topic, 0, Table, SetClock(1000.0))
     assert view.glance(lambda table: dict(table.rows)) is None
     assert rows(view) == {}
     log.append_many(state_topic, 0, [(b"a", b"1"), (b"b", b"2"), (b"a", b"3")], soon())
@@ -61,7 +51,7 @@ def test_a_view_follows_the_log(log: StateLog, state_topic: StateTopic) -> None:
 
 
 def test_a_reader_that_was_away_for_half_the_retention_starts_over(log: StateLog, state_topic: StateTopic) -> None:
-    clock = ManualClock()
+    clock = SetClock(1000.0)
     view = LogView(log, state_topic, 0, Table, clock)
     log.append(state_topic, 0, b"a", b"1", soon())
     rows(view)
@@ -78,7 +68,7 @@ def test_a_reader_that_was_away_for_half_the_retention_starts_over(log: StateLog
 
 
 def test_an_unreadable_record_stops_the_view_until_its_key_is_mended(log: StateLog, state_topic: StateTopic) -> None:
-    view = LogView(log, state_topic, 1, Table, ManualClock())
+    view = LogView(log, state_topic, 1, Table, SetClock(1000.0))
     log.append_many(state_topic, 1, [(b"a", b"1"), (b"b", b"unreadable"), (b"c", b"unreadable")], soon())
     with pytest.raises(Corrupt, match=f"{state_topic.kafka_name}-1 offset 1: expected something better"):
         rows(view)

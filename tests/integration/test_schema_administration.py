@@ -21,36 +21,15 @@ from mapping.schema_version import SchemaVersion
 from mapping.state_topics import SCHEMAS
 from mapping.topic_name import TopicName
 from schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
+from tests.integration.command_line import CommandLine
 from tests.registries import avro
 
 pytestmark = pytest.mark.kafka
 
 
-class CommandLine:
-    """`pok schemas ...` in this process."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def __call__(self, *arguments: str, exits: int = 0) -> Any:
-        found = CliRunner().invoke(app, ["--url", self._url, "schemas", *arguments])
-        assert found.exit_code == exits, (found.stdout, found.stderr)
-        return found
-
-    def json(self, *arguments: str) -> Any:
-        return json.loads(self(*arguments, "--output", "json").stdout)
-
-    def refused(self, *arguments: str) -> str:
-        """The one line that says why; what is planned may stand before it."""
-        *plan, line = self(*arguments, exits=1).stderr.splitlines()
-        assert all(one.startswith("pok will ") for one in plan)
-        assert line.startswith("pok: ")
-        return str(line)
-
-
 @pytest.fixture
 def schemas(service_url: str) -> CommandLine:
-    return CommandLine(service_url)
+    return CommandLine(service_url, "schemas")
 
 
 @pytest.fixture

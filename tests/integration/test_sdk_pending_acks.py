@@ -22,11 +22,14 @@ EXCLUSIVE = pulsar.ConsumerType.Exclusive
 KEY_SHARED = pulsar.ConsumerType.KeyShared
 
 
-def received(client: pulsar.Client, topic: str, count: int) -> tuple[pulsar.Consumer, list[pulsar.Message]]:
-    """A Shared consumer with all of the topic's `count` messages in its hands."""
-    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
+def received(
+    client: pulsar.Client, unique: Unique, count: int, kind: pulsar.ConsumerType = SHARED
+) -> tuple[str, pulsar.Consumer, list[pulsar.Message]]:
+    """A topic of `count` messages, "0" and so on, and a consumer of subscription "s" with all of them in its hands."""
+    topic = unique()
+    consumer = client.subscribe(topic, "s", kind, initial_position=EARLIEST)
     send(client, topic, count)
-    return consumer, receive(consumer, count)
+    return topic, consumer, receive(consumer, count)
 
 
 def is_clean(bootstrap: str, topic: str) -> bool:
@@ -37,8 +40,7 @@ def is_clean(bootstrap: str, topic: str) -> bool:
 
 
 def test_a_message_is_acknowledged_with_its_transaction(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumer, messages = received(client, topic, 4)
+    topic, consumer, messages = received(client, unique, 4)
     kept, dropped = begin(client), begin(client)
     consumer.acknowledge(messages[0], txn=kept)
     consumer.acknowledge(messages[1], txn=kept)
@@ -51,11 +53,9 @@ def test_a_message_is_acknowledged_with_its_transaction(client: pulsar.Client, u
 
 
 def test_what_is_held_is_not_delivered_to_others(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    first = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
-    send(client, topic, 3)
+    topic, first, messages = received(client, unique, 3)
     txn = begin(client)
-    first.acknowledge(receive(first, 3)[1], txn=txn)
+    first.acknowledge(messages[1], txn=txn)
     second = client.subscribe(topic, "s", SHARED)
     first.close()
     assert payloads(receive(second, 2)) == ["0", "2"]
@@ -67,10 +67,7 @@ def test_what_is_held_is_not_delivered_to_others(client: pulsar.Client, unique: 
 
 
 def test_cumulative_acknowledgements(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumer = client.subscribe(topic, "s", EXCLUSIVE, initial_position=EARLIEST)
-    send(client, topic, 6)
-    messages = receive(consumer, 6)
+    topic, consumer, messages = received(client, unique, 6, EXCLUSIVE)
     dropped = begin(client)
     consumer.acknowledge_cumulative(messages[3], txn=dropped)
     consumer.redeliver_unacknowledged_messages()
@@ -87,10 +84,7 @@ def test_cumulative_acknowledgements(client: pulsar.Client, unique: Unique) -> N
 
 
 def test_cumulative_ones_are_refused_on_shared_subscriptions(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
-    send(client, topic, 1)
-    (message,) = receive(consumer, 1)
+    _, consumer, (message,) = received(client, unique, 1)
     txn = begin(client)
     with pytest.raises(pulsar.CumulativeAcknowledgementNotAllowedError):
         consumer.acknowledge_cumulative(message, txn=txn)
@@ -185,8 +179,7 @@ def test_several_topics_and_partitions_in_one_transaction(
 
 
 def test_conflicts(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumer, messages = received(client, topic, 4)
+    _topic, consumer, messages = received(client, unique, 4)
     consumer.acknowledge(messages[0])
     holder = begin(client)
     consumer.acknowledge(messages[1], txn=holder)
@@ -220,8 +213,7 @@ def test_an_id_that_names_nothing(client: pulsar.Client, unique: Unique) -> None
 
 
 def test_a_commit_counts_without_any_consumer(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumer, messages = received(client, topic, 3)
+    topic, consumer, messages = received(client, unique, 3)
     kept, dropped = begin(client), begin(client)
     consumer.acknowledge(messages[0], txn=kept)
     consumer.acknowledge(messages[1], txn=dropped)
@@ -232,8 +224,7 @@ def test_a_commit_counts_without_any_consumer(client: pulsar.Client, unique: Uni
 
 
 def test_nothing_stays_on_record_of_an_idle_subscription(client: pulsar.Client, bootstrap: str, unique: Unique) -> None:
-    topic = unique()
-    consumer, messages = received(client, topic, 3)
+    topic, consumer, messages = received(client, unique, 3)
     kept, dropped = begin(client), begin(client)
     consumer.acknowledge(messages[0], txn=kept)
     consumer.acknowledge(messages[1], txn=dropped)
@@ -259,8 +250,7 @@ def test_plain_consumers_make_no_state_topic_and_leave_no_mark(own_broker: objec
 
 
 def test_a_seek_comes_after_what_was_committed(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumer, messages = received(client, topic, 3)
+    topic, consumer, messages = received(client, unique, 3)
     kept, held = begin(client), begin(client)
     consumer.acknowledge(messages[0], txn=kept)
     consumer.acknowledge(messages[1], txn=held)
@@ -277,8 +267,7 @@ def test_a_seek_comes_after_what_was_committed(client: pulsar.Client, unique: Un
 def test_a_seek_without_an_owner_comes_after_what_was_committed(
     client: pulsar.Client, admin: AdminClient, unique: Unique
 ) -> None:
-    topic = unique()
-    consumer, messages = received(client, topic, 3)
+    topic, consumer, messages = received(client, unique, 3)
     kept, held = begin(client), begin(client)
     consumer.acknowledge(messages[0], txn=kept)
     consumer.acknowledge(messages[1], txn=held)
@@ -292,11 +281,9 @@ def test_a_seek_without_an_owner_comes_after_what_was_committed(
 
 
 def test_a_subscription_made_anew_knows_nothing(client: pulsar.Client, unique: Unique) -> None:
-    topic = unique()
-    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
-    send(client, topic, 2)
+    topic, consumer, messages = received(client, unique, 2)
     txn = begin(client)
-    consumer.acknowledge(receive(consumer, 2)[0], txn=txn)
+    consumer.acknowledge(messages[0], txn=txn)
     consumer.unsubscribe()
     anew = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
     messages = receive(anew, 2)

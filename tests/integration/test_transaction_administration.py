@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import layer as pulsar
 from layer import exceptions
 from layer.admin import AdminClient
-from layer.cli.main import app
 from layer.deadline import Deadline
 from layer.transactions.buffer.verify import Finding
 from layer.transactions.coordinator_state import txn_id
 from mapping.state_records.transaction_log import TxnStatus
 from mapping.txn_id import TxnId
+from tests.integration.command_line import CommandLine
 from tests.integration.sdk_support import PATIENCE_MS
 from tests.integration.transactions_by_hand import PATIENCE_S, WrittenByHand
 
@@ -27,30 +25,9 @@ pytestmark = pytest.mark.kafka
 COORDINATOR = 15
 
 
-class CommandLine:
-    """`pok transactions ...` in this process."""
-
-    def __init__(self, url: str) -> None:
-        self._url = url
-
-    def __call__(self, *arguments: str, exits: int = 0) -> Any:
-        found = CliRunner().invoke(app, ["--url", self._url, "transactions", *arguments])
-        assert found.exit_code == exits, (found.stdout, found.stderr, found.exception)
-        return found
-
-    def json(self, *arguments: str, exits: int = 0) -> Any:
-        return json.loads(self(*arguments, "--output", "json", exits=exits).stdout)
-
-    def refused(self, *arguments: str) -> str:
-        """The one line that says why."""
-        (line,) = self(*arguments, exits=1).stderr.splitlines()
-        assert line.startswith("pok: ")
-        return str(line)
-
-
 @pytest.fixture
 def pok(service_url: str) -> CommandLine:
-    return CommandLine(service_url)
+    return CommandLine(service_url, "transactions")
 
 
 @pytest.fixture

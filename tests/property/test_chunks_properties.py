@@ -18,6 +18,7 @@ from layer.dispatch.partition import OwnedPartition
 from mapping.headers import CHUNK
 from mapping.ledger import LedgerLayout
 from mapping.message_record import ChunkInfo
+from tests.clocks import SetClock
 
 Log = list["Record"]
 
@@ -84,8 +85,8 @@ RULES = st.builds(ChunkRules, st.integers(0, 3), st.just(value=False), st.just(6
 @settings(max_examples=1000)
 @given(logs(), RULES)
 def test_every_message_comes_once_and_nothing_is_left(log: Log, rules: ChunkRules) -> None:
-    now = [0.0]
-    assembly = ChunkAssembly(lambda: rules, lambda: now[0])
+    clock = SetClock()
+    assembly = ChunkAssembly(lambda: rules, clock.monotonic)
     found: list[tuple[int, ...]] = []
     for record in log:
         if record.info is None:
@@ -97,7 +98,7 @@ def test_every_message_comes_once_and_nothing_is_left(log: Log, rules: ChunkRule
                 assert rules.max_pending == 0 or assembly.pending_bytes <= 3 * 5 * (rules.max_pending + 1)
     assert found == messages_in(log)
     assert assembly.given_up == []
-    now[0] = 60.0
+    clock.seconds = 60.0
     assembly.expire()
     half = {record.at for record in log}.difference(*found)
     assert set(assembly.take_given_up("test")) == half
@@ -139,8 +140,8 @@ def test_broken_streams_lose_no_chunk_silently(log: Log, data: st.DataObject) ->
     if len(broken) > 1 and data.draw(st.booleans()):
         at = data.draw(st.integers(0, len(broken) - 2))
         broken[at], broken[at + 1] = broken[at + 1], broken[at]
-    now = [0.0]
-    assembly = ChunkAssembly(now_s=lambda: now[0])
+    clock = SetClock()
+    assembly = ChunkAssembly(now_s=clock.monotonic)
     assembly.in_order = data.draw(st.booleans())
     complete: list[int] = []
     for offset, record in enumerate(broken):
@@ -150,7 +151,7 @@ def test_broken_streams_lose_no_chunk_silently(log: Log, data: st.DataObject) ->
             complete += whole.offsets
             infos = [broken[each].info for each in whole.offsets]
             assert [info.chunk_id for info in infos if info is not None] == list(range(record.info.chunks))
-    now[0] = 60.0
+    clock.seconds = 60.0
     assembly.expire()
     lost = assembly.take_given_up("test")
     assert sorted(complete + lost) == list(range(len(broken)))

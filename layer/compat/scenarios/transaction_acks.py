@@ -7,7 +7,7 @@ from typing import Any
 
 from layer.compat.driver import Run
 from layer.compat.scenario import scenario
-from layer.compat.transactional import BY_JAVA, Transactions, again, end, filled, numbers, send
+from layer.compat.transactional import BY_JAVA, Transactions, again, begun, end, filled, numbers, send
 
 AREA: dict[str, Any] = {"area": "transactions: acks", **BY_JAVA}
 _ENDS = (True, False)
@@ -19,34 +19,29 @@ _ENDS = (True, False)
 @scenario(**AREA, title="After the commit they do not come again, after the abort they do")
 def single(run: Run) -> None:
     for commit in _ENDS:
-        topic, tx = run.topic(f"topic-{commit}"), Transactions(run)
-        consumer, messages = filled(run, tx, topic, 5)
+        topic, tx, consumer, messages = begun(run, 5, name=f"topic-{commit}")
         txn = tx.begin()
         for message in messages[:4:2]:
             consumer.acknowledge(message, txn=txn)
         end(txn, commit=commit)
         came = [*run.receive(consumer, 0 if commit else 2), *run.rest(consumer)]
         run.record_set(f"of itself, committed: {commit}", came, "data", "redelivery_count")
-        consumer.close()
-        again(run, tx, topic, "of the next")
+        again(run, tx, topic, "of the next", closing=consumer)
 
 
 @scenario(**AREA, title="By the id alone")
 def by_id(run: Run) -> None:
-    topic, tx = run.topic(), Transactions(run)
-    consumer, messages = filled(run, tx, topic, 3)
+    topic, tx, consumer, messages = begun(run, 3)
     txn = tx.begin()
     consumer.acknowledge(messages[1].message_id(), txn=txn)
     txn.commit()
-    consumer.close()
-    again(run, tx, topic, "left")
+    again(run, tx, topic, "left", closing=consumer)
 
 
 @scenario(**AREA, title="While the transaction is open, its messages are nobody's")
 def held(run: Run) -> None:
     for commit in _ENDS:
-        topic, tx = run.topic(f"topic-{commit}"), Transactions(run)
-        consumer, messages = filled(run, tx, topic, 4)
+        topic, tx, consumer, messages = begun(run, 4, name=f"topic-{commit}")
         txn = tx.begin()
         for message in messages[:2]:
             consumer.acknowledge(message, txn=txn)
@@ -62,8 +57,7 @@ def held(run: Run) -> None:
 @scenario(**AREA, title="The consumer is closed before the end")
 def consumer_closed(run: Run) -> None:
     for commit in _ENDS:
-        topic, tx = run.topic(f"topic-{commit}"), Transactions(run)
-        consumer, messages = filled(run, tx, topic, 3)
+        topic, tx, consumer, messages = begun(run, 3, name=f"topic-{commit}")
         txn = tx.begin()
         consumer.acknowledge(messages[0], txn=txn)
         consumer.close()
@@ -73,8 +67,7 @@ def consumer_closed(run: Run) -> None:
 
 @scenario(**AREA, title="Counts of redeliveries after aborts")
 def counts(run: Run) -> None:
-    topic, tx = run.topic(), Transactions(run)
-    consumer, messages = filled(run, tx, topic, 1)
+    _topic, tx, consumer, messages = begun(run, 1)
     for _ in range(3):
         txn = tx.begin()
         consumer.acknowledge(messages[0], txn=txn)
@@ -97,15 +90,13 @@ def subscription_types(run: Run) -> None:
         aborted.abort()
         count = 2 if kind in ("Exclusive", "Failover") else 1
         run.record_set(f"{kind}: again", [*run.receive(consumer, count), *run.rest(consumer)])
-        consumer.close()
-        again(run, tx, topic, f"{kind}: next", kind)
+        again(run, tx, topic, f"{kind}: next", kind, closing=consumer)
 
 
 @scenario(**AREA, title="An ordered subscription: what comes again after an abort, and in which order")
 def ordered_abort(run: Run) -> None:
     for kind in ("Exclusive", "Failover"):
-        topic, tx = run.topic(kind), Transactions(run)
-        consumer, messages = filled(run, tx, topic, 5, kind)
+        _topic, tx, consumer, messages = begun(run, 5, kind, name=kind)
         txn = tx.begin()
         consumer.acknowledge(messages[1], txn=txn)
         consumer.acknowledge(messages[3], txn=txn)
@@ -159,8 +150,7 @@ def multi_topics(run: Run) -> None:
 
 @scenario(**AREA, title="One message in two open transactions, and what becomes of the second")
 def conflict(run: Run) -> None:
-    topic, tx = run.topic(), Transactions(run)
-    consumer, messages = filled(run, tx, topic, 3)
+    topic, tx, consumer, messages = begun(run, 3)
     one, two = tx.begin(), tx.begin()
     run.attempt("the first", partial(consumer.acknowledge, messages[0], txn=one))
     run.attempt("the second", partial(consumer.acknowledge, messages[0], txn=two))
@@ -169,40 +159,34 @@ def conflict(run: Run) -> None:
     run.attempt("the first is committed", one.commit)
     run.attempt("the second is committed", two.commit)
     run.record("states, at last", [one.state, two.state])
-    consumer.close()
-    again(run, tx, topic, "left")
+    again(run, tx, topic, "left", closing=consumer)
 
 
 @scenario(**AREA, title="After an abort the message is free for another transaction")
 def free_after_abort(run: Run) -> None:
-    topic, tx = run.topic(), Transactions(run)
-    consumer, messages = filled(run, tx, topic, 1)
+    topic, tx, consumer, messages = begun(run, 1)
     one, two = tx.begin(), tx.begin()
     consumer.acknowledge(messages[0], txn=one)
     one.abort()
     freed = run.receive(consumer, 1)
     run.attempt("another", partial(consumer.acknowledge, freed[0], txn=two))
     two.commit()
-    consumer.close()
-    again(run, tx, topic, "left")
+    again(run, tx, topic, "left", closing=consumer)
 
 
 @scenario(**AREA, title="The same message twice in one transaction")
 def twice(run: Run) -> None:
-    topic, tx = run.topic(), Transactions(run)
-    consumer, messages = filled(run, tx, topic, 2)
+    topic, tx, consumer, messages = begun(run, 2)
     txn = tx.begin()
     run.attempt("first", partial(consumer.acknowledge, messages[0], txn=txn))
     run.attempt("again", partial(consumer.acknowledge, messages[0], txn=txn))
     run.attempt("committed", txn.commit)
-    consumer.close()
-    again(run, tx, topic, "left")
+    again(run, tx, topic, "left", closing=consumer)
 
 
 @scenario(**AREA, title="A message that is acknowledged already")
 def acknowledged_before(run: Run) -> None:
-    topic, tx = run.topic(), Transactions(run)
-    consumer, messages = filled(run, tx, topic, 4)
+    topic, tx, consumer, messages = begun(run, 4)
     consumer.acknowledge(messages[0])
     consumer.acknowledge(messages[2])
     committed = tx.begin()
@@ -219,20 +203,17 @@ def acknowledged_before(run: Run) -> None:
 @scenario(**AREA, title="An ordinary acknowledgement of what an open transaction holds")
 def plain_of_held(run: Run) -> None:
     for commit in _ENDS:
-        topic, tx = run.topic(f"topic-{commit}"), Transactions(run)
-        consumer, messages = filled(run, tx, topic, 2)
+        topic, tx, consumer, messages = begun(run, 2, name=f"topic-{commit}")
         txn = tx.begin()
         consumer.acknowledge(messages[0], txn=txn)
         run.attempt("ordinary", partial(consumer.acknowledge, messages[0]))
         run.attempt("ended", partial(end, txn, commit=commit))
-        consumer.close()
-        again(run, tx, topic, f"committed: {commit}")
+        again(run, tx, topic, f"committed: {commit}", closing=consumer)
 
 
 @scenario(**AREA, title="A negative acknowledgement of what an open transaction holds")
 def negative_of_held(run: Run) -> None:
-    topic, tx = run.topic(), Transactions(run)
-    consumer, messages = filled(run, tx, topic, 2, negative_ack_redelivery_delay_ms=200)
+    _topic, tx, consumer, messages = begun(run, 2, negative_ack_redelivery_delay_ms=200)
     txn = tx.begin()
     consumer.acknowledge(messages[0], txn=txn)
     consumer.negative_acknowledge(messages[0])
@@ -244,8 +225,7 @@ def negative_of_held(run: Run) -> None:
 
 @scenario(**AREA, title="Acknowledging in a transaction that is over")
 def after_the_end(run: Run) -> None:
-    topic, tx = run.topic(), Transactions(run)
-    consumer, messages = filled(run, tx, topic, 3)
+    topic, tx, consumer, messages = begun(run, 3)
     for commit in _ENDS:
         txn = tx.begin()
         end(txn, commit=commit)
@@ -253,14 +233,12 @@ def after_the_end(run: Run) -> None:
     timed_out = tx.begin(500)
     run.until(lambda: str(getattr(timed_out.state, "name", timed_out.state)) != "OPEN", "the time-out")
     run.attempt("timed out", partial(consumer.acknowledge, messages[1], txn=timed_out))
-    consumer.close()
-    again(run, tx, topic, "left")
+    again(run, tx, topic, "left", closing=consumer)
 
 
 @scenario(**AREA, title="A transaction whose time is over gives its messages back")
 def timed_out(run: Run) -> None:
-    topic, tx = run.topic(), Transactions(run)
-    consumer, messages = filled(run, tx, topic, 3)
+    _topic, tx, consumer, messages = begun(run, 3)
     txn = tx.begin(8_000)
     for message in messages[:2]:
         consumer.acknowledge(message, txn=txn)

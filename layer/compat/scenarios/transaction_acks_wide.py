@@ -7,7 +7,7 @@ from typing import Any
 
 from layer.compat.driver import Run
 from layer.compat.scenario import scenario
-from layer.compat.transactional import BY_JAVA, Transactions, again, end, filled, numbers, send_together
+from layer.compat.transactional import BY_JAVA, Transactions, again, begun, end, filled, numbers, send_together
 
 AREA: dict[str, Any] = {"area": "transactions: acks", **BY_JAVA}
 _ENDS = (True, False)
@@ -17,21 +17,18 @@ _ENDS = (True, False)
 def cumulative(run: Run) -> None:
     for kind in ("Exclusive", "Failover"):
         for commit in _ENDS:
-            topic, tx = run.topic(f"{kind}-{commit}"), Transactions(run)
-            consumer, messages = filled(run, tx, topic, 5, kind)
+            topic, tx, consumer, messages = begun(run, 5, kind, name=f"{kind}-{commit}")
             txn = tx.begin()
             consumer.acknowledge_cumulative(messages[2], txn=txn)
             end(txn, commit=commit)
             if commit:
                 run.record_messages(f"{kind}, committed", run.rest(consumer))
-            consumer.close()
-            again(run, tx, topic, f"{kind}, next, committed: {commit}", kind)
+            again(run, tx, topic, f"{kind}, next, committed: {commit}", kind, closing=consumer)
 
 
 @scenario(**AREA, title="After an abort the same consumer gets again what was acknowledged cumulatively")
 def cumulative_abort(run: Run) -> None:
-    topic, tx = run.topic(), Transactions(run)
-    consumer, messages = filled(run, tx, topic, 5, "Exclusive")
+    _topic, tx, consumer, messages = begun(run, 5, "Exclusive")
     txn = tx.begin()
     consumer.acknowledge_cumulative(messages[2], txn=txn)
     txn.abort()
@@ -43,60 +40,51 @@ def cumulative_abort(run: Run) -> None:
 @scenario(**AREA, title="Cumulatively on Shared and Key_Shared")
 def cumulative_shared(run: Run) -> None:
     for kind in ("Shared", "KeyShared"):
-        topic, tx = run.topic(kind), Transactions(run)
-        consumer, messages = filled(run, tx, topic, 2, kind)
+        topic, tx, consumer, messages = begun(run, 2, kind, name=kind)
         txn = tx.begin()
         try:
             consumer.acknowledge_cumulative(messages[1], txn=txn)
         except run.sdk.PulsarException:
             run.record("refused")  # InvalidConfiguration with Java's client alone
         run.attempt("commit", txn.commit)
-        consumer.close()
-        again(run, tx, topic, "left", kind)
+        again(run, tx, topic, "left", kind, closing=consumer)
 
 
 @scenario(**AREA, title="Cumulatively, further and less far in the same transaction")
 def cumulative_twice(run: Run) -> None:
-    topic, tx = run.topic(), Transactions(run)
-    consumer, messages = filled(run, tx, topic, 6, "Exclusive")
+    topic, tx, consumer, messages = begun(run, 6, "Exclusive")
     txn = tx.begin()
     run.attempt("to 1", partial(consumer.acknowledge_cumulative, messages[1], txn=txn))
     run.attempt("to 3", partial(consumer.acknowledge_cumulative, messages[3], txn=txn))
     txn.commit()
-    consumer.close()
-    again(run, tx, topic, "left", "Exclusive")
+    again(run, tx, topic, "left", "Exclusive", closing=consumer)
 
 
 @scenario(**AREA, title="Cumulatively less far than before in the same transaction")
 def cumulative_back(run: Run) -> None:
     for back in (1, 2):
-        topic, tx = run.topic(f"topic-{back}"), Transactions(run)
-        consumer, messages = filled(run, tx, topic, 4, "Exclusive")
+        topic, tx, consumer, messages = begun(run, 4, "Exclusive", name=f"topic-{back}")
         txn = tx.begin()
         consumer.acknowledge_cumulative(messages[2], txn=txn)
         run.attempt(f"to {back}", partial(consumer.acknowledge_cumulative, messages[back], txn=txn))
         run.attempt("commit", txn.commit)
-        consumer.close()
-        again(run, tx, topic, "left", "Exclusive")
+        again(run, tx, topic, "left", "Exclusive", closing=consumer)
 
 
 @scenario(**AREA, title="Cumulatively in two open transactions")
 def cumulative_conflict(run: Run) -> None:
-    topic, tx = run.topic(), Transactions(run)
-    consumer, messages = filled(run, tx, topic, 5, "Exclusive")
+    topic, tx, consumer, messages = begun(run, 5, "Exclusive")
     one, two = tx.begin(), tx.begin()
     run.attempt("one to 1", partial(consumer.acknowledge_cumulative, messages[1], txn=one))
     run.attempt("two to 3", partial(consumer.acknowledge_cumulative, messages[3], txn=two))
     run.attempt("one is committed", one.commit)
     run.attempt("two is committed", two.commit)
-    consumer.close()
-    again(run, tx, topic, "left", "Exclusive")
+    again(run, tx, topic, "left", "Exclusive", closing=consumer)
 
 
 def _cumulative_and_single(run: Run, *, of_one: bool) -> None:
     for first in ("cumulative", "single"):
-        topic, tx = run.topic(first), Transactions(run)
-        consumer, messages = filled(run, tx, topic, 5, "Exclusive")
+        topic, tx, consumer, messages = begun(run, 5, "Exclusive", name=first)
         one = tx.begin()
         two = one if of_one else tx.begin()
         if first == "cumulative":
@@ -108,8 +96,7 @@ def _cumulative_and_single(run: Run, *, of_one: bool) -> None:
         run.attempt("commit", one.commit)
         if not of_one:
             run.attempt("commit of the other", two.commit)
-        consumer.close()
-        again(run, tx, topic, f"{first} first", "Exclusive")
+        again(run, tx, topic, f"{first} first", "Exclusive", closing=consumer)
 
 
 @scenario(**AREA, title="A single message and a cumulative acknowledgement in one transaction")
@@ -124,8 +111,7 @@ def cumulative_and_single_of_two(run: Run) -> None:
 
 @scenario(**AREA, title="Cumulatively to what is acknowledged already")
 def cumulative_acknowledged_before(run: Run) -> None:
-    topic, tx = run.topic(), Transactions(run)
-    consumer, messages = filled(run, tx, topic, 5, "Exclusive")
+    topic, tx, consumer, messages = begun(run, 5, "Exclusive")
     consumer.acknowledge_cumulative(messages[2])
     run.until(lambda: run.admin.backlog(topic, "sub") == 2, "the acknowledgement")
     for number in (1, 2, 3):
@@ -142,8 +128,7 @@ def cumulative_one_partition(run: Run) -> None:
     txn = tx.begin()
     consumer.acknowledge_cumulative(messages[2], txn=txn)
     txn.commit()
-    consumer.close()
-    again(run, tx, part, "left", "Failover")
+    again(run, tx, part, "left", "Failover", closing=consumer)
 
 
 def _batch(run: Run, tx: Transactions, topic: str, kind: str = "Shared") -> Any:
@@ -165,8 +150,7 @@ def batch_index(run: Run) -> None:
         end(txn, commit=commit)
         came = [*run.receive(consumer, 0 if commit else 4), *run.rest(consumer)]
         run.record_set(f"again, committed: {commit}", came)
-        consumer.close()
-        again(run, tx, topic, "left")
+        again(run, tx, topic, "left", closing=consumer)
 
 
 @scenario(**AREA, title="Parts of a batch in two transactions, one is aborted")
@@ -179,8 +163,7 @@ def batch_index_two(run: Run) -> None:
     run.attempt("0 in two", partial(consumer.acknowledge, messages[0], txn=two))
     run.attempt("two is aborted", two.abort)
     run.attempt("one is committed", one.commit)
-    consumer.close()
-    again(run, tx, topic, "left")
+    again(run, tx, topic, "left", closing=consumer)
 
 
 @scenario(**AREA, title="One message of a batch in two transactions")
@@ -193,8 +176,7 @@ def batch_index_conflict(run: Run) -> None:
     run.attempt("another one in two", partial(consumer.acknowledge, messages[2], txn=two))
     run.attempt("two is aborted", two.abort)
     run.attempt("one is committed", one.commit)
-    consumer.close()
-    again(run, tx, topic, "left")
+    again(run, tx, topic, "left", closing=consumer)
 
 
 @scenario(**AREA, title="A batch, all of it, message by message in one transaction")
@@ -206,8 +188,7 @@ def batch_whole(run: Run) -> None:
         consumer.acknowledge(message, txn=txn)
     txn.commit()
     run.until(lambda: run.admin.backlog(topic, "sub") == 0, "no backlog")
-    consumer.close()
-    again(run, tx, topic, "left")
+    again(run, tx, topic, "left", closing=consumer)
 
 
 @scenario(**AREA, title="Cumulatively into a batch")
@@ -218,5 +199,4 @@ def batch_cumulative(run: Run) -> None:
         txn = tx.begin()
         consumer.acknowledge_cumulative(messages[1], txn=txn)
         end(txn, commit=commit)
-        consumer.close()
-        again(run, tx, topic, f"committed: {commit}", "Exclusive")
+        again(run, tx, topic, f"committed: {commit}", "Exclusive", closing=consumer)

@@ -25,6 +25,7 @@ from mapping.errors import CorruptRecord
 from mapping.headers import CHUNK
 from mapping.ledger import LedgerLayout
 from mapping.message_record import ChunkInfo
+from tests.clocks import SetClock
 
 
 class Record:
@@ -178,18 +179,18 @@ def test_incomplete_messages_are_bounded_in_number(monkeypatch: pytest.MonkeyPat
 
 
 def test_what_gets_no_chunk_for_too_long_is_given_up() -> None:
-    now = [100.0]
-    assembly = ChunkAssembly(lambda: ChunkRules(expire_s=60), lambda: now[0])
+    clock = SetClock(100.0)
+    assembly = ChunkAssembly(lambda: ChunkRules(expire_s=60), clock.monotonic)
     assembled(assembly, records("a0", "b0"))
-    now[0] += 59
+    clock.seconds += 59
     assert not assembly.expire()
     assembled(assembly, records("a1", start=2))
-    now[0] += 1
+    clock.seconds += 1
     assert assembly.expire()
     assert given_up(assembly) == [1]
-    now[0] += 58
+    clock.seconds += 58
     assert not assembly.expire()
-    now[0] += 1
+    clock.seconds += 1
     assert assembly.expire()
     assert (given_up(assembly), assembly.pending, assembly.expire()) == ([0, 2], 0, False)
 

@@ -21,6 +21,7 @@ from mapping.state_records.schemas import MAX_DEFINITION_BYTES, MAX_RECORD_BYTES
 from mapping.state_topics import SCHEMAS
 from mapping.topic_name import TopicName
 from schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
+from tests.clocks import SetClock
 from tests.registries import LIFE, TOPIC, avro, life_of, process, soon
 
 V = SchemaVersion
@@ -174,17 +175,6 @@ class CountingLog(MemoryStateLog):
         return super().end_offset(*arguments)  # type: ignore[arg-type]
 
 
-class ManualClock:
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def monotonic(self) -> float:
-        return self.seconds
-
-    def now_ms(self) -> int:
-        return int(self.seconds * 1000)
-
-
 def test_a_known_schema_and_a_known_version_ask_nothing() -> None:
     log = CountingLog()
     registry = process(log)
@@ -213,7 +203,7 @@ def test_policies_that_the_caller_knows_are_not_asked_for(log: MemoryStateLog) -
 
 
 def test_a_known_schema_is_asked_for_again_after_a_minute_or_a_change_that_was_seen() -> None:
-    log, clock = CountingLog(), ManualClock()
+    log, clock = CountingLog(), SetClock()
     registry, other = process(log, clock=clock), process(log)
     registry.for_producer(TOPIC, avro("a"), soon())
     other.delete(TOPIC, soon())
@@ -359,7 +349,7 @@ def test_what_was_registered_after_a_forced_deletion_is_not_deleted_by_a_slow_pr
             process(log).for_producer(TOPIC, avro("a"), soon())
             return super().force_delete(*arguments)
 
-    clock = ManualClock()
+    clock = SetClock()
     slow = SchemaRegistry(Slow(log, clock), lambda topic, deadline: SchemaPolicies(), life_of, clock)
     assert slow.for_producer(TOPIC, avro("a"), soon()) == V(2)
     assert slow.counts.force_deleted == 0
@@ -423,7 +413,7 @@ def test_asking_for_compatibility_registers_nothing(log: MemoryStateLog) -> None
 
 def test_every_version_says_where_its_record_lies_and_what_it_hashes_to(log: MemoryStateLog) -> None:
     process(log).for_producer(TOPIC, avro("a"), soon())
-    (entry,) = StateLogSchemaStorage(log, ManualClock()).history(LIFE, soon()).live
+    (entry,) = StateLogSchemaStorage(log, SetClock()).history(LIFE, soon()).live
     (stored,) = process(log).versions(TOPIC, soon())
     assert entry.kafka_offset == stored.kafka_offset == 0
     assert entry.sha256 == stored.sha256 == hashlib.sha256(avro("a").schema).hexdigest()
