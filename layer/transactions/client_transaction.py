@@ -93,7 +93,8 @@ class ClientTransaction:
         """Must return before the first record of the transaction goes to this partition; later calls cost nothing.
 
         Raises:
-            InvalidTxnStatus: it is not open (any more). What `CoordinatorAccess.ask` raises: call again.
+            InvalidTxnStatus: it is not open (any more). NoSuchTopic: the topic was deleted. StoreErrors that
+                `CoordinatorAccess.ask` raises: call again.
         """
         each = TopicPartition(topic, partition)
         self._register(each, AddPartitions(self.id, (each,)), deadline)

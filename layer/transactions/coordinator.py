@@ -128,6 +128,7 @@ class Coordinator:
         """See to `wish` of this process; the future gives the transaction's id when it is done, durably.
 
         The future raises `InvalidTxnStatus`, `TransactionNotFound`, `InvalidOption`, `TooManyTransactions` (refused),
+        `NoSuchTopic` (a registration where a topic was deleted),
         `TransactionCoordinatorNotFound`, `DeadlineExceeded` (certainly not done), `TransactionOutcomeUnknown` (an end),
         `AppendOutcomeUnknown` (a registration: ask again; a begin: what was perhaps opened times out).
 
@@ -353,6 +354,9 @@ class Coordinator:
                 self._write(decision, waiting)
                 (self._ended_now if isinstance(wish, End) else self._added_now).add(txn.least_bits)
             case machine.Announce():
+                refusal = self._effects.refusal(decision)
+                if refusal is not None:
+                    raise refusal
                 return decision
             case machine.Done(txn=txn):
                 if isinstance(wish, End):  # of a request the log's own records are the answer

@@ -14,7 +14,7 @@ from typing import Final
 
 from layer.clock import Clock
 from layer.deadline import Deadline
-from layer.errors import LayerError
+from layer.errors import LayerError, NoSuchTopic, Refused
 from layer.transactions import coordinator_machine as machine
 from layer.transactions.coordinator_rules import CoordinatorSettings
 from layer.transactions.coordinator_state import NO_ID, Transaction
@@ -40,6 +40,7 @@ class Effects:
         """Forget the session before."""
         self._session = session
         self._announced: dict[int, set[TopicPartition]] = {}
+        self._refused: dict[TxnId, dict[TopicPartition, Refused]] = {}
         self._at_once = _MOST_AT_ONCE
         self._again_at_s: dict[int, float] = {}
         self._pauses_ms: dict[int, int] = {}
@@ -60,15 +61,22 @@ class Effects:
         """Partitions whose buffers know of the transaction, as this session saw to it."""
         return self._announced.get(local_id, frozenset())
 
+    def refusal(self, wanted: machine.Announce) -> Refused | None:
+        """Why one of these partitions cannot take part, when the last attempt to announce it found that."""
+        refused = self._refused.get(wanted.txn, {})
+        return next((refused[each] for each in wanted.partitions if each in refused), None)
+
     def forget(self, local_id: int) -> None:
         """The transaction is not open any more."""
         self._announced.pop(local_id, None)
 
     def announce(self, wanted: Sequence[machine.Announce], deadline: Deadline) -> bool:
-        """Tell the buffers, and whether any heard; the others are asked for again, a little later.
+        """Tell the buffers, and whether there is news for who waits; the others are asked for again, a little later.
 
-        When it fails for all together each is tried alone: the trouble may be with one topic only.
+        When it fails for all together each is tried alone: the trouble may be with one topic only. A topic that is gone
+        stays gone: what is told of it is a refusal.
         """
+        self._refused.clear()
         if not wanted or self._clock.monotonic() < self._announce_at_s:
             return False
         partitions: dict[TxnId, dict[TopicPartition, None]] = {}
@@ -78,8 +86,10 @@ class Effects:
         if self._announced_these(together, deadline):
             self._announce_at_s = -inf
             return True
-        self._announce_at_s = self._clock.monotonic() + self._settings.retry_effects_ms / 1000
-        alone = [self._announced_these([one], deadline) for one in together] if len(together) > 1 else []
+        single = [(txn, (each,)) for txn, found in together for each in found]
+        alone = [self._announced_these([one], deadline) for one in single] if len(single) > 1 else [False]
+        if not all(alone):
+            self._announce_at_s = self._clock.monotonic() + self._settings.retry_effects_ms / 1000
         return any(alone)
 
     def _announced_these(
@@ -87,6 +97,12 @@ class Effects:
     ) -> bool:
         try:
             self._outcomes.announce(together, self._session, deadline)
+        except NoSuchTopic as gone:
+            ((txn, found), *others) = together
+            if others or len(found) > 1:
+                return False
+            self._refused.setdefault(txn, {})[found[0]] = gone
+            return True
         except LayerError as failure:
             _log.warning("coordinator=%d announcing %d failed: %s", self._coordinator, len(together), failure)
             return False

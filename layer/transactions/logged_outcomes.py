@@ -24,7 +24,6 @@ from layer.transactions.buffer.model import DataPartition
 from layer.transactions.outcome_records import Records
 from layer.transactions.outcomes import Ended
 from layer.transactions.views import TransactionViews
-from mapping.state_records.transaction_buffer import OpenEntry
 from mapping.state_records.transaction_log import TopicPartition
 from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
 from mapping.txn_id import TxnId
@@ -34,7 +33,8 @@ LATE_MOST_MS: Final = 120_000
 CLOCKS_DIFFER_MS: Final = 300_000
 """By how much the clocks of two machines may differ for `AbortedEntry.late_until_ms` to hold."""
 
-_NO_LIFE: Final = -1
+_NO_LIFE: Final = 0
+"""Of a topic that is gone: the next one under its name has a higher incarnation."""
 _LOOK_THROUGH: Final = 10_000
 
 T = TypeVar("T")
@@ -113,26 +113,30 @@ class LoggedOutcomes:
         aborted: list[Records] = []
         over: list[Records] = []
         for each, those in _by_partition((each, one) for one in ended for each in one.partitions):
-            where = self._where(each, deadline) or DataPartition(each.topic, each.partition, _NO_LIFE)
+            found = self._where(each, deadline)
+            where = found or DataPartition(each.topic, each.partition, _NO_LIFE)
             failed = {one.txn: one.deadline_ms for one in those if not one.committed}
-            aborted.extend(self._aborted(where, failed, session, deadline))
+            aborted.extend(self._aborted(where, failed, session, deadline, there=found is not None))
             over.append(self._opens_gone(where, those, deadline))
         self._append(_together(aborted), deadline)
         self._append(_together(over), deadline)
 
     def _aborted(
-        self, where: DataPartition, txns: Mapping[TxnId, int], session: str, deadline: Deadline
+        self, where: DataPartition, txns: Mapping[TxnId, int], session: str, deadline: Deadline, *, there: bool
     ) -> list[Records]:
-        """ABORTED entries of those with an OPEN of this life; `txns` with the ends of their time, 0 where it is not
-        known. (An entry that is there already may be incomplete.)"""
+        """ABORTED entries of those with an OPEN; `txns` with the ends of their time, 0 where it is not known. (An entry
+        that is there already may be incomplete.)
+
+        Of a topic that is gone, too: what is under way to it comes to the next one that is made under its name.
+        """
         known = self._bounds(where, deadline) if txns else {}
         bounds = {txn: bound for txn, bound in known.items() if txn in txns}
         if not bounds:
             return []
-        end = self._data.end_offset(where.topic, where.partition, deadline)
         start = min(bounds.values())
+        end = self._data.end_offset(where.topic, where.partition, deadline) if there else start
         found: Mapping[TxnId, BitMap64] = {}
-        if end - start <= _LOOK_THROUGH:
+        if there and end - start <= _LOOK_THROUGH:
             found = self._data.find(where.topic, where.partition, start, end, bounds.keys(), deadline)
         return [
             outcome_records.aborted_records(
@@ -162,7 +166,7 @@ class LoggedOutcomes:
         return self._views.ask_buffer(where.topic, question, deadline)
 
     def _bounds(self, where: DataPartition, deadline: Deadline) -> dict[TxnId, int]:
-        return self._ask(where, lambda entries: _bounds(entries, where), deadline)
+        return self._ask(where, lambda entries: entries.announced_bounds(where), deadline)
 
     def _opens_gone(self, where: DataPartition, ended: Sequence[Ended], deadline: Deadline) -> Records:
         over = [(one.txn, where) for one in ended]
@@ -186,14 +190,4 @@ def _together(several: Iterable[Records]) -> Records:
     for records in several:
         for partition, those in records.items():
             found.setdefault(partition, []).extend(those)
-    return found
-
-
-def _bounds(entries: BufferEntries, where: DataPartition) -> dict[TxnId, int]:
-    """Of the transactions with an OPEN of this life, void or not: below which offset none of their records lies."""
-    found: dict[TxnId, int] = {}
-    for txn in entries.transactions(where):
-        for _, entry in entries.entries(where, txn):
-            if isinstance(entry, OpenEntry) and entry.incarnation == where.incarnation:
-                found[txn] = min(found.get(txn, entry.lower_bound), entry.lower_bound)
     return found

@@ -45,7 +45,8 @@ class TransactionInBuffer:
         records: how many of its records are on record as aborted or void (came after its end); `ranges` the first
             hundred ranges of these, both ends inclusive.
         sealed: of an aborted one: no further record of it can come.
-        former_lives: entries that speak of a former life of the topic and wait to be cleaned.
+        former_lives: entries that speak of a former life of the topic: of an open transaction they hold this one, too,
+            others wait to be cleaned.
     """
 
     txn: TxnId
@@ -139,7 +140,7 @@ def in_buffer(entries: BufferEntries, where: DataPartition, txn: TxnId) -> Trans
     if aborted is not None:
         on_record, bound = OnRecord.ABORTED, aborted.lower_bound
     elif entries.status(where, txn) is Judged.OPEN:
-        on_record, bound = OnRecord.OPEN, _lower_bound(entries, where, txn)
+        on_record, bound = OnRecord.OPEN, entries.announced_bounds(where)[txn]
     return TransactionInBuffer(
         txn,
         where.topic,
@@ -165,8 +166,10 @@ def buffer_stats(entries: BufferEntries, where: DataPartition) -> PartitionBuffe
         aborted += entries.aborted(where, txn) is not None
         for _, entry in entries.entries(where, txn):
             total += 1
-            is_void = isinstance(entry, OpenEntry) and txn not in snapshot.open_bounds
-            waiting += is_void or entry.incarnation != where.incarnation
+            if isinstance(entry, OpenEntry):
+                waiting += txn not in snapshot.open_bounds
+            else:
+                waiting += entry.incarnation != where.incarnation
     return PartitionBufferStats(
         where.topic,
         where.partition,
@@ -177,15 +180,6 @@ def buffer_stats(entries: BufferEntries, where: DataPartition) -> PartitionBuffe
         len(snapshot.excluded),
         total,
         waiting,
-    )
-
-
-def _lower_bound(entries: BufferEntries, where: DataPartition, txn: TxnId) -> int:
-    """Of an open one."""
-    return min(
-        entry.lower_bound
-        for _, entry in entries.entries(where, txn)
-        if isinstance(entry, OpenEntry) and entry.incarnation == where.incarnation
     )
 
 

@@ -20,6 +20,7 @@ from layer.errors import (
     InvalidOption,
     InvalidTxnStatus,
     LayerError,
+    NoSuchTopic,
     NotAuthenticated,
     NotAuthorized,
     RecordTooLarge,
@@ -58,7 +59,8 @@ _LOOK_LEAST_S: Final = 0.005
 _LOOK_MOST_S: Final = 0.1
 _REQUEST_BYTES: Final = 16
 _REFUSALS: Final[dict[str, type[Refused]]] = {
-    kind.__name__: kind for kind in (InvalidTxnStatus, TransactionNotFound, InvalidOption, TooManyTransactions)
+    kind.__name__: kind
+    for kind in (InvalidTxnStatus, TransactionNotFound, InvalidOption, TooManyTransactions, NoSuchTopic)
 }
 
 _TELL_AT_ONCE: Final = (TransactionCoordinatorNotFound, NotAuthenticated, NotAuthorized, RecordTooLarge)
@@ -99,7 +101,8 @@ class RemoteCoordinator:
         """Have the owner do it, within `deadline` and `REQUEST_LIFE_MS`; gives the transaction's id.
 
         Raises:
-            InvalidTxnStatus, TransactionNotFound, InvalidOption, TooManyTransactions: refused.
+            InvalidTxnStatus, TransactionNotFound, InvalidOption, TooManyTransactions, NoSuchTopic (a registration where
+                the topic was deleted): refused.
             TransactionCoordinatorNotFound: nobody owns the coordinator, or it certainly was not asked.
             TransactionOutcomeUnknown: an end may be decided, or still be; ask again for the same end.
             AppendOutcomeUnknown: a registration may be done: ask again. A transaction may be open: it times out.

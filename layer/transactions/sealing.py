@@ -2,7 +2,8 @@
 
 Until then readers compare headers with the transaction, from its bound on. Brokers refuse records that are older than
 two minutes (`KafkaDataPartitions.prepare`), and no producer stamps a record after its transaction's time; so an entry
-says until when a late one may come, and after that the partition is read once more, from the bound to its end.
+says until when a late one may come, and after that the partition is read once more, from the bound to its end: in the
+life of the topic that there is then, from its beginning where an entry is of a former one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, Protocol
 
 from pyroaring import BitMap64
@@ -63,6 +65,7 @@ class _Reading:
     unsealed: dict[TxnId, _Unsealed]
     position: int
     end: int
+    bounded: bool
     found: dict[TxnId, BitMap64] = field(default_factory=dict)
 
 
@@ -94,38 +97,41 @@ class Sealing:
         """
         done = 0
         for partition in sorted(partitions):
-            due = self._due(partition, deadline)
+            now_ms = self._clock.now_ms()
+            due = self._views.ask_buffer_log(partition, partial(_due, now_ms=now_ms), deadline)
             of_partition = TRANSACTION_BUFFER_SNAPSHOT.partition_for
             for where in [each for each in self._readings if of_partition(each.topic) == partition]:
-                if where not in due:
+                if (where.topic, where.partition) not in due:
                     del self._readings[where]
-            for where, unsealed in due.items():
+            for topic, number in due:
                 if deadline.passed():
                     return done
                 try:
-                    reading = self._read(where, unsealed, Deadline.after(min(_PARTITION_S, deadline.remaining_s())))
+                    until = Deadline.after(min(_PARTITION_S, deadline.remaining_s()))
+                    life = self._data.incarnation(topic, until)
+                    if life is None:
+                        continue
+                    where = DataPartition(topic, number, life)
+                    reading = self._read(partition, where, now_ms, until)
                 except LayerError as failure:
-                    _log.info("%s-%d is sealed later: %s", where.topic, where.partition, failure)
+                    _log.info("%s-%d is sealed later: %s", topic, number, failure)
                     continue
                 if reading is not None:
                     done += self._seal(partition, where, reading, deadline)
         return done
 
-    def _due(self, partition: int, deadline: Deadline) -> dict[DataPartition, dict[TxnId, _Unsealed]]:
-        now_ms = self._clock.now_ms()
-        return self._views.ask_buffer_log(partition, lambda entries: _due(entries, now_ms), deadline)
-
-    def _read(self, where: DataPartition, unsealed: dict[TxnId, _Unsealed], deadline: Deadline) -> _Reading | None:
-        """All of these transactions' records there are; None while that takes longer, or cannot be said."""
+    def _read(self, partition: int, where: DataPartition, now_ms: int, deadline: Deadline) -> _Reading | None:
+        """All records there are of the transactions to be sealed; None while that takes longer, or there are none."""
         reading = self._readings.get(where)
         if reading is None:
-            if self._data.incarnation(where.topic, deadline) != where.incarnation:
-                return None
-            if not self._data.bounds_lateness(where.topic, deadline):
+            bounded = self._data.bounds_lateness(where.topic, deadline)
+            question = partial(_unsealed, where=where, now_ms=now_ms, bounded=bounded)
+            unsealed = self._views.ask_buffer_log(partition, question, deadline)
+            if not unsealed:
                 return None
             start = min(each.entry.lower_bound for each in unsealed.values())
             end = self._data.end_offset(where.topic, where.partition, deadline)
-            reading = self._readings[where] = _Reading(unsealed, start, end)
+            reading = self._readings[where] = _Reading(unsealed, start, end, bounded)
         while reading.position < reading.end:
             if deadline.passed():
                 return None
@@ -144,7 +150,14 @@ class Sealing:
             entry = unsealed.entry
             offsets = entry.offsets | reading.found.get(txn, BitMap64())
             records = aborted_records(
-                txn, where, offsets, entry.lower_bound, max(entry.end, reading.end), self._session, sealed=True
+                txn,
+                where,
+                offsets,
+                entry.lower_bound,
+                max(entry.end, reading.end),
+                self._session,
+                sealed=reading.bounded,
+                late_until_ms=0 if reading.bounded else entry.late_until_ms,
             )
             for values in records.values():
                 self._log.append_many(TRANSACTION_BUFFER_SNAPSHOT, partition, values, deadline)
@@ -153,18 +166,28 @@ class Sealing:
         return len(reading.unsealed)
 
 
-def _due(entries: BufferEntries, now_ms: int) -> dict[DataPartition, dict[TxnId, _Unsealed]]:
-    found: dict[DataPartition, dict[TxnId, _Unsealed]] = {}
-    for topic, partition in entries.places():
-        anyone = DataPartition(topic, partition, 0)  # what is asked next tells of all lives
-        for txn in entries.transactions(anyone):
-            keys: dict[int, list[TransactionBufferKey]] = {}
-            for key, entry in entries.entries(anyone, txn):
-                if isinstance(entry, AbortedEntry) and not entry.sealed:
-                    keys.setdefault(entry.incarnation, []).append(key)
-            for incarnation, those in keys.items():
-                where = DataPartition(topic, partition, incarnation)
-                together = entries.aborted(where, txn)
-                if together is not None and not together.sealed and 0 < together.late_until_ms < now_ms:
-                    found.setdefault(where, {})[txn] = _Unsealed(together, tuple(those))
+def _due(entries: BufferEntries, now_ms: int) -> list[tuple[str, int]]:
+    """Topics and partitions with an entry that may be sealed."""
+    return [
+        (topic, partition)
+        for topic, partition in entries.places()
+        if any(
+            isinstance(entry, AbortedEntry) and not entry.sealed and 0 < entry.late_until_ms < now_ms
+            for txn in entries.transactions(DataPartition(topic, partition, 0))  # it tells of all lives
+            for _, entry in entries.entries(DataPartition(topic, partition, 0), txn)
+        )
+    ]
+
+
+def _unsealed(entries: BufferEntries, where: DataPartition, now_ms: int, bounded: bool) -> dict[TxnId, _Unsealed]:
+    """What is to be sealed in the present life. Where old records are not refused, only what other lives left: that
+    becomes an entry of this one."""
+    found: dict[TxnId, _Unsealed] = {}
+    for txn in entries.transactions(where):
+        together = entries.aborted(where, txn)
+        if together is None or together.sealed or not 0 < together.late_until_ms < now_ms:
+            continue
+        those = [(key, e) for key, e in entries.entries(where, txn) if isinstance(e, AbortedEntry) and not e.sealed]
+        if bounded or any(entry.incarnation != where.incarnation for _, entry in those):
+            found[txn] = _Unsealed(together, tuple(key for key, _ in those))
     return found

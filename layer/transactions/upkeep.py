@@ -138,18 +138,18 @@ class Upkeep:
             done += self._tombstone(TRANSACTION_BUFFER_SNAPSHOT, partition, keys[: most - done], deadline)
         return done
 
-    def _starts(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> dict[DataPartition, int]:
-        """Where the logs of these partitions begin. Of a life that is over everything is former."""
+    def _starts(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> dict[DataPartition, int | None]:
+        """Where the logs of these partitions begin; None of those that are gone."""
         life = self._topics.last_life(TopicName.parse(topic), deadline)
         if life is None:
             return {}
-        if life.topic is None:
-            return {DataPartition(topic, partition, life.incarnation + 1): 0 for partition in partitions}
-        there = [partition for partition in partitions if partition < life.topic.partitions]
-        starts = self._log_starts.start_offsets(life.topic.kafka_topic, there, deadline) if there else {}
-        return {DataPartition(topic, p, life.incarnation): starts.get(p, 0) for p in partitions}
+        there = [] if life.topic is None else [p for p in partitions if p < life.topic.partitions]
+        starts: dict[int, int] = {}
+        if life.topic is not None and there:
+            starts = self._log_starts.start_offsets(life.topic.kafka_topic, there, deadline)
+        return {DataPartition(topic, p, life.incarnation): starts.get(p, 0) if p in there else None for p in partitions}
 
-    def _due(self, entries: BufferEntries, starts: dict[DataPartition, int], now_ms: int) -> list[bytes]:
+    def _due(self, entries: BufferEntries, starts: dict[DataPartition, int | None], now_ms: int) -> list[bytes]:
         found: list[bytes] = []
         for where, start in starts.items():
             of_partition = self._cleanings.setdefault(where, BufferCleaning(where))

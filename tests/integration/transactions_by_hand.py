@@ -16,6 +16,7 @@ from mapping.message_record import Headers, MessageMetadata, encode_headers
 from mapping.state_keys import (
     CoordinatorTakeoverKey,
     CursorTakeoverKey,
+    LowWaterKey,
     PendingAckEndKey,
     PendingAckKey,
     TransactionBufferKey,
@@ -36,6 +37,7 @@ from mapping.state_records.transaction_buffer import (
     BufferEntry,
     OpenEntry,
     buffer_records,
+    encode_low_water,
     kind_of,
 )
 from mapping.state_records.transaction_log import (
@@ -142,6 +144,13 @@ class WrittenByHand:
 
     def open_gone(self, txn: TxnId, partition: int = 0) -> None:
         self._buffer(TransactionBufferKey(self.name, partition, *txn, "OPEN", self.session, 0), None)
+
+    def low_water(self, txn: TxnId) -> None:
+        """Everything up to this one is over."""
+        where = TRANSACTION_BUFFER_SNAPSHOT.partition_for(self.name)
+        key = encode_key(LowWaterKey(self.coordinator, self.session))
+        value = encode_low_water(txn.least_bits)
+        self.node.log.append(TRANSACTION_BUFFER_SNAPSHOT, where, key, value, self._deadline())
 
     def _buffer(self, key: TransactionBufferKey, value: bytes | None) -> None:
         where = TRANSACTION_BUFFER_SNAPSHOT.partition_for(self.name)

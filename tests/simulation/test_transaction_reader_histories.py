@@ -6,7 +6,7 @@ registered there sends to them. A reader takes the data's end, then reads the bu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 
 import pytest
@@ -24,20 +24,19 @@ from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT
 from mapping.txn_id import TxnId
 from tests.simulation.coordinators import SimulatedOutcomes, WatchedLog
 from tests.simulation.test_coordinator_histories import PARTITIONS, SETTINGS, History
-from tests.simulation.turns import NEVER, ActorsLog
-
-INCARNATION = 7
+from tests.simulation.turns import NEVER, Actor, ActorsLog
 
 
 class Data:
     """Data partitions as one owner meets them: the others may have their turns at each call, and calls fail."""
 
     def __init__(self, history: ReadHistory, judge: SimulatedOutcomes) -> None:
+        self._history = history
         self._sent = history.sent
         self._judge = judge
 
     def incarnation(self, topic: str, deadline: Deadline) -> int | None:
-        return INCARNATION
+        return self._history.life_seen()
 
     def prepare(self, topic: str, deadline: Deadline) -> None:
         pass
@@ -104,6 +103,11 @@ class ReadHistory(History):
         self.sent: list[list[tuple[TxnId, bool | None]]] = [[] for _ in PARTITIONS]
         """By partition: the transaction of a message, or with its outcome a marker."""
         self.shown = 0
+        self.life = 7
+
+    def life_seen(self) -> int | None:
+        """The topic's life as a coordinator finds it."""
+        return self.life
 
     def run(self) -> int:
         super().run()
@@ -129,7 +133,7 @@ class ReadHistory(History):
         view = LogView(self.log, TRANSACTION_BUFFER_SNAPSHOT, buffer, BufferEntries, self.clock)
         entries = view.ask(lambda found: found, NEVER)
         for partition, end in enumerate(ends):
-            where = DataPartition(topic, partition, INCARNATION)
+            where = DataPartition(topic, partition, self.life)
             for offset, (txn, marker) in enumerate(self.sent[partition][:end]):
                 self._judge(entries, where, offset, txn, marker, all_is_over)
 
@@ -157,11 +161,63 @@ class ReadHistory(History):
             assert not over, f"{what} is held back for good"
 
 
+class RemadeHistory(ReadHistory):
+    """The topic is deleted and made anew, again and again. Coordinators notice late, programs never: what is sent goes
+    to whatever there is under the name, and what was under way when there was nothing comes to the next one."""
+
+    def __init__(self, seed: int, steps: int = 120) -> None:
+        super().__init__(seed, steps)
+        self.gone = False
+        self._registered: list[tuple[TxnId, int]] = []
+        self._under_way: list[tuple[TxnId, int]] = []
+
+    def life_seen(self) -> int | None:
+        if self.rng.random() < 0.2:
+            return max(7, self.life - 1)
+        return None if self.gone else self.life
+
+    def told_registered(self, txn: TxnId, each: TopicPartition | TopicSubscription) -> None:
+        History.told_registered(self, txn, each)
+        if isinstance(each, TopicPartition):
+            self._registered.append((txn, each.partition))
+            self._send(txn, each.partition)
+
+    def _step(self, actors: list[Actor], lives: Sequence[Callable[[Actor], None]]) -> None:
+        super()._step(actors, lives)
+        draw = self.rng.random()
+        if draw < 0.05:
+            self.gone = True
+            for sent in self.sent:
+                sent.clear()
+        elif draw < 0.15 and self.gone:
+            self.gone = False
+            self.life += 1
+            under_way, self._under_way = self._under_way, []
+            for txn, partition in under_way:
+                self._send(txn, partition)
+        elif draw < 0.4 and self._registered:
+            self._send(*self.rng.choice(self._registered))
+
+    def _send(self, txn: TxnId, partition: int) -> None:
+        fate = self.truths[txn.coordinator].fates[txn]
+        if fate.decided and fate.committed:
+            return  # a program has heard of all of its sends before it commits
+        if self.gone:
+            self._under_way.append((txn, partition))
+        else:
+            self.sent[partition].append((txn, None))
+
+
 def test_no_reader_sees_a_record_of_an_open_or_aborted_transaction() -> None:
     assert sum(ReadHistory(seed).run() for seed in range(120)) > 200
+
+
+def test_a_topic_made_anew_shows_no_record_of_an_open_or_aborted_transaction() -> None:
+    assert sum(RemadeHistory(seed).run() for seed in range(100, 300)) > 50
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 def test_in_thousands_of_histories_no_reader_sees_what_is_not_committed() -> None:
     assert sum(ReadHistory(seed, steps=300).run() for seed in range(300, 3300)) > 3000
+    assert sum(RemadeHistory(seed, steps=300).run() for seed in range(300, 3300)) > 1000

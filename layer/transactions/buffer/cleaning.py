@@ -1,7 +1,9 @@
 """Which entries of a transaction buffer nobody needs any more. Pure.
 
 * An OPEN that is void (see `entries`).
-* What speaks of a former life of the topic.
+* What speaks of a former life of the topic: a VOID at once; an OPEN when it is void, since its transaction may go on to
+  write to the topic of the present; an ABORTED when it is sealed, and of a topic that is gone when no record comes late
+  any more (as long as it is there `Sealing` looks through it first).
 * An ABORTED or VOID an hour after the log start passed the last record that it speaks of: by then no reader holds such
   a record any more, and none comes late. An ABORTED only at or below its coordinator's low-water mark and after the
   OPENs beside it: what makes an OPEN void must not go before it.
@@ -24,24 +26,28 @@ class BufferCleaning:
     """Of one data partition; belongs to whoever cleans it. Memory: a number for each entry that was passed."""
 
     def __init__(self, where: DataPartition) -> None:
+        """`where` has the present life, or of a topic that is gone the last one."""
         self._where = where
         self._passed_ms: dict[TransactionBufferKey, int] = {}
 
-    def due(self, entries: BufferEntries, log_start: int, now_ms: int) -> list[TransactionBufferKey]:
-        """What may be tombstoned now. `entries` at the end; `log_start` is the data partition's first offset."""
+    def due(self, entries: BufferEntries, log_start: int | None, now_ms: int) -> list[TransactionBufferKey]:
+        """What may be tombstoned now. `entries` at the end; `log_start` is the data partition's first offset, None when
+        the partition is gone."""
         found: list[TransactionBufferKey] = []
         passed: dict[TransactionBufferKey, int] = {}
         open_ones = entries.open_bounds(self._where)
         for txn in entries.transactions(self._where):
             has_open = False
             for key, entry in entries.entries(self._where, txn):
-                if entry.incarnation < self._where.incarnation:
-                    found.append(key)
-                elif entry.incarnation > self._where.incarnation:
-                    continue  # of a life that began after ours was looked up
-                elif isinstance(entry, OpenEntry):
+                if isinstance(entry, OpenEntry):
                     has_open = True
                     if txn not in open_ones:
+                        found.append(key)
+                elif entry.incarnation > self._where.incarnation:
+                    continue  # of a life that began after ours was looked up
+                elif log_start is None or entry.incarnation < self._where.incarnation:
+                    over = isinstance(entry, VoidEntry) or self._is_over(entry, txn, entries, log_start, now_ms)
+                    if over and _may_go(entry, txn, entries, has_open=has_open):
                         found.append(key)
                 elif _end(entry) <= log_start:
                     passed[key] = self._passed_ms.get(key, now_ms)
@@ -49,6 +55,14 @@ class BufferCleaning:
                         found.append(key)
         self._passed_ms = passed
         return found
+
+    def _is_over(
+        self, entry: AbortedEntry, txn: TxnId, entries: BufferEntries, log_start: int | None, now_ms: int
+    ) -> bool:
+        """Of a former life: no record that it must leave out can be in the partition, or come there."""
+        here = entries.aborted(self._where, txn)
+        sealed = entry.sealed or (here is not None and here.sealed)
+        return sealed or (log_start is None and entry.late_until_ms < now_ms)
 
 
 def _end(entry: BufferEntry) -> int:

@@ -7,6 +7,11 @@ or has no entry (committed). An OPEN at or below its coordinator's low-water mar
 beside it: a coordinator that was paused may have written it after the transaction was over.
 
 Several sessions may speak of one transaction, because keys carry them. What counts is the union.
+
+An outcome is the transaction's, whichever life of the topic it was said in: a producer that registered before a topic
+was deleted writes to the one that is made anew under its name, and what was under way may be appended there long after.
+So an OPEN of another life holds all of this one, from its first offset on, and an ABORTED that is not sealed leaves the
+transaction's records out. Bounds and offsets count in their own life.
 """
 
 from __future__ import annotations
@@ -154,9 +159,9 @@ class BufferEntries:
         known = self._known(where, txn)
         if known is None:
             return TxnStatus.COMMITTED
-        if _of_life(known.aborted, where):
+        if any(_tells_of(entry, where) for entry in known.aborted.values()):
             return TxnStatus.ABORTED
-        if _of_life(known.opened, where) and not self.is_over(txn):
+        if known.opened and not self.is_over(txn):
             return TxnStatus.OPEN
         return TxnStatus.COMMITTED
 
@@ -173,9 +178,17 @@ class BufferEntries:
     def open_bounds(self, where: DataPartition) -> dict[TxnId, int]:
         """The open transactions, and below which offset none of their records lies."""
         return {
-            txn: min(entry.lower_bound for entry in _of_life(known.opened, where))
+            txn: min(_bound(entry, where) for entry in known.opened.values())
             for txn, known in self._in(where)
             if known.opened and self.status(where, txn) is TxnStatus.OPEN
+        }
+
+    def announced_bounds(self, where: DataPartition) -> dict[TxnId, int]:
+        """As `open_bounds`, of all transactions with an OPEN, void ones too."""
+        return {
+            txn: min(_bound(entry, where) for entry in known.opened.values())
+            for txn, known in self._in(where)
+            if known.opened
         }
 
     def snapshot(self, where: DataPartition) -> BufferSnapshot:
@@ -246,21 +259,31 @@ def _of_life(entries: dict[TransactionBufferKey, _E], where: DataPartition) -> l
     return [entry for entry in entries.values() if entry.incarnation == where.incarnation]
 
 
+def _tells_of(entry: AbortedEntry, where: DataPartition) -> bool:
+    """Whether there may be records of the transaction here. A sealed entry of another life names all that ever come."""
+    return entry.incarnation == where.incarnation or not entry.sealed
+
+
+def _bound(entry: OpenEntry | AbortedEntry, where: DataPartition) -> int:
+    return entry.lower_bound if entry.incarnation == where.incarnation else 0
+
+
 def _together(entries: dict[TransactionBufferKey, AbortedEntry], where: DataPartition) -> AbortedEntry | None:
-    """Sealed when one session wrote all the parts of a sealed entry."""
-    found = {key: entry for key, entry in entries.items() if entry.incarnation == where.incarnation}
+    """Sealed when one session wrote all the parts of a sealed entry of this life."""
+    found = {key: entry for key, entry in entries.items() if _tells_of(entry, where)}
     if not found:
         return None
+    here = [entry for entry in found.values() if entry.incarnation == where.incarnation]
     sealed: dict[tuple[str, int], set[int]] = {}
     for key, entry in found.items():
         if entry.sealed:
             sealed.setdefault((key.session, entry.parts), set()).add(key.part)
     return AbortedEntry(
         where.incarnation,
-        min(entry.lower_bound for entry in found.values()),
-        max(entry.end for entry in found.values()),
+        min(_bound(entry, where) for entry in found.values()),
+        max((entry.end for entry in here), default=0),
         any(len(parts) == number for (_, number), parts in sealed.items()),
-        _union([entry.offsets for entry in found.values()]),
+        _union([entry.offsets for entry in here]),
         len(found),
         max(entry.late_until_ms for entry in found.values()),
     )

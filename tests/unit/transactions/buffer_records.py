@@ -35,13 +35,21 @@ def opened(bound: int, life: int = HERE.incarnation) -> OpenEntry:
     return OpenEntry(life, bound)
 
 
-def aborted(offsets: list[int], *, sealed: bool = True, bound: int = 0, end: int | None = None) -> AbortedEntry:
+def aborted(
+    offsets: list[int],
+    *,
+    sealed: bool = True,
+    bound: int = 0,
+    end: int | None = None,
+    life: int = HERE.incarnation,
+    late_until_ms: int = 0,
+) -> AbortedEntry:
     last = max(offsets, default=0) + 1 if end is None else end
-    return AbortedEntry(HERE.incarnation, bound, last, sealed, BitMap64(offsets))
+    return AbortedEntry(life, bound, last, sealed, BitMap64(offsets), 1, late_until_ms)
 
 
-def void(offsets: list[int]) -> VoidEntry:
-    return VoidEntry(HERE.incarnation, BitMap64(offsets))
+def void(offsets: list[int], life: int = HERE.incarnation) -> VoidEntry:
+    return VoidEntry(life, BitMap64(offsets))
 
 
 class Entries(BufferEntries):

@@ -78,11 +78,12 @@ class CountingLog(MemoryStateLog):
 
 
 class Effects:
-    """Everything that was done, in order; `broken` topics fail."""
+    """Everything that was done, in order; `broken` topics fail, `gone` ones were deleted."""
 
     def __init__(self) -> None:
         self.done: list[tuple[str, TxnId, bool]] = []
         self.broken: set[str] = set()
+        self.gone: set[str] = set()
         self.low_water = -1
 
     def _check(self, partitions: Sequence[TopicPartition]) -> None:
@@ -93,7 +94,11 @@ class Effects:
     def announce(
         self, participants: Sequence[tuple[TxnId, Sequence[TopicPartition]]], session: str, deadline: Deadline
     ) -> None:
-        self._check([each for _, partitions in participants for each in partitions])
+        wanted = [each for _, partitions in participants for each in partitions]
+        self._check(wanted)
+        for each in wanted:
+            if each.topic in self.gone:
+                raise errors.NoSuchTopic(f"{each.topic} was deleted")
         self.done.extend(("open", txn, True) for txn, _ in participants)
 
     def write_markers(self, ended: Sequence[Ended], deadline: Deadline) -> None:
@@ -467,6 +472,42 @@ def test_a_registration_waits_for_its_own_announcement_only() -> None:
     for _ in range(2):
         coordinator.turn(NEVER)
     assert waits.result(0) == bad
+
+
+def test_a_registration_where_the_topic_is_gone_is_refused_and_no_other_one() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    gone_partition = TopicPartition("persistent://a/b/gone", 0)
+    txn, other = world.do(coordinator, Begin(60_000)), world.do(coordinator, Begin(60_000))
+    world.effects.gone = {gone_partition.topic}
+    both = [
+        coordinator.submit(AddPartitions(which, (partition,)), NEVER)
+        for which, partition in ((txn, gone_partition), (txn, PARTITION), (other, PARTITION))
+    ]
+    for _ in range(4):
+        coordinator.turn(NEVER)
+    with pytest.raises(errors.NoSuchTopic, match="gone was deleted"):
+        both[0].result(0)
+    assert [each.result(0) for each in both[1:]] == [txn, other]
+    with pytest.raises(errors.NoSuchTopic):
+        world.do(coordinator, AddPartitions(txn, (gone_partition,)))
+    world.effects.gone = set()
+    assert world.do(coordinator, AddPartitions(txn, (gone_partition,))) == txn, "it was made anew"
+    assert world.do(coordinator, End(txn, commit=True)) == txn
+
+
+def test_a_request_to_register_where_the_topic_is_gone_is_answered() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    txn = world.do(coordinator, Begin(60_000))
+    world.effects.gone = {PARTITION.topic}
+    world.request("cd" * 16, AddPartitions(txn, (PARTITION,)))
+    world.clock.ms += 100
+    for _ in range(5):
+        coordinator.turn(NEVER)
+    answer = world.state().answer("cd" * 16)
+    assert answer is not None
+    assert (answer.refused, answer.reason) == ("NoSuchTopic", f"{PARTITION.topic} was deleted")
 
 
 def test_an_unreadable_log_stops_the_coordinator() -> None:

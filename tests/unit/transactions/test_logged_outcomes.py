@@ -182,20 +182,43 @@ def test_a_topic_that_is_gone_takes_no_part_any_more() -> None:
     world = World()
     world.outcomes.announce([(ONE, [PARTITION])], "s", NEVER)
     del world.data.incarnations[TOPIC]
-    world.end(ONE, committed=False)
+    world.end(ONE, committed=True)
     assert world.data.markers() == []
     assert world.entries().transactions(WHERE) == []
     with pytest.raises(errors.NoSuchTopic, match=r"orders was deleted"):
         world.outcomes.announce([(TWO, [PARTITION])], "s", NEVER)
 
 
-def test_a_topic_made_again_under_its_name_gets_no_marker() -> None:
+def test_what_was_aborted_in_a_topic_that_is_gone_is_left_out_of_the_next_one_under_its_name() -> None:
     world = World()
     world.outcomes.announce([(ONE, [PARTITION])], "s", NEVER)
-    world.data.incarnations[TOPIC] = 41
+    del world.data.incarnations[TOPIC]
     world.end(ONE, committed=False)
     assert world.data.markers() == []
-    assert world.entries().transactions(WHERE) == []
+    again = WHERE._replace(incarnation=41)
+    assert world.entries().status(again, ONE) is TxnStatus.ABORTED
+    assert world.entries().snapshot(again).unsealed == {ONE: 0}
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_in_a_topic_made_anew_a_transaction_stays_open_until_it_ends(committed: bool) -> None:
+    world = World()
+    world.data.send(None)
+    world.outcomes.announce([(ONE, [PARTITION])], "s", NEVER)
+    world.data.incarnations[TOPIC] = 41
+    world.data.partition(TOPIC, 1).clear()
+    again = WHERE._replace(incarnation=41)
+    assert world.entries().open_bounds(again) == {ONE: 0}, "not the bound of the former life"
+    offset = world.data.send(ONE)
+    world.end(ONE, committed=committed)
+    assert world.data.markers() == [(ONE, committed)]
+    entry = world.entries().aborted(again, ONE)
+    if committed:
+        assert entry is None
+        assert world.entries().transactions(again) == []
+    else:
+        assert entry is not None
+        assert (list(entry.offsets), entry.lower_bound) == ([offset], 0)
 
 
 def test_a_partition_that_was_registered_and_never_announced_gets_nothing() -> None:

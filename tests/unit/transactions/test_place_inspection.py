@@ -55,11 +55,16 @@ def test_an_open_that_is_over_holds_nothing_up_any_more(entries: Entries) -> Non
     )
 
 
-def test_entries_of_a_former_life_wait_to_be_cleaned(entries: Entries) -> None:
+def test_what_is_open_in_a_former_life_holds_this_one_and_what_is_aborted_waits_to_be_cleaned(
+    entries: Entries,
+) -> None:
     entries.put(T1, opened(10, life=HERE.incarnation - 1))
+    entries.put(T2, aborted([4], life=HERE.incarnation - 1))
     found = in_buffer(entries, HERE, T1)
-    assert (found.on_record, found.former_lives) == (OnRecord.NOTHING, 1)
-    assert buffer_stats(entries, HERE).waiting == 1
+    assert (found.on_record, found.lower_bound, found.former_lives) == (OnRecord.OPEN, 0, 1)
+    assert (in_buffer(entries, HERE, T2).on_record, in_buffer(entries, HERE, T2).former_lives) == (OnRecord.NOTHING, 1)
+    stats = buffer_stats(entries, HERE)
+    assert (stats.ongoing, stats.bound, stats.aborted, stats.waiting) == (1, 0, 0, 1)
 
 
 def test_a_partitions_buffer_is_counted(entries: Entries) -> None:

@@ -118,7 +118,7 @@ def test_what_was_known_and_left_the_log_stays_named(rig: Rig) -> None:
     assert list(rig.entry().offsets) == [2, 3]
 
 
-@pytest.mark.parametrize("why", ["unbounded", "deleted", "made anew", "unknown time", "sealed"])
+@pytest.mark.parametrize("why", ["unbounded", "deleted", "unknown time", "sealed"])
 def test_others_are_left_alone(rig: Rig, why: str) -> None:
     rig.data.records = [T1]
     rig.clock.ms = LATE_UNTIL_MS + 1
@@ -128,10 +128,25 @@ def test_others_are_left_alone(rig: Rig, why: str) -> None:
         ((key, value),) = buffer_records(key_of(T1, entry), entry)
         rig.log.append(TRANSACTION_BUFFER_SNAPSHOT, PARTITION, encode_key(key), value, NEVER)
     rig.data.bounded = why != "unbounded"
-    rig.data.life = {"deleted": None, "made anew": 8}.get(why, HERE.incarnation)
+    rig.data.life = None if why == "deleted" else HERE.incarnation
     assert rig.run() == 0
     assert rig.ask().count() == 1
     assert rig.data.reads == []
+
+
+@pytest.mark.parametrize("bounded", [True, False])
+def test_what_a_former_life_left_becomes_an_entry_of_the_present_one(rig: Rig, bounded: bool) -> None:
+    rig.data.records = [None, T1, T2]
+    rig.data.bounded = bounded
+    rig.put(aborted([40], sealed=False, bound=30, life=6))
+    rig.put(aborted([41], sealed=False, bound=30, life=5), session="bb")
+    rig.put(aborted([2], sealed=False, bound=2), T2)
+    rig.clock.ms = LATE_UNTIL_MS + 1
+    assert rig.run() == (2 if bounded else 1)
+    entry = rig.entry()
+    assert (list(entry.offsets), entry.lower_bound, entry.end, entry.sealed) == ([1], 0, 3, bounded)
+    assert rig.ask().count() == 2
+    assert rig.run() == 0
 
 
 def test_a_reading_that_failed_goes_on_where_it_was(rig: Rig) -> None:
@@ -152,9 +167,8 @@ def test_two_that_seal_the_same_leave_a_sealed_entry(rig: Rig) -> None:
     rig.put(aborted([0], sealed=False))
     rig.clock.ms = LATE_UNTIL_MS + 1
     other = rig.another("other")
-    due = rig.sealing._due(PARTITION, NEVER)
-    assert other.run([PARTITION], NEVER) == 1
-    reading = rig.sealing._read(HERE, due[HERE], NEVER)
+    reading = rig.sealing._read(PARTITION, HERE, rig.clock.ms, NEVER)
     assert reading is not None
+    assert other.run([PARTITION], NEVER) == 1
     assert rig.sealing._seal(PARTITION, HERE, reading, NEVER) == 1
     assert (list(rig.entry().offsets), rig.entry().sealed) == ([0, 1], True)

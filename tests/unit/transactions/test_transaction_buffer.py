@@ -101,10 +101,33 @@ def test_an_entry_is_sealed_when_all_its_parts_are_there(entries: Entries) -> No
     assert entries.snapshot(HERE).excluded == BitMap64(offsets)
 
 
-def test_what_another_life_of_the_topic_left_says_nothing(entries: Entries) -> None:
-    entries.put(T1, opened(0, life=6))
+@pytest.mark.parametrize("life", [6, 8])
+def test_what_is_open_in_another_life_of_the_topic_is_open_in_this_one_from_its_beginning(
+    entries: Entries, life: int
+) -> None:
+    entries.put(T1, opened(30, life=life))
+    assert entries.status(HERE, T1) is TxnStatus.OPEN
+    assert entries.snapshot(HERE).bound == 0
+    entries.put(T1, opened(20), session="bb")
+    assert entries.open_bounds(HERE) == {T1: 0}
+    entries.low(1)
     assert entries.status(HERE, T1) is TxnStatus.COMMITTED
-    assert entries.snapshot(HERE).bound is None
+
+
+def test_what_was_aborted_in_another_life_is_told_by_header_in_this_one(entries: Entries) -> None:
+    entries.put(T1, aborted([30], sealed=False, bound=30, life=6, late_until_ms=9))
+    assert entries.status(HERE, T1) is TxnStatus.ABORTED
+    assert entries.aborted(HERE, T1) == AbortedEntry(7, 0, 0, False, BitMap64(), 1, 9)
+    snapshot = entries.snapshot(HERE)
+    assert (snapshot.excluded, snapshot.unsealed) == (BitMap64(), {T1: 0})
+
+
+def test_a_sealed_entry_and_a_void_one_speak_of_their_own_life_alone(entries: Entries) -> None:
+    entries.put(T1, aborted([30], life=6))
+    entries.put(T2, void([4], life=6))
+    assert entries.status(HERE, T1) is TxnStatus.COMMITTED
+    snapshot = entries.snapshot(HERE)
+    assert (snapshot.excluded, snapshot.unsealed) == (BitMap64(), {})
 
 
 def test_an_unreadable_record_changes_nothing(entries: Entries) -> None:
@@ -249,10 +272,41 @@ def test_what_makes_an_open_void_does_not_go_before_it(entries: Entries) -> None
 
 def test_void_entries_go_too_and_those_of_former_lives_at_once(entries: Entries) -> None:
     entries.put(T1, void([3]))
-    entries.put(T2, opened(0, life=6))
+    entries.put(T2, void([0], life=6))
     cleaning = BufferCleaning(HERE)
     assert [key.txn_least for key in cleaning.due(entries, 4, 0)] == [2]
     assert {key.txn_least for key in cleaning.due(entries, 4, KEPT_FOR_MS)} == {1, 2}
+
+
+@pytest.mark.parametrize("log_start", [0, None])
+def test_what_is_open_goes_only_when_it_is_over_whatever_became_of_its_topic(
+    entries: Entries, log_start: int | None
+) -> None:
+    entries.put(T1, opened(5, life=6))
+    entries.put(T2, opened(5))
+    cleaning = BufferCleaning(HERE)
+    assert cleaning.due(entries, log_start, KEPT_FOR_MS) == []
+    entries.low(1)
+    assert [key.txn_least for key in cleaning.due(entries, log_start, 0)] == [1]
+
+
+def test_what_was_aborted_in_a_former_life_goes_when_it_is_sealed(entries: Entries) -> None:
+    entries.put(T1, aborted([5], sealed=False, life=6, late_until_ms=10))
+    entries.put(T2, aborted([5], life=6))
+    entries.low(2)
+    cleaning = BufferCleaning(HERE)
+    assert [key.txn_least for key in cleaning.due(entries, 0, KEPT_FOR_MS)] == [2]
+    entries.put(T1, aborted([5], end=6), session="sealer")
+    assert [(key.txn_least, key.session) for key in cleaning.due(entries, 0, 0)] == [(1, "aa"), (2, "aa")]
+
+
+def test_what_was_aborted_in_a_topic_that_is_gone_goes_when_nothing_comes_late_any_more(entries: Entries) -> None:
+    entries.put(T1, aborted([5], sealed=False, late_until_ms=10))
+    cleaning = BufferCleaning(HERE)
+    assert cleaning.due(entries, None, 11) == []
+    entries.low(1)
+    assert cleaning.due(entries, None, 10) == []
+    assert [key.txn_least for key in cleaning.due(entries, None, 11)] == [1]
 
 
 # Verifying ------------------------------------------------------------------------------------------------------------
