@@ -66,12 +66,14 @@ def test_stopped_past_its_session(stage: BankStage) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(0)
 def test_killed_before_and_after_every_step(stage: BankStage) -> None:
     _kill(stage, _ALL)
     print(f"\n    {len(stage.workers)} processes killed, {stage.tally()}")
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(0)
 @pytest.mark.parametrize("cuts", [_ALL[first : first + _AT_ONCE] for first in range(0, len(_ALL), _AT_ONCE)])
 def test_stopped_before_and_after_every_step(stage: BankStage, cuts: list[str]) -> None:
     _stop(stage, cuts)

@@ -155,6 +155,7 @@ def test_the_sum_stays_while_processes_are_killed(accounts: Accounts) -> None:
 
 
 @pytest.mark.soak
+@pytest.mark.timeout(0)
 def test_the_sum_stays_for_long(accounts: Accounts) -> None:
     seed = int(os.environ.get("POK_CHAOS_SEED", "0")) or secrets.randbits(32)
     rng = random.Random(seed)

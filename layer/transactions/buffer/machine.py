@@ -13,7 +13,7 @@ that a crashed coordinator's successor wrote, is delivered to those who began to
 
 A record of a transaction whose marker stands before it came too late: it is never readable, whatever the outcome. Who
 reads on past the marker sees that (`Judged.late`) and puts it on record as VOID, for those that begin behind
-it.
+it. They know by the first one that is void that whatever comes behind it is late as well.
 """
 
 from __future__ import annotations
@@ -52,6 +52,13 @@ class Judged:
 class _Outcome:
     aborted: bool
     void: BitMap64
+    """As far as it was on record when it was asked for."""
+
+    def void_of(self, one: Met) -> BitMap64:
+        """The marker stands before the first record that is void, so all that come behind that one are, also those that
+        came since."""
+        first = self.void.min()
+        return BitMap64(offset for offset in one.offsets() if offset >= first)
 
 
 def _below(upto: int, excluded: BitMap64, late: dict[TxnId, BitMap64]) -> Judged:
@@ -134,7 +141,10 @@ class TransactionBuffer:
                 if outcome.aborted:
                     excluded.update(one.offsets())
                 elif outcome.void:
-                    excluded |= outcome.void & BitMap64(one.offsets())
+                    void = outcome.void_of(one)
+                    excluded |= void
+                    if new := void - outcome.void:
+                        late[txn] = late.get(txn, BitMap64()) | new
         return Judged(None, excluded, late)
 
     def fates(self, met: Sequence[Met]) -> tuple[BitMap64, BitMap64]:
@@ -148,7 +158,7 @@ class TransactionBuffer:
             elif outcome is None:
                 waiting.update(one.offsets())
             elif outcome.void:
-                excluded |= outcome.void & BitMap64(one.offsets())
+                excluded |= outcome.void_of(one)
         return waiting, excluded
 
     def unknown(self, met: Sequence[Met]) -> list[TxnId]:

@@ -212,6 +212,15 @@ def test_a_record_behind_its_transactions_marker_is_late_and_never_readable(entr
     assert entries.void_of_session(HERE, T1, "bb") == BitMap64()
 
 
+def test_behind_a_record_that_is_void_all_of_its_transaction_is_late(entries: Entries) -> None:
+    """Who began behind the marker, and asked before the others were put on record."""
+    entries.put(T1, void([5]))
+    reader = TransactionBuffer(HERE)
+    assert judge(reader, entries, [Met(5, T1)]).excluded == BitMap64([5])
+    later = judge(reader, entries, [Met(7, T1, more=(9,))])
+    assert (later.excluded, later.late) == (BitMap64([7, 9]), {T1: BitMap64([7, 9])})
+
+
 def test_what_was_read_again_after_a_rewind_is_not_late(entries: Entries) -> None:
     reader = TransactionBuffer(HERE)
     met = [Met(0, T1), Met(1, T1, ended=True)]
