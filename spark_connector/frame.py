@@ -10,19 +10,22 @@ from pyspark.sql import functions as F  # noqa: N812
 from layer.metadata.topics import Topic
 from spark_connector import places
 from spark_connector.connection import executor_options
+from spark_connector.decoding import needs_version
 from spark_connector.headers import RecordHeaders
 from spark_connector.options import KEPT_COLUMNS, ReadOptions
 from spark_connector.ranges import Range, assign_json, offsets_json, scans
+from spark_connector.topic_schemas import TopicSchemas
+from spark_connector.value_columns import selected
 from spark_connector.visibility import TopicView
 
 
-def of_topic(spark: SparkSession, options: ReadOptions, view: TopicView) -> DataFrame:
+def of_topic(spark: SparkSession, options: ReadOptions, view: TopicView, schemas: TopicSchemas) -> DataFrame:
     """The messages of a snapshot, with the columns that the options name."""
-    needs_headers = not set(options.columns) <= set(KEPT_COLUMNS)
+    needs_headers = not set(options.columns) <= set(KEPT_COLUMNS) or needs_version(schemas)
     ranges = {p: [Range(one.start, one.end)] for p, one in view.partitions.items()}
     records = _scan_all(spark, options, view.topic, ranges, headers=needs_headers)
     made = _columns(view.topic, records, headers=needs_headers)
-    return records.select(*(made[name]().alias(name) for name in options.columns))
+    return selected(records, made, options.columns, schemas, options.mode)
 
 
 def _scan_all(

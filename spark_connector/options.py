@@ -14,7 +14,16 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Final
 
+from schema_compat.model import SchemaInfo
 from spark_connector.errors import InvalidReadOption
+
+ReadAs = SchemaInfo | int | str
+"""What values are read by: a schema of the caller's, a version's number, `latest`, or `bytes`: payloads as they are."""
+
+FAILFAST: Final = "FAILFAST"
+PERMISSIVE: Final = "PERMISSIVE"
+MODES: Final = (FAILFAST, PERMISSIVE)
+"""What a message that cannot be decoded does: end the query with an error that names it, or give nulls."""
 
 KEPT_COLUMNS: Final = ("value", "__key", "__topic", "__messageId", "__publishTime")
 """What every read has; nothing of it needs headers."""
@@ -74,6 +83,8 @@ class ReadOptions:
     ending: Bound = LATEST
     fail_on_data_loss: bool = True
     allow_different_topic_schemas: bool = False
+    schema: ReadAs = "latest"
+    mode: str = FAILFAST
     columns: tuple[str, ...] = KEPT_COLUMNS
     kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
     driver: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -105,6 +116,8 @@ def parse_options(given: Mapping[str, Any]) -> ReadOptions:
         allow_different_topic_schemas=_flag(
             "allowDifferentTopicSchemas", known.get("allowdifferenttopicschemas", False)
         ),
+        schema=_schema(known.get("schema", "latest")),
+        mode=_mode(known.get("mode", FAILFAST)),
         columns=_columns(known),
         kafka=raw["kafka"],
         driver=raw["driver"],
@@ -154,7 +167,7 @@ _SPELT: Final = {
     for name in (
         "service.url", "topic", "topics", "topicsPattern", "predefinedSubscription", "subscription", "startingOffsets",
         "endingOffsets", "startingTime", "endingTime", "failOnDataLoss", "allowDifferentTopicSchemas", "columns",
-        "includeHeaders", "minPartitions", "pollTimeoutMs",
+        "includeHeaders", "minPartitions", "pollTimeoutMs", "schema", "mode",
     )
 }  # fmt: skip
 _SAME: Final = {"subscription": "predefinedsubscription"}
@@ -191,6 +204,24 @@ def _flag(name: str, value: object) -> bool:
     if text not in ("true", "false"):
         raise InvalidReadOption(f"{name} is {value!r:.80}, expected true or false")
     return text == "true"
+
+
+def _schema(value: object) -> ReadAs:
+    if isinstance(value, SchemaInfo):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    if isinstance(value, str) and value.lower() in ("latest", "bytes"):
+        return value.lower()
+    if isinstance(value, str) and value.isdigit():
+        return int(value)
+    raise InvalidReadOption(f"schema is {value!r:.80}, expected latest, bytes, a version's number, or a SchemaInfo")
+
+
+def _mode(value: object) -> str:
+    if str(value).upper() not in MODES:
+        raise InvalidReadOption(f"mode is {value!r:.80}, expected {' or '.join(MODES)}")
+    return str(value).upper()
 
 
 def _spark_options(known: Mapping[str, Any]) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
@@ -19,6 +20,7 @@ from spark_connector.connection import node_of
 from spark_connector.errors import InvalidReadOption, NotReadable
 from spark_connector.options import ReadOptions, parse_options
 from spark_connector.session import check_session
+from spark_connector.topic_schemas import TopicSchemas, together, topic_schemas
 from spark_connector.visibility import SNAPSHOT_S, TopicView, find_subscription, find_topic, view_topic
 
 
@@ -35,7 +37,9 @@ def read_pulsar(spark: SparkSession, **options: Any) -> DataFrame:
     check_session(spark)
     with node_of(checked) as node:
         views = take_views(node, checked)
-    return reduce(DataFrame.unionByName, [frame.of_topic(spark, checked, view) for view in views])
+        schemas = schemas_of(node, checked, views)
+    frames = [frame.of_topic(spark, checked, view, own) for view, own in zip(views, schemas, strict=True)]
+    return reduce(DataFrame.unionByName, frames)
 
 
 class PulsarReader:
@@ -74,6 +78,13 @@ def take_views(node: Node, options: ReadOptions) -> list[TopicView]:
         partitions = [name.partition] if name.partition >= 0 else list(range(topic.partitions))
         views.append(view_topic(node, topic, subscription, partitions, deadline))
     return views
+
+
+def schemas_of(node: Node, options: ReadOptions, views: Sequence[TopicView]) -> list[TopicSchemas]:
+    """How the values of each topic are read. After `take_views`: see `topic_schemas`."""
+    deadline = Deadline.after(SNAPSHOT_S)
+    found = [topic_schemas(node.schemas, view.topic.name, options.schema, deadline) for view in views]
+    return together(found, allowed=options.allow_different_topic_schemas)
 
 
 def _names(node: Node, options: ReadOptions) -> list[TopicName]:
