@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import threading
+from collections.abc import Collection
 from typing import Final
 
 from layer.deadline import Deadline
@@ -13,7 +14,9 @@ from layer.memberships import Memberships
 from layer.readers import Readers
 from layer.services import Services
 from layer.timer import Timer
+from layer.transactions.abandoned import Abandoned
 from layer.transactions.service import Transactions
+from mapping.txn_id import TxnId
 
 _CLOSE_S: Final = 10.0
 
@@ -26,13 +29,18 @@ class Node(Services):
         self.memberships = Memberships(self)
         self.readers = Readers(self)
         self.transactions = Transactions(self)
+        self.abandoned = Abandoned(self.looking, self.transactions.served, self.transactions.join, self.clock)
         self.timer = Timer()
         self.users = 0
+
+    def hold_up(self, txns: Collection[TxnId]) -> None:
+        self.abandoned.hold_up(txns)
 
     def close(self, deadline: Deadline) -> None:
         """Leave every group (acknowledgements are saved), answer what is under way, end every thread."""
         self.memberships.close(deadline)
         self.readers.close(deadline)
+        self.abandoned.close(deadline)
         self.transactions.close(deadline)
         self.timer.close(deadline.remaining_s())  # before the producers: it sends the batches that are still open
         self.close_services(deadline)

@@ -143,7 +143,7 @@ def data_partition(topic: Topic, partition: int) -> DataPartition:
 
 
 def buffer_access(services: Services, topic: Topic) -> BufferAccess:
-    return BufferAccess(str(topic.name), services.transaction_views, services.log)
+    return BufferAccess(str(topic.name), services.transaction_views, services.log, services.hold_up)
 
 
 def slot_of(topic: Topic, partition: int, slots: dict[int, PartitionSlot]) -> PartitionSlot:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from layer import errors
@@ -32,10 +32,12 @@ from layer.registry.registry import SchemaRegistry
 from layer.registry.storage import StateLogSchemaStorage
 from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
 from layer.statelog.kafka_log import KafkaStateLog
+from layer.transactions.looking import LookingOnly
 from layer.transactions.pending_acks.journal import PendingAckJournal
 from layer.transactions.views import TransactionViews
 from mapping.state_topics import NAMESPACES, SUBSCRIPTIONS, TOPICS, TRANSACTION_PENDING_ACK, StateTopic
 from mapping.topic_name import TopicName
+from mapping.txn_id import TxnId
 
 _log = logging.getLogger(__name__)
 
@@ -88,6 +90,7 @@ class Services:
             StateLogSchemaStorage(self.log, self.clock), self._schema_policies, self._topic_life, self.clock
         )
         self.transaction_views = TransactionViews(self.log, self.clock)
+        self.looking = LookingOnly(self.transaction_views, self)
         self.pending_acks = PendingAckJournal(
             self.log,
             self.transaction_views,
@@ -147,6 +150,10 @@ class Services:
         own = self.topics.policies_of(topics, deadline)
         theirs = self.namespaces.policies_of({topic.namespace_name for topic in own}, deadline)
         return {topic: (policies, theirs.get(topic.namespace_name, {})) for topic, policies in own.items()}
+
+    def hold_up(self, txns: Collection[TxnId]) -> None:
+        """See `Abandoned.hold_up`."""
+        raise NotImplementedError
 
     def has_state_topic(self, topic: StateTopic, deadline: Deadline) -> bool:
         """Whether it exists. To read it would make it."""

@@ -51,7 +51,7 @@ class BufferCheck:
         return VerifiedBuffer(where, start, end, len(log), records, tuple(found))
 
     def _differences(self, where: DataPartition, log: dict[TxnId, Rebuilt], start: int) -> list[Difference]:
-        return self._node.transaction_views.ask_buffer(
+        return self._node.looking.ask_buffer(
             where.topic, lambda entries: compare(where, log, start, entries), Deadline.after(_ASKING_S)
         )
 

@@ -39,7 +39,7 @@ from layer.transactions.place_inspection import (
 from mapping.errors import MappingError
 from mapping.state_records.pending_acks import CursorLife
 from mapping.state_records.transaction_log import TopicPartition, TopicSubscription
-from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_LOG
+from mapping.state_topics import TRANSACTION_LOG
 from mapping.topic_name import TopicName
 from mapping.txn_id import TxnId
 
@@ -47,7 +47,7 @@ T = TypeVar("T")
 
 
 class TransactionAdmin(PolicyAdmin):
-    """Reading disturbs nobody: the answers are what stands in the logs at the time of the call.
+    """Reading disturbs nobody and makes no topic: the answers are what stands in the logs at the time of the call.
 
     A transaction is named by its `TxnId`, or as Pulsar prints it: `(most,least)`. Source of names: `Transactions` of
     Pulsar's Java admin client.
@@ -57,7 +57,7 @@ class TransactionAdmin(PolicyAdmin):
         """All of the cluster, by id."""
         with pulsar_errors():
             deadline = self._deadline()
-            return [self._ask(number, coordinator_stats, deadline) for number in range(TRANSACTION_LOG.partitions)]
+            return self.node.looking.ask_coordinators(range(TRANSACTION_LOG.partitions), coordinator_stats, deadline)
 
     def get_coordinator_stats(self, coordinator: int) -> CoordinatorStats:
         """Raises InvalidConfiguration: there is no such coordinator."""
@@ -102,7 +102,7 @@ class TransactionAdmin(PolicyAdmin):
         with pulsar_errors():
             deadline = self._deadline()
             opened = self._existing_topic(topic, deadline)
-            return self.node.transaction_views.ask_buffer(
+            return self.node.looking.ask_buffer(
                 str(opened.name), lambda entries: [buffer_stats(entries, where) for where in _places(opened)], deadline
             )
 
@@ -112,7 +112,7 @@ class TransactionAdmin(PolicyAdmin):
         with pulsar_errors():
             deadline = self._deadline()
             opened = self._existing_topic(topic, deadline)
-            return self.node.transaction_views.ask_buffer(
+            return self.node.looking.ask_buffer(
                 str(opened.name),
                 lambda entries: [found for where in _places(opened) for found in all_in_buffer(entries, where)],
                 deadline,
@@ -123,7 +123,7 @@ class TransactionAdmin(PolicyAdmin):
         with pulsar_errors():
             deadline = self._deadline()
             full, cursors = self._cursor_names(topic, subscription, deadline)
-            return self.node.transaction_views.ask_pending_acks(
+            return self.node.looking.ask_pending_acks(
                 full,
                 lambda log: [pending_ack_stats(log.cursor(name), name, life) for name, life in cursors],
                 deadline,
@@ -135,7 +135,7 @@ class TransactionAdmin(PolicyAdmin):
         with pulsar_errors():
             deadline = self._deadline()
             full, cursors = self._cursor_names(topic, subscription, deadline)
-            return self.node.transaction_views.ask_pending_acks(
+            return self.node.looking.ask_pending_acks(
                 full,
                 lambda log: [
                     found for name, life in cursors for found in all_in_pending_acks(log.cursor(name), name, life)
@@ -182,14 +182,12 @@ class TransactionAdmin(PolicyAdmin):
         last = TRANSACTION_LOG.partitions - 1
         if not 0 <= coordinator <= last:
             raise errors.InvalidOption(f"coordinators are 0 to {last}, got {coordinator}")
-        return self.node.transaction_views.ask_coordinator(coordinator, question, deadline)
+        return self.node.looking.ask_coordinator(coordinator, question, deadline)
 
     def _transactions_in(self, topic: Topic, deadline: Deadline) -> tuple[int, int]:
         """(ongoing, aborted), over all partitions; none where this user may not look."""
         try:
-            if not self.node.has_state_topic(TRANSACTION_BUFFER_SNAPSHOT, deadline):
-                return 0, 0  # statistics do not make topics
-            found = self.node.transaction_views.ask_buffer(
+            found = self.node.looking.ask_buffer(
                 str(topic.name), lambda entries: [buffer_stats(entries, where) for where in _places(topic)], deadline
             )
         except errors.NotAuthorized:
@@ -201,8 +199,11 @@ class TransactionAdmin(PolicyAdmin):
     ) -> list[TransactionInfo]:
         with pulsar_errors():
             deadline = self._deadline()
-            asked = range(TRANSACTION_LOG.partitions) if coordinator is None else (coordinator,)
-            found = [info for number in asked for info in self._ask(number, question, deadline)]
+            if coordinator is not None:
+                answers = [self._ask(coordinator, question, deadline)]
+            else:
+                answers = self.node.looking.ask_coordinators(range(TRANSACTION_LOG.partitions), question, deadline)
+            found = [info for answer in answers for info in answer]
             return sorted(found, key=lambda info: (info.opened_at_ms, info.id))
 
     def _in_buffers(
@@ -218,9 +219,7 @@ class TransactionAdmin(PolicyAdmin):
                 continue
             where = DataPartition(each.topic, each.partition, topic.layout.incarnation)
             found.append(
-                self.node.transaction_views.ask_buffer(
-                    each.topic, partial(in_buffer, where=where, txn=info.id), deadline
-                )
+                self.node.looking.ask_buffer(each.topic, partial(in_buffer, where=where, txn=info.id), deadline)
             )
         return tuple(found), gone
 
@@ -240,7 +239,7 @@ class TransactionAdmin(PolicyAdmin):
             name = CursorName(*each)
             life = CursorLife(topic.layout.incarnation, subscription.life(each.partition))
             question = partial(_in_log, name=name, life=life, txn=info.id)
-            found.append(self.node.transaction_views.ask_pending_acks(each.topic, question, deadline))
+            found.append(self.node.looking.ask_pending_acks(each.topic, question, deadline))
         return tuple(found), gone
 
     def _existing_topic(self, topic: str, deadline: Deadline) -> Topic:

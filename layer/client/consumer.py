@@ -173,7 +173,8 @@ class Consumer(Receiving):
                 f"{self._subscription.topic.name} is not persistent: no transaction can be there"
             )
         topic, name = str(self._subscription.topic.name), self._subscription.name
-        acknowledge_in(txn, self._member, topic, slot.number, name, ack, self._deadline())
+        cluster_id = self._node.cluster_id
+        acknowledge_in(txn, self._member, topic, slot.number, name, ack, self._deadline(), cluster_id)
 
     def negative_acknowledge(self, message: Message | NativeMessageId) -> None:
         """Have this message delivered again after the negative-ack delay.

@@ -166,6 +166,7 @@ def _admitted(
     lasting = bool(options.producer_name)
     deduplication = Deduplication(topic, name, membership, node.sequences, lasting=lasting)
     settings: dict[str, Any] = {
+        "cluster_id": node.cluster_id,
         "name": name,
         "schema": schema,
         "initial_sequence_id": options.initial_sequence_id,

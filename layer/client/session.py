@@ -84,9 +84,9 @@ class Session:
         check_range("timeout_ms", timeout_ms, 1)
         with pulsar_errors():
             deadline = self.deadline()
-            return Transaction(
-                self.node().transactions.client(deadline).begin(timeout_ms, deadline), self.operation_timeout_s
-            )
+            node = self.node()
+            begun = node.transactions.client(deadline).begin(timeout_ms, deadline)
+            return Transaction(begun, self.operation_timeout_s, node.cluster_id)
 
     def deadline(self) -> Deadline:
         """A new one, for one call to the cluster."""

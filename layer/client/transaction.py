@@ -10,6 +10,7 @@ from typing import Final
 from layer.client.errors import pulsar_errors
 from layer.deadline import Deadline
 from layer.errors import NotAuthenticated, NotAuthorized, StoreError
+from layer.exceptions import InvalidConfiguration
 from layer.transactions.client_transaction import ClientTransaction, TransactionState
 from layer.waiting import pause
 from mapping.txn_id import TxnId
@@ -26,9 +27,11 @@ class Transaction:
     is aborted. Messages and acknowledgements in it are sent and held before it ends; nobody sees them before `commit`.
     """
 
-    def __init__(self, inner: ClientTransaction, operation_timeout_s: float) -> None:
+    def __init__(self, inner: ClientTransaction, operation_timeout_s: float, cluster_id: str) -> None:
+        """`cluster_id`: Kafka's, of the cluster whose coordinators serve it."""
         self._inner = inner
         self._operation_timeout_s = operation_timeout_s
+        self._cluster_id = cluster_id
 
     @property
     def txn_id(self) -> TxnId:
@@ -85,6 +88,19 @@ class Transaction:
         return f"Transaction({self}, {self.state.value})"
 
     # For producers and consumers ----------------------------------------------------------------------------------
+
+    def check_cluster(self, cluster_id: str, what: str) -> None:
+        """To be called before anything is begun for `what`, which is in this cluster. Another `Client` of the same
+        cluster may take part, as in Pulsar. Differs from Pulsar: there another cluster's may, and waits for ever.
+
+        Raises:
+            InvalidConfiguration: it is in another cluster than the transaction's coordinator.
+        """
+        if cluster_id != self._cluster_id:
+            raise InvalidConfiguration(
+                f"transaction {self} is of Kafka cluster {self._cluster_id}, it cannot be used for {what} in cluster "
+                f"{cluster_id}: begin one with a Client of that cluster"
+            )
 
     def register_partition(self, topic: str, partition: int) -> None:
         """See `ClientTransaction.register_partition`; what may pass is tried again for the operation timeout."""

@@ -40,11 +40,13 @@ def acknowledge_in(
     subscription: str,
     ack: TxnAck,
     deadline: Deadline,
+    cluster_id: str,
 ) -> None:
     """Return when the transaction holds this, durably. `topic` is the full name without a partition's suffix.
 
     Raises:
         TypeError: `txn` is no transaction.
+        InvalidConfiguration: it is of another Kafka cluster than `cluster_id`. Nothing was begun.
         InvalidTxnStatusError: it is not open. All others make it fail: it can only be aborted then.
         TransactionConflict: some of it is acknowledged already, or another transaction holds it.
         TransactionNotFound: it has ended meanwhile.
@@ -53,6 +55,7 @@ def acknowledge_in(
     """
     if not isinstance(txn, Transaction):
         raise TypeError(f"expected a transaction, got {type(txn).__name__}: {txn!r:.60}")
+    txn.check_cluster(cluster_id, f"subscription {subscription} of {topic}")
     inner = txn._inner
     with pulsar_errors():
         inner.begin_operation()

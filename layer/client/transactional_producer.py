@@ -35,14 +35,16 @@ class TransactionalProducer(Outlet):
         topic: Topic,
         kafka: KafkaProducer,
         *,
+        cluster_id: str,
         schema: OutgoingSchema,
         fixed_partition: int | None,
         routing: PartitionsRoutingMode,
         router: MessageRouter | None,
         **options: Any,
     ) -> None:
-        """`options`: as `Outlet`."""
+        """`options`: as `Outlet`; `cluster_id` is Kafka's, of the cluster that `kafka` writes to."""
         super().__init__(topic, kafka, fixed_partition=fixed_partition, **options)
+        self._cluster_id = cluster_id
         self._marks = schema.marks
         self._thrown_out: str | None = None
         self._origins = [
@@ -77,6 +79,7 @@ class TransactionalProducer(Outlet):
         deliver_after: timedelta | None,
     ) -> None:
         check_type(Transaction, "txn", txn)
+        txn.check_cluster(self._cluster_id, f"a message to {self.topic()}")
         taken = self._taking_part(txn, callback)
         if taken is None:
             return

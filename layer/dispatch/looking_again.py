@@ -98,6 +98,9 @@ class LookingAgain:
             wait.due_s = now_s + wait.interval_s
         if answered:
             self.looked_s = asked_s
+            open_ones = {txn for committed in waiting.values() for txn in committed.unsettled()}
+            if open_ones:
+                self._access.hold_up(open_ones)
         return answered
 
     def _asked(self, learn: Callable[[BufferEntries], None]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from pyroaring import BitMap64
@@ -23,10 +23,14 @@ _TIMEOUT_S: Final = 2.0
 class BufferAccess:
     """One reader's or member's, for one topic (full name, without a partition's suffix); used by one thread."""
 
-    def __init__(self, topic: str, views: TransactionViews, log: StateLog) -> None:
+    def __init__(
+        self, topic: str, views: TransactionViews, log: StateLog, hold_up: Callable[[Collection[TxnId]], None]
+    ) -> None:
+        """`hold_up` is told of open transactions that this reader waits for, see `Abandoned`."""
         self._topic = topic
         self._views = views
         self._log = log
+        self.hold_up = hold_up
         self._session = secrets.token_hex(16)
 
     def ask(self, question: Callable[[BufferEntries], None], deadline: Deadline | None = None) -> None:

@@ -14,6 +14,7 @@ from typing import Final
 from layer.clock import Clock
 from layer.deadline import Deadline
 from layer.errors import (
+    Corrupt,
     DeadlineExceeded,
     InvalidTxnStatus,
     LayerError,
@@ -222,32 +223,43 @@ class TransactionClient:
         self._wait = wait
 
     def begin(self, timeout_ms: int, deadline: Deadline) -> ClientTransaction:
-        """A new transaction of the next coordinator that answers, aborted unless it is ended within `timeout_ms`.
+        """A new transaction of the next coordinator that answers, aborted unless it is ended within `timeout_ms`. All
+        are asked, again and again, until the deadline.
 
         One that was perhaps begun by a coordinator that did not answer is nobody's, and times out.
 
         Raises:
             InvalidOption: no coordinator takes such a time-out.
             TransactionCoordinatorNotFound: none could be reached. TooManyTransactions: the last one has no room.
+            Corrupt: the log of the last one cannot be read.
             NotAuthorized, NotAuthenticated: a right or credentials are missing.
         """
         failure: LayerError = TransactionCoordinatorNotFound("there is no coordinator of transactions")
+        asked: set[int] = set()
         while True:
-            for coordinator in self._access.candidates():
+            # Looked for anew each time: this process may have come to serve one while another was being asked.
+            coordinator = next((each for each in self._access.candidates() if each not in asked), None)
+            if coordinator is None:
+                if isinstance(failure, TooManyTransactions):
+                    raise failure
+                asked.clear()
+                self._wait(min(_TRY_AGAIN_S, deadline.remaining_s()))
+            else:
+                asked.add(coordinator)
                 try:
-                    began_s = self._clock.monotonic()
-                    patience = Deadline.after(min(_A_COORDINATOR_S, deadline.remaining_s()))
-                    txn = self._access.ask(coordinator, Begin(timeout_ms), patience)
-                    spent_ms = int((self._clock.monotonic() - began_s) * 1000)
-                    return ClientTransaction(txn, max(0, timeout_ms - spent_ms), self._access, self._clock, self._wait)
+                    return self._begun_by(coordinator, timeout_ms, deadline)
                 except (NotAuthenticated, NotAuthorized):
                     raise
-                except (StoreError, TooManyTransactions) as missed:
+                except (StoreError, TooManyTransactions, Corrupt) as missed:
                     failure = missed
-                if deadline.passed():
-                    break
-            if isinstance(failure, TooManyTransactions):
-                raise failure
             if deadline.passed():
+                if isinstance(failure, TooManyTransactions | Corrupt):
+                    raise failure
                 raise TransactionCoordinatorNotFound(f"no transaction was begun in time: {failure}") from failure
-            self._wait(min(_TRY_AGAIN_S, deadline.remaining_s()))
+
+    def _begun_by(self, coordinator: int, timeout_ms: int, deadline: Deadline) -> ClientTransaction:
+        began_s = self._clock.monotonic()
+        patience = Deadline.after(min(_A_COORDINATOR_S, deadline.remaining_s()))
+        txn = self._access.ask(coordinator, Begin(timeout_ms), patience)
+        spent_ms = int((self._clock.monotonic() - began_s) * 1000)
+        return ClientTransaction(txn, max(0, timeout_ms - spent_ms), self._access, self._clock, self._wait)

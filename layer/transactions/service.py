@@ -101,9 +101,13 @@ class Transactions:
 
         Raises as `RemoteCoordinator.ask`, and Closed.
         """
-        if not self._services.admin.describe_group(GROUP_ID, deadline).members:
+        if not self.served(deadline):
             self.join(deadline)
         self._access.ask(txn.coordinator, End(txn, commit), deadline)
+
+    def served(self, deadline: Deadline) -> bool:
+        """Whether any process is in the group that serves coordinators. Raises StoreErrors."""
+        return bool(self._services.admin.describe_group(GROUP_ID, deadline).members)
 
     def owned(self) -> list[int]:
         """The coordinators assigned to this process, in order."""

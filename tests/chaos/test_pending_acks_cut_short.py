@@ -77,8 +77,9 @@ class Worker:
 
     def begin(self) -> None:
         deadline = Deadline.after(PATIENCE_S)
-        inner = self.client._session.node().transactions.client(deadline).begin(1_800_000, deadline)
-        self.txn = Transaction(inner, PATIENCE_S)
+        node = self.client._session.node()
+        inner = node.transactions.client(deadline).begin(1_800_000, deadline)
+        self.txn = Transaction(inner, PATIENCE_S, node.cluster_id)
         self.txn.register_subscription(f"persistent://public/default/{self.topic}", 0, self.subscription)
         assert self._process.stdin is not None
         self._process.stdin.write(f"{inner.id.most_bits} {inner.id.least_bits}\n")

@@ -15,8 +15,8 @@ PendingAckRecord = CursorTakeoverKey | PendingAckKey | PendingAckEndKey
 def begin(client: pulsar.Client, timeout_ms: int = 300_000) -> Transaction:
     """A transaction, also with a client that was made without `enable_transaction`."""
     deadline = Deadline.after(PATIENCE_S)
-    inner = client._session.node().transactions.client(deadline).begin(timeout_ms, deadline)
-    return Transaction(inner, PATIENCE_S)
+    node = client._session.node()
+    return Transaction(node.transactions.client(deadline).begin(timeout_ms, deadline), PATIENCE_S, node.cluster_id)
 
 
 def pending_acks_on_record(bootstrap: str, topic: str) -> list[PendingAckRecord]:

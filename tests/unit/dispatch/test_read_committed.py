@@ -143,12 +143,16 @@ class Access:
         self.asked = 0
         self.answers = True
         self.put: list[dict[TxnId, BitMap64]] = []
+        self.told: list[set[TxnId]] = []
 
     def ask(self, question: Callable[[BufferEntries], None], deadline: Deadline | None = None) -> None:
         self.asked += 1
         if not self.answers:
             raise errors.DeadlineExceeded("nobody answers")
         question(self.entries)
+
+    def hold_up(self, txns: set[TxnId]) -> None:
+        self.told.append(txns)
 
     def put_on_record(self, where: DataPartition, late: dict[TxnId, BitMap64]) -> None:
         if not self.answers:
@@ -185,6 +189,7 @@ def test_the_same_blocker_is_asked_about_in_growing_intervals(
         looks.looking.note(0, committed)
     assert waited == [0.02, 0.04, 0.08, 0.16, 0.2, 0.2]
     assert looks.access.asked == 6
+    assert looks.access.told == [{T1}] * 6, "it may be abandoned"
 
 
 def test_nothing_is_asked_when_nothing_waits_any_more(looks: Looks, committed: ReadCommitted) -> None:

@@ -92,6 +92,26 @@ def test_when_all_are_full_begin_says_so() -> None:
     assert len(access.asked) == 2
 
 
+def test_all_are_asked_again_until_the_deadline() -> None:
+    access = Scripted(*[errors.TransactionCoordinatorNotFound("not yet")] * 7, count=2)
+    begun = TransactionClient(access, SystemClock(), wait=lambda seconds: None).begin(5_000, NEVER)
+    assert begun.id == TXN
+    assert [coordinator for coordinator, _ in access.asked] == [0, 1] * 4
+
+
+def test_a_coordinator_that_this_process_comes_to_serve_is_asked_next() -> None:
+    access = Scripted(errors.AppendOutcomeUnknown("0"), count=16)
+    access.candidates = lambda: [9, *range(9), *range(10, 16)] if access.asked else range(16)  # type: ignore[method-assign]
+    TransactionClient(access, SystemClock(), wait=lambda seconds: None).begin(5_000, NEVER)
+    assert [coordinator for coordinator, _ in access.asked] == [0, 9]
+
+
+def test_an_unreadable_log_of_one_coordinator_is_no_reason_not_to_ask_the_next() -> None:
+    access = Scripted(errors.Corrupt("offset 7"), count=2)
+    assert TransactionClient(access, SystemClock()).begin(5_000, NEVER).id == TXN
+    assert len(access.asked) == 2
+
+
 # Registering --------------------------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,103 @@
+"""Transactions and other clusters, other Clients, and clusters that never had any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+import layer as pulsar
+from layer.admin import AdminClient
+from layer.deadline import Deadline
+from layer.embedded import EmbeddedBroker
+from layer.transactions.coordinator_state import txn_id
+from mapping.state_topics import (
+    TRANSACTION_BUFFER_SNAPSHOT,
+    TRANSACTION_COORDINATOR_ASSIGN,
+    TRANSACTION_LOG,
+    TRANSACTION_PENDING_ACK,
+    TRANSACTION_REQUESTS,
+)
+from tests.integration.command_line import CommandLine
+from tests.integration.transaction_support import PATIENCE_S, on_record
+
+pytestmark = pytest.mark.kafka
+
+Unique = Callable[..., str]
+STATE = (
+    TRANSACTION_BUFFER_SNAPSHOT,
+    TRANSACTION_COORDINATOR_ASSIGN,
+    TRANSACTION_LOG,
+    TRANSACTION_PENDING_ACK,
+    TRANSACTION_REQUESTS,
+)
+
+
+def client_of(url: str) -> pulsar.Client:
+    return pulsar.Client(url, operation_timeout_seconds=120, enable_transaction=True)
+
+
+def state_topics(admin: AdminClient) -> list[str]:
+    return [topic.name for topic in STATE if admin.node.has_state_topic(topic, Deadline.after(PATIENCE_S))]
+
+
+def test_looking_makes_no_topics_and_another_cluster_is_refused_before_anything_is_written(
+    own_broker: EmbeddedBroker, bootstrap: str, unique: Unique
+) -> None:
+    url = f"kafka://{own_broker.bootstrap}"
+    here, there = client_of(f"kafka://{bootstrap}"), client_of(url)
+    admin = AdminClient(url)
+    try:
+        producer = there.create_producer("orders")
+        producer.send(b"a")
+        consumer = there.subscribe("orders", "s", initial_position=pulsar.InitialPosition.Earliest)
+        message = consumer.receive(int(PATIENCE_S * 1000))
+        _look_at_everything(admin, CommandLine(url, "transactions"))
+        assert state_topics(admin) == []
+        txn = here.new_transaction()
+        with pytest.raises(
+            pulsar.InvalidConfiguration, match=r"is of Kafka cluster .+, it cannot be used for a message to"
+        ):
+            producer.send(b"b", txn=txn)
+        with pytest.raises(pulsar.InvalidConfiguration, match="cannot be used for subscription s of"):
+            consumer.acknowledge(message, txn=txn)
+        assert state_topics(admin) == []
+        found = on_record(bootstrap, txn.txn_id)
+        assert found is not None
+        assert found.participants == 0
+        here.create_producer(unique()).send(b"c", txn=txn)
+        txn.commit()
+        consumer.acknowledge(message)
+    finally:
+        admin.close()
+        here.close()
+        there.close()
+
+
+def _look_at_everything(admin: AdminClient, pok: CommandLine) -> None:
+    for words in (("list",), ("list", "--all"), ("list", "-c", "3"), ("slow",), ("coordinators",)):
+        pok(*words)
+    assert "never begun" in pok("show", "0:7", exits=1).stderr
+    assert "never begun" in pok("abort", "0:7", "--yes", exits=1).stderr
+    pok("buffer", "orders", "--transactions")
+    pok("pending-acks", "orders", "-s", "s", "--transactions")
+    pok("verify", "orders")
+    assert admin.list_transactions() == []
+    assert len(admin.list_transaction_coordinators()) == 16
+    assert admin.get_coordinator_stats(4).highest_id == -1
+    with pytest.raises(pulsar.TransactionNotFound):
+        admin.get_transaction_metadata(txn_id(0, 7))
+
+
+def test_another_client_of_the_cluster_takes_part(service_url: str, unique: Unique) -> None:
+    topic = unique()
+    one, other = client_of(service_url), client_of(service_url.replace("127.0.0.1", "localhost"))
+    try:
+        txn = one.new_transaction()
+        other.create_producer(topic).send(b"a", txn=txn)
+        txn.commit()
+        reader = one.create_reader(topic, pulsar.MessageId.earliest)
+        assert reader.read_next(int(PATIENCE_S * 1000)).data() == b"a"
+    finally:
+        one.close()
+        other.close()

@@ -1,0 +1,50 @@
+"""Looking at transactions where there never were any."""
+
+from __future__ import annotations
+
+import pytest
+
+from layer.clock import SystemClock
+from layer.deadline import Deadline
+from layer.statelog.memory_log import MemoryStateLog
+from layer.transactions.looking import LookingOnly
+from layer.transactions.views import TransactionViews
+from mapping.state_topics import StateTopic
+
+NEVER = Deadline.never()
+
+
+class Cluster:
+    def __init__(self) -> None:
+        self.there = False
+        self.asked: list[StateTopic] = []
+
+    def has_state_topic(self, topic: StateTopic, deadline: Deadline) -> bool:
+        self.asked.append(topic)
+        return self.there
+
+
+class NoReading(MemoryStateLog):
+    """To read makes a topic."""
+
+    def end_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
+        pytest.fail(f"{topic.name} was read")
+
+
+def test_what_is_not_there_is_empty_and_not_read() -> None:
+    clock = SystemClock()
+    looking = LookingOnly(TransactionViews(NoReading(clock), clock), Cluster())
+    assert looking.ask_coordinator(5, lambda state: (state.coordinator, state.unfinished), NEVER) == (5, 0)
+    assert looking.ask_coordinators(range(16), lambda state: state.coordinator, NEVER) == list(range(16))
+    assert looking.ask_buffer("persistent://a/b/c", lambda entries: entries.count(), NEVER) == 0
+    assert looking.ask_pending_acks("persistent://a/b/c", lambda log: log.count(), NEVER) == 0
+
+
+def test_what_is_there_is_read_and_not_asked_for_twice() -> None:
+    clock, cluster = SystemClock(), Cluster()
+    looking = LookingOnly(TransactionViews(MemoryStateLog(clock), clock), cluster)
+    looking.ask_coordinator(0, lambda state: None, NEVER)
+    cluster.there = True
+    for _ in range(3):
+        looking.ask_coordinators(range(16), lambda state: None, NEVER)
+    assert len(cluster.asked) == 2
