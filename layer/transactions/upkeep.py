@@ -1,8 +1,9 @@
 """What keeps the state of transactions small: entries that nobody needs any more are tombstoned.
 
 Coordinators and the owners of cursors clean what they wrote themselves. What is left to this module is whatever nobody
-else has a reason to look at: buffer entries whose records left the log (`buffer/cleaning.py`), what speaks of topics
-and subscriptions that were deleted (`pending_acks/cleaning.py`), and low-water marks of sessions that are over.
+else has a reason to look at: buffer entries whose records left the log (`buffer/cleaning.py`), pending acks of topics
+and subscriptions that were deleted or that come when a cursor's owner does not look (`pending_acks/cleaning.py`), and
+low-water marks of sessions that are over.
 
 Partition i of both state topics is cleaned by the process that serves coordinator i, so ordinarily by one. Two that do
 it at once do no harm: a tombstone says nothing but that a key is gone, and what is named here never comes back.
@@ -63,7 +64,6 @@ class _Cursor(NamedTuple):
 
     name: CursorName
     dead: list[CursorLife]
-    deleted: bool
 
 
 class Upkeep:
@@ -196,7 +196,7 @@ class Upkeep:
                 subscription = self._subscriptions.find(life.topic, name.subscription, deadline)
                 if subscription is not None and name.partition in subscription.served:
                     alive = CursorLife(life.incarnation, subscription.life(name.partition))
-            found.append(_Cursor(name, [each for each in lives if each != alive], deleted=alive is None))
+            found.append(_Cursor(name, [each for each in lives if each != alive]))
         return found
 
     # Both ---------------------------------------------------------------------------------------------------------
@@ -219,11 +219,7 @@ class Upkeep:
 
 
 def _due_acks(log: PendingAckLog, cursors: Iterable[_Cursor], now_ms: int) -> list[bytes]:
-    return [
-        key
-        for name, dead, deleted in cursors
-        for key in cleaning.due(name, log.cursor(name), dead, now_ms, deleted=deleted)
-    ]
+    return [key for name, dead in cursors for key in cleaning.due(name, log.cursor(name), dead, now_ms)]
 
 
 def _by_topic(places: Iterable[tuple[str, int]]) -> dict[str, list[int]]:

@@ -268,14 +268,22 @@ class BankStage:
         return states
 
     def held(self) -> list[str]:
-        """What the pending-ack topic still holds of our sources."""
+        """What the pending-ack topic holds of our sources for transactions."""
         found = []
         for source in map(str, map(TopicName.parse, self.sources)):
             entries = PendingAckLog()
             partition = TRANSACTION_PENDING_ACK.partition_for(source)
             for message in read_all(self.bootstrap, TRANSACTION_PENDING_ACK.kafka_name, partition):
                 entries.apply(log_record(message))
-            found += [str(name) for name, acks in entries.cursors().items() if name.topic == source and acks.count()]
+            for name, acks in entries.cursors().items():
+                if name.topic == source:
+                    found += [
+                        f"{source} for {txn}, which ended {end and end.outcome.name}"
+                        for life, log in acks.lives.items()
+                        for txn in log.transactions()
+                        if acks.counted(life, txn)
+                        for end in [acks.ends.get(txn)]
+                    ]
         return found
 
     def judge(self) -> None:
@@ -296,6 +304,7 @@ class BankStage:
         payloads = list(itertools.chain.from_iterable(self.sources.values()))
         expected = Counter(itertools.product(self.targets, payloads))
         assert self.committed() == expected
+        eventually(lambda: f"nothing is held any more, but {self.held()}", lambda: not self.held(), PATIENCE_S)
         for worker in self.workers:
             for kind, committed in (("d", True), ("u", False)):
                 for deed in worker.said(kind):

@@ -108,9 +108,9 @@ class Rig:
     def take_cursor(self, life: CursorLife = LIFE, session: str = "s1", version: int = 1) -> None:
         self._ack(encode_key(CursorTakeoverKey(*NAME, session, version)), encode_cursor_takeover(life))
 
-    def hold(self, *offsets: int, life: CursorLife = LIFE, session: str = "s1") -> None:
+    def hold(self, *offsets: int, life: CursorLife = LIFE, session: str = "s1", version: int = 1) -> None:
         key = encode_key(PendingAckKey(*NAME, *T1, session, offsets[0]))
-        self._ack(key, encode_pending_ack(PendingAck(life, 1, TxnAck(BitMap64(offsets)))))
+        self._ack(key, encode_pending_ack(PendingAck(life, version, TxnAck(BitMap64(offsets)))))
 
     def end(self) -> None:
         self._ack(encode_key(PendingAckEndKey(*NAME, *T1)), encode_end(TxnOutcome.COMMITTED))
@@ -220,6 +220,25 @@ def test_what_a_living_subscription_has_is_left_to_its_owner(rig: Rig) -> None:
     rig.clock.ms += 48 * HOUR_MS
     assert rig.run() == 0
     assert rig.acks() == (2, 0, 1)
+
+
+def test_what_a_former_owner_wrote_goes_and_then_the_end_that_nobody_waits_for(rig: Rig) -> None:
+    rig.take_cursor()
+    rig.take_cursor(session="s2", version=2)
+    rig.hold(3, session="s1", version=1)
+    rig.hold(4, session="s2", version=2)
+    rig.end()
+    rig.clock.ms += HOUR_MS
+    assert [rig.run() for _ in range(2)] == [1, 0]
+    assert rig.acks() == (1, 0, 1)
+
+
+def test_an_end_without_acks_goes_an_hour_after_it_was_written(rig: Rig) -> None:
+    rig.take_cursor()
+    rig.end()
+    assert rig.run() == 0
+    rig.clock.ms += HOUR_MS
+    assert (rig.run(), rig.acks()) == (1, (0, 0, 0))
 
 
 def test_a_deleted_subscription_leaves_nothing_in_the_end(rig: Rig) -> None:
