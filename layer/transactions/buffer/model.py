@@ -57,37 +57,60 @@ class Looked(NamedTuple):
     met: list[Met]
 
 
-def look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:
-    """Look at the headers of a run of records: done for every record of every topic, so it is written out."""
+def look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:  # noqa: C901 - a call costs more than a branch
+    """Look at the headers of a run of records: done for every record of every topic, so what our producers usually
+    write is told first: a producer alone, with a schema version, or with the transaction of the record before."""
     odd: list[int] = []
     met: list[Met] = []
-    more: dict[bytes | None, list[int]] = {}
+    more: dict[bytes, list[int]] = {}
+    last: bytes | None = None
+    go_on = odd.append
+    """Takes one more offset of the transaction `last`, while that is not None."""
     for offset, record in zip(offsets, records, strict=True):
-        txn: bytes | None = None
-        plain = True
-        for name, value in record.headers() or ():
-            if name != PRODUCER and name != SCHEMA_VERSION:
-                if name == TXN and value is not None:
-                    txn = value
-                elif name[:_PREFIX_CHARS] == PREFIX:
-                    plain = False
-                    break
+        headers = record.headers()
+        if headers and headers[0][0] == PRODUCER:
+            if len(headers) == 1:
+                continue
+            if len(headers) == 2:
+                name, txn = headers[1]
+                if name == SCHEMA_VERSION:
+                    continue
+                if name == TXN and txn is not None and txn == last:
+                    go_on(offset)
+                    continue
+        plain, txn = _glance(headers or ())
         if plain and txn is None:
             continue
         if plain and txn in more:
-            more[txn].append(offset)
+            last, go_on = txn, more[txn].append
+            go_on(offset)
             continue
-        found = _met_at(offset, record.headers())
+        found = _met_at(offset, headers)
         if found is None or not plain:
             odd.append(offset)
-        if found is None:
-            continue
-        if found.ended is not None:
+        if found is not None and found.ended is not None:
             more.clear()
-        elif plain:
-            found = found._replace(more=more.setdefault(txn, []))
-        met.append(found)
+            last = None
+        elif found is not None and plain and txn is not None:
+            last, more[txn] = txn, []
+            go_on = more[txn].append
+            found = found._replace(more=more[txn])
+        if found is not None:
+            met.append(found)
     return Looked(odd, met)
+
+
+def _glance(headers: Sequence[tuple[str, bytes | None]]) -> tuple[bool, bytes | None]:
+    """Whether there is nothing of ours but a producer, a schema version and a transaction; and the transaction, as far
+    as it was looked for."""
+    txn: bytes | None = None
+    for name, value in headers:
+        if name != PRODUCER and name != SCHEMA_VERSION:
+            if name == TXN and value is not None:
+                txn = value
+            elif name[:_PREFIX_CHARS] == PREFIX:
+                return False, txn
+    return True, txn
 
 
 def _met_at(offset: int, headers: Sequence[tuple[str, bytes | None]] | None) -> Met | None:
