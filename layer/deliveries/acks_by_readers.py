@@ -7,7 +7,6 @@ the owner, or, where nobody owns the cursor, as a save of our own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import zip_longest
 from typing import Final
 
 from layer.cursor.ledger_acks import LedgerAcks, below, pieces
@@ -42,15 +41,12 @@ def acknowledge_ledgers(
     if not wanted:
         return 0
     ends = admin.end_offsets(topic.kafka_topic, sorted(wanted), deadline)
-    rounds = zip_longest(
-        *(
-            ((partition, piece) for piece in pieces(below(ledgers, ends[partition], size), MOST_BYTES_PER_REQUEST))
-            for partition, ledgers in sorted(wanted.items())
-        )
-    )
+    left = {
+        partition: pieces(below(ledgers, ends[partition], size), MOST_BYTES_PER_REQUEST)
+        for partition, ledgers in wanted.items()
+    }
     requests = 0
-    for each in rounds:
-        wishes = {partition: Acknowledge(piece) for partition, piece in filter(None, each)}
+    while wishes := {partition: Acknowledge(piece) for partition, rest in left.items() if (piece := next(rest, None))}:
         cursors.change(subscription, wishes, deadline)
         requests += len(wishes)
     return requests

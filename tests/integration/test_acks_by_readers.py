@@ -170,6 +170,20 @@ def test_a_large_bitmap_takes_several_requests(
     assert rest(client, topic) == list(range(1, 1000, 2))
 
 
+def test_each_partition_has_its_own(
+    client: pulsar.Client, admin: AdminClient, unique: Unique, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acks_by_readers, "MOST_BYTES_PER_REQUEST", 100)
+    topic = unique()
+    admin.create_partitioned_topic(topic, 3, entries_per_ledger=50)
+    admin.create_subscription(topic, "s", from_earliest=True)
+    for partition in range(3):
+        send(client, f"{topic}-partition-{partition}", 120, start=1000 * partition)
+    acknowledge(admin, topic, {0: {1, 60, 110}, 1: set(range(100)), 2: {119}})
+    left = [n for n in range(120) if n not in (1, 60, 110)] + [*range(1100, 1120)] + [*range(2000, 2119)]
+    assert rest(client, topic) == left
+
+
 def test_beyond_the_end_nothing_is_acknowledged(client: pulsar.Client, admin: AdminClient, unique: Unique) -> None:
     topic = unique()
     admin.create_topic(topic)
