@@ -37,6 +37,7 @@ FOLLOWS: Final = frozenset(
         (LedgerState.CLOSED, LedgerState.REMOVED),  # Kafka deleted it, or its topic is gone
         (LedgerState.DELETING, LedgerState.DELETING),
         (LedgerState.DELETING, LedgerState.CLOSED),  # a subscription was made that needs it
+        (LedgerState.DELETING, LedgerState.OPEN),  # the partition lost its end
         (LedgerState.DELETING, LedgerState.REMOVED),
     }
 )

@@ -33,7 +33,7 @@ MOST_CHANGES: Final = 2_000
 """Of one turn; what is left follows in the next ones."""
 MOST_TOMBSTONES: Final = 20_000
 LOOK_AGAIN_MS: Final = 900_000
-_APPENDED_AT_ONCE: Final = 500
+_APPENDED_AT_ONCE: Final = 100
 
 
 class TopicLogs(NamedTuple):
@@ -135,7 +135,7 @@ class LedgerOwner:
         lists = self._judged(deadline)
         topics = self._data.living(self.state_partition, deadline)
         look_again = self._clock.now_ms() - self._looked_ms >= LOOK_AGAIN_MS
-        due = list(_due(lists, topics, look_again=look_again))
+        due = sorted(_due(lists, topics, look_again=look_again), key=_waited_since)
         written = self._write(due[:MOST_CHANGES], deadline)
         if look_again and len(due) <= MOST_CHANGES:
             self._looked_ms = self._clock.now_ms()
@@ -146,14 +146,13 @@ class LedgerOwner:
         """Write every list anew from what Kafka has, measured anew. Take over first.
 
         Ledgers that were taken off a list although Kafka has their data yet are on it again; DELETING ones stay so.
-        Raises: as `turn`.
+        There is `more` to do when some could not be measured now. Raises: as `turn`.
         """
         lists = self._judged(deadline)
         topics = self._data.living(self.state_partition, deadline)
         due = list(_anew(lists, topics))
-        for begin in range(0, len(due), MOST_CHANGES):
-            self._write(due[begin : begin + MOST_CHANGES], deadline)
-        return Turn(len(topics), len(due), self._clean(self._judged(deadline), deadline), more=False)
+        written = self._write(due, deadline)
+        return Turn(len(topics), written, self._clean(self._judged(deadline), deadline), written < len(due))
 
     # Inside -------------------------------------------------------------------------------------------------------
 
@@ -166,8 +165,10 @@ class LedgerOwner:
         return lists
 
     def _write(self, due: Sequence[_Due], deadline: Deadline) -> int:
+        """How many were written. They are appended as they come, so that what is measured is kept when time is over."""
         records: list[tuple[int, LedgerRecord]] = []
         waits: set[Place] = set()
+        done = 0
         for change, kafka_topic in due:
             place = Ledger(change.ledger_id, change.record).place
             if place in waits:
@@ -177,9 +178,13 @@ class LedgerOwner:
                 waits.add(place)  # what follows would look as if this one had been taken off the list
                 continue
             records.append((change.ledger_id, written))
-        for begin in range(0, len(records), _APPENDED_AT_ONCE):
-            self._append(records[begin : begin + _APPENDED_AT_ONCE], deadline)
-        return len(records)
+            if len(records) == _APPENDED_AT_ONCE:
+                self._append(records, deadline)
+                done += len(records)
+                records = []
+        if records:
+            self._append(records, deadline)
+        return done + len(records)
 
     def _measured(self, change: Change, kafka_topic: str, partition: int, deadline: Deadline) -> LedgerRecord | None:
         """None when it could not be measured now."""
@@ -222,6 +227,14 @@ class LedgerOwner:
 class _Due(NamedTuple):
     change: Change
     kafka_topic: str
+
+
+def _waited_since(due: _Due) -> int:
+    """Open ledgers that have only grown come last, those first that were looked at longest ago: where more grow all the
+    time than one turn takes, none is forgotten. Each is the only change of its partition, so their order is free."""
+    change, _ = due
+    only_grown = change.record.state is LedgerState.OPEN and change.measure_from > change.record.first
+    return change.record.last_publish_ms if only_grown else -1
 
 
 def _due(lists: LedgerLists, topics: Iterable[TopicLogs], *, look_again: bool) -> Iterator[_Due]:

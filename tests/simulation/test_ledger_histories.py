@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -139,6 +140,21 @@ class SeenTopics:
             raise StoreError("simulated")
 
 
+class RetiringOwner(LedgerOwner):
+    """Also takes ledgers off their lists for good, in two steps, as whoever deletes does."""
+
+    def retire(self, rng: random.Random) -> None:
+        """The next step for the first ledger of some list: CLOSED, DELETING, gone."""
+        lists = self._judged(NEVER)
+        places = sorted(lists.places())
+        if not places:
+            return
+        first = lists.ledgers(rng.choice(places))[0]
+        following = {LedgerState.CLOSED: LedgerState.DELETING, LedgerState.DELETING: LedgerState.REMOVED}
+        if first.state in following:
+            self._append([(first.id, replace(first.record, state=following[first.state]))], NEVER)
+
+
 class History:
     def __init__(self, seed: int, steps: int = 160) -> None:
         self.told = f"seed {seed}"
@@ -191,17 +207,23 @@ class History:
             try:
                 if owner.owner is None or self.rng.random() < 0.02:
                     owner.take_over(NEVER)
-                owner.rebuild(NEVER) if self.rng.random() < 0.05 else owner.turn(NEVER)
+                draw = self.rng.random()
+                if draw < 0.03:
+                    owner.rebuild(NEVER)
+                elif draw < 0.5:
+                    owner.retire(self.rng)
+                else:
+                    owner.turn(NEVER)
             except (Fenced, AppendFailed, StoreError):
                 pass
             actor.pause()
 
-    def _owner(self, log: ActorsLog | MemoryStateLog, topics: SeenTopics) -> LedgerOwner:
+    def _owner(self, log: ActorsLog | MemoryStateLog, topics: SeenTopics) -> RetiringOwner:
         def session() -> str:
             self.sessions += 1
             return f"s{self.sessions}"
 
-        return LedgerOwner(log, 0, topics, self.clock, new_session=session, topic=self.topic)
+        return RetiringOwner(log, 0, topics, self.clock, new_session=session, topic=self.topic)
 
     # What must hold -----------------------------------------------------------------------------------------------
 
@@ -222,11 +244,11 @@ class History:
         for _ in range(QUIET_TURNS):
             owner.turn(NEVER)
         lists = self._reader().ask(lambda found: found, NEVER)
-        seen = {
-            place: [(each.ledger_index, each.state, each.first, each.end) for each in lists.ledgers(place)]
-            for place in lists.places()
-        }
-        assert seen == self.topics.expected(), self.told
+        expected = self.topics.expected()
+        assert {*lists.places()} == {*expected}, self.told
+        for place, rows in expected.items():
+            seen = [(each.ledger_index, _as_kept(each.state), each.first, each.end) for each in lists.ledgers(place)]
+            assert seen == rows[-len(seen) :], self.told  # the first ones may have been taken off
         assert all(each.record.bytes == sum(range(each.first, each.end)) for each in _all(lists)), self.told
         assert owner.turn(NEVER)[1:] == (0, 0, False), f"{self.told}: a quiet turn writes"
         newest: dict[bytes, bytes | None] = {}
@@ -234,6 +256,10 @@ class History:
             newest.update((record.key, record.value) for record in batch)
         left = [key for key, value in newest.items() if value is not None]
         assert len(left) == len(lists) + 1, f"{self.told}: more is left than the lists and a TAKEOVER: {left}"
+
+
+def _as_kept(state: LedgerState) -> LedgerState:
+    return LedgerState.CLOSED if state is LedgerState.DELETING else state
 
 
 def _all(lists: LedgerLists) -> list[Ledger]:

@@ -14,7 +14,7 @@ PURE_LAYER_MODULES = (
     "read_ahead.py", "entries.py", "handing_out.py", "acknowledging.py", "partition_saves.py", "key_order.py",
     "delivery_guard.py", "coordinator_rules.py", "coordinator_state.py", "coordinator_machine.py",
     "coordinator_timeouts.py", "record_groups.py", "inspection.py", "following.py", "sampling.py", "trimming.py",
-    "expiry.py", "quotas.py",
+    "expiry.py", "quotas.py", "deletion.py",
 )  # fmt: skip
 NO_IO = ("socket", "threading", "subprocess", "asyncio", "logging", "time", "confluent_kafka", "pyspark")
 

@@ -1,0 +1,86 @@
+"""What a worker does with an event that asks for a ledger's data to be deleted. Pure.
+
+Anybody may publish such an event, and it may come late, twice, or after its sender died halfway. So nothing in it is
+believed: a range of a log goes only if the id itself says that it belongs to this life of this topic and partition, if
+the partition's list begins behind it, and if nobody needs it. Kafka deletes prefixes only, so what goes is everything
+below the ledger's end. Source: design.md 10, PIP-186.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import NamedTuple
+
+from layer.ledgers.following import LogRange
+from layer.ledgers.model import Ledger, Place
+from layer.ledgers.trimming import Needs
+from mapping.errors import MappingError
+from mapping.ledger import LedgerLayout, unpack_ledger_id
+
+
+class Verdict(str, Enum):
+    """DELETE: now, everything below an offset. DONE: it is gone already. WAIT: perhaps later; ask again. REFUSE: never;
+    whoever sent this was wrong."""
+
+    DELETE = "DELETE"
+    DONE = "DONE"
+    WAIT = "WAIT"
+    REFUSE = "REFUSE"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """`before`: with DELETE, the offset below which everything goes."""
+
+    verdict: Verdict
+    reason: str
+    before: int = 0
+
+
+class PartitionNow(NamedTuple):
+    """A partition as the worker finds it: its list, its log, and who needs it, read in this order."""
+
+    place: Place
+    layout: LedgerLayout
+    listed: Sequence[Ledger]
+    log: LogRange
+    needs: Needs
+
+
+def judge(topic: str, partition: int, ledger_id: int, now: PartitionNow | None) -> Judgement:
+    """What to do with an event that names these.
+
+    Args:
+        topic: full name of the partitioned topic, as `partition` and `ledger_id` from the event.
+        now: the partition of that name as it is; None when no topic that lives has it.
+    """
+    try:
+        fields = unpack_ledger_id(ledger_id)
+    except MappingError as error:
+        return Judgement(Verdict.REFUSE, str(error))
+    if now is None:
+        return Judgement(Verdict.REFUSE, f"there is no partition {partition} of {topic}")
+    life = now.place.incarnation
+    if (topic, partition) != (now.place.topic, now.place.partition):
+        raise ValueError(f"partition {partition} of {topic} was asked about, {now.place} was looked at")
+    if (fields.incarnation, fields.partition) != (life, partition):
+        return Judgement(
+            Verdict.REFUSE,
+            f"ledger {ledger_id} is of life {fields.incarnation}, partition {fields.partition}; "
+            f"partition {partition} of {topic} is of life {life}",
+        )
+    first, end = now.layout.ledger_range(fields.ledger_index)
+    if end <= now.log.start:
+        return Judgement(Verdict.DONE, f"offsets {first} to {end} are gone")
+    if end > now.log.end:
+        return Judgement(Verdict.REFUSE, f"ledger {ledger_id} is not closed: the log ends at {now.log.end}")
+    if not now.listed:  # nothing listed is no proof that something was taken off the list
+        return Judgement(Verdict.WAIT, f"partition {partition} of {topic} has no list of ledgers now")
+    if now.listed[0].ledger_index <= fields.ledger_index:
+        return Judgement(Verdict.WAIT, f"ledger {now.listed[0].id}, or one behind it, is listed")
+    needed = now.needs.first_needed()
+    if needed is not None and needed < end:
+        return Judgement(Verdict.WAIT, f"offset {needed} is needed")
+    return Judgement(Verdict.DELETE, f"offsets below {end} are neither listed nor needed", end)
