@@ -9,7 +9,7 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
-from mapping.headers import EVENT_TIME, ORDERING_KEY, PREFIX, PRODUCER, PROPERTY_ESCAPE, SCHEMA_VERSION
+from mapping.headers import EVENT_TIME, ORDERING_KEY, PREFIX, PRODUCER, PROPERTY_ESCAPE, PUBLISH_TIME, SCHEMA_VERSION
 
 
 class RecordHeaders:
@@ -46,6 +46,10 @@ class RecordHeaders:
 
     def _only_ordering(self) -> Column:
         return self.has(ORDERING_KEY) & self.value(ORDERING_KEY).isNull()
+
+    def publish_time(self, timestamp: Column) -> Column:
+        """The record's timestamp, but for a replicated one."""
+        return F.coalesce(F.timestamp_millis(self.number(PUBLISH_TIME)), timestamp)
 
     def event_time(self) -> Column:
         """Null where the sender said none."""

@@ -29,9 +29,8 @@ KEPT_COLUMNS: Final = ("value", "__key", "__topic", "__messageId", "__publishTim
 """What every read has; nothing of it needs headers."""
 HEADER_COLUMNS: Final = ("__eventTime", "__messageProperties")
 """What pulsar-spark has besides."""
-EXTRA_COLUMNS: Final = (
-    "__orderingKey", "__partition", "__offset", "__batchIndex", "__producerName", "__sequenceId", "__schemaVersion",
-)  # fmt: skip
+PLACE_COLUMNS: Final = ("__partition", "__offset", "__batchIndex")
+EXTRA_COLUMNS: Final = ("__orderingKey", *PLACE_COLUMNS, "__producerName", "__sequenceId", "__schemaVersion")
 ALL_COLUMNS: Final = (*KEPT_COLUMNS, *HEADER_COLUMNS, *EXTRA_COLUMNS)
 
 _REFUSED: Final = {
@@ -70,6 +69,7 @@ class ReadOptions:
     Attributes:
         subscription: whose acknowledgements filter; None: only transactions and void records do.
         columns: in order.
+        plain: the user says that every record is one plain message, so that no headers are needed to tell.
         kafka: options of the Kafka client on executors (Java's names, without `kafka.`); may hold passwords.
         driver: options of the Kafka client on the driver (librdkafka's names); may hold passwords.
         spark: options handed on to Spark's Kafka source as they are.
@@ -86,6 +86,7 @@ class ReadOptions:
     schema: ReadAs = "latest"
     mode: str = FAILFAST
     columns: tuple[str, ...] = KEPT_COLUMNS
+    plain: bool = False
     kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
     driver: Mapping[str, str] = field(default_factory=dict, repr=False)
     spark: Mapping[str, str] = field(default_factory=dict)
@@ -119,6 +120,7 @@ def parse_options(given: Mapping[str, Any]) -> ReadOptions:
         schema=_schema(known.get("schema", "latest")),
         mode=_mode(known.get("mode", FAILFAST)),
         columns=_columns(known),
+        plain=_plain_records(known),
         kafka=raw["kafka"],
         driver=raw["driver"],
         spark=_spark_options(known),
@@ -233,6 +235,14 @@ def _spark_options(known: Mapping[str, Any]) -> dict[str, str]:
                 raise InvalidReadOption(f"{_SPELT[plain]} is {known[plain]!r:.80}, expected a number of 1 or more")
             found[name] = value
     return found
+
+
+def _plain_records(known: Mapping[str, Any]) -> bool:
+    plain = not _flag("includeHeaders", known.get("includeheaders", True))
+    wanting = [name for name in _columns(known) if name not in (*KEPT_COLUMNS, *PLACE_COLUMNS)]
+    if plain and wanting:
+        raise InvalidReadOption(f"includeHeaders is false, and the column {wanting[0]} needs headers")
+    return plain
 
 
 def _columns(known: Mapping[str, Any]) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from layer.node import Node
 from mapping.errors import MappingError
 from mapping.topic_name import TopicName
 from spark_connector import frame
+from spark_connector.bounds import check_names
 from spark_connector.connection import node_of
 from spark_connector.errors import InvalidReadOption, NotReadable
 from spark_connector.options import ReadOptions, parse_options
@@ -66,17 +67,17 @@ class PulsarReader:
 
 def take_views(node: Node, options: ReadOptions) -> list[TopicView]:
     """A snapshot of each topic that the options name, one after the other."""
-    if options.subscription is not None or options.starting.places or options.ending.places:
-        raise InvalidReadOption("a subscription, and bounds other than earliest and latest, are not there yet")
     views = []
-    for name in _names(node, options):
+    names = _names(node, options)
+    check_names(options, names)
+    for name in names:
         deadline = Deadline.after(SNAPSHOT_S)
         topic = find_topic(node, name, deadline)
         subscription = (
             None if options.subscription is None else find_subscription(node, topic, options.subscription, deadline)
         )
         partitions = [name.partition] if name.partition >= 0 else list(range(topic.partitions))
-        views.append(view_topic(node, topic, subscription, partitions, deadline))
+        views.append(view_topic(node, topic, subscription, partitions, options, deadline))
     return views
 
 

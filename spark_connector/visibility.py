@@ -7,37 +7,67 @@ transaction both takes from here and puts there is never seen in both places.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from pyroaring import BitMap64
+
+from layer.cursor.machine import CursorState
 from layer.deadline import Deadline
-from layer.metadata.subscription import Subscription
+from layer.dispatch.fences import Fences
+from layer.metadata.subscription import Subscription, cursor_identity
 from layer.metadata.topics import Topic
 from layer.node import Node
+from layer.readers import data_partition
+from layer.transactions.buffer.model import BufferSnapshot, Met, look_over
+from layer.transactions.pending_acks.as_next_owner import held_by_open
+from layer.transactions.pending_acks.holdings import Holdings, merged
+from layer.transactions.pending_acks.journal import Reading
+from layer.transactions.pending_acks.log import CursorName
+from mapping.state_records.pending_acks import CursorLife
+from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
 from mapping.topic_name import TopicName
-from spark_connector.errors import NotReadable
+from mapping.txn_id import TxnId
+from spark_connector.bounds import wanted
+from spark_connector.errors import DataLoss, NotReadable
+from spark_connector.excluded import ExcludedOffsets
+from spark_connector.options import ReadOptions
+from spark_connector.ranges import Range
 
-SNAPSHOT_S: Final = 120.0
+SNAPSHOT_S: Final = 300.0
 """For one topic."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition: a reader gets the records in [start, end) that are not excluded."""
+    """One partition: a reader gets the records of `whole` that are not excluded, but for those of the transactions in
+    `unsealed` (which only headers tell). `lost`: how many messages that it would get Kafka has deleted."""
 
-    partition: int
-    start: int
-    end: int
+    whole: Range
+    excluded: ExcludedOffsets
+    unsealed: frozenset[TxnId] = frozenset()
+    lost: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """One topic. Plain values, but for `topic`."""
+    """One topic at one moment. `delayed_until_ms`: messages that are to be delivered later than this Unix time are not
+    given; None: all are, as Exclusive and Failover subscriptions have it."""
 
     topic: Topic
     subscription: Subscription | None
     partitions: Mapping[int, PartitionView] = field(default_factory=dict)
+    delayed_until_ms: int | None = None
+    plain: bool = False
+    """Every record is one plain message: see `ProducerClaims.plain`."""
+    begun: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """By partition where it begins inside of a batch entry: its offset, and the first message's index."""
+    ended: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """The same of its end, and the last message's index."""
 
 
 def find_topic(node: Node, name: TopicName, deadline: Deadline) -> Topic:
@@ -60,10 +90,219 @@ def find_subscription(node: Node, topic: Topic, name: str, deadline: Deadline) -
 
 
 def view_topic(
-    node: Node, topic: Topic, subscription: Subscription | None, partitions: Sequence[int], deadline: Deadline
+    node: Node,
+    topic: Topic,
+    subscription: Subscription | None,
+    partitions: Sequence[int],
+    options: ReadOptions,
+    deadline: Deadline,
 ) -> TopicView:
-    """The snapshot of these partitions of a topic."""
+    """The snapshot of these partitions of a topic, within the bounds of the options.
+
+    Raises:
+        InvalidReadOption: see `bounds.wanted`.
+        DataLoss: a message that would be given is gone from Kafka, and the options say to fail then.
+        NotReadable: a cursor lies behind its partition's end.
+        LayerError: something could not be read in time.
+    """
     ends = node.admin.end_offsets(topic.kafka_topic, partitions, deadline)
-    starts = node.admin.start_offsets(topic.kafka_topic, partitions, deadline)
-    views = {p: PartitionView(p, starts[p], ends[p]) for p in partitions}
-    return TopicView(topic, subscription, views)
+    lows = node.admin.start_offsets(topic.kafka_topic, partitions, deadline)
+    buffers = _buffers(node, topic, partitions, deadline)
+    if subscription is not None:
+        partitions = [p for p in partitions if p in subscription.served]
+    cursors = {} if subscription is None else _cursors(node, subscription, partitions, deadline)
+    asked = wanted(node, topic, partitions, ends, options, deadline)
+    views = {
+        p: _view(
+            node,
+            topic,
+            p,
+            Range(lows[p], ends[p]),
+            asked[p].within(Range(lows[p] if subscription is None else 0, ends[p])),
+            buffers.get(p),
+            cursors.get(p),
+            deadline,
+        )
+        for p in partitions
+    }
+    _tell_of_loss(topic, subscription, views, fail=options.fail_on_data_loss)
+    delays = subscription is not None and any(
+        subscription.partition_types.get(p, subscription.type).is_shared for p in partitions
+    )
+    return TopicView(
+        topic,
+        subscription,
+        views,
+        node.clock.now_ms() if delays else None,
+        _is_plain(node, topic, deadline),
+        {
+            p: (one.begin.offset, one.begin.batch_index)
+            for p, one in asked.items()
+            if one.begin and one.begin.batch_index
+        },
+        {
+            p: (one.end.offset - 1, one.end.last_index)
+            for p, one in asked.items()
+            if one.end is not None and one.end.last_index is not None
+        },
+    )
+
+
+def _view(
+    node: Node,
+    topic: Topic,
+    partition: int,
+    log: Range,
+    asked: Range,
+    buffer: BufferSnapshot | None,
+    cursor: _Cursor | None,
+    deadline: Deadline,
+) -> PartitionView:
+    excluded = ExcludedOffsets()
+    if buffer is not None:
+        excluded.add_all(buffer.excluded)
+    if cursor is None:
+        first = asked.start
+    else:
+        first = max(asked.start, cursor.state.next_unacked)
+        _exclude_acknowledged(excluded, cursor, first, min(asked.end, log.end))
+    lost = excluded.count_left(Range(first, min(log.start, asked.end)))
+    start, end = max(first, log.start), min(asked.end, log.end)
+    if buffer is not None and buffer.bound is not None and start < end:
+        bound = max(start, buffer.bound)
+        end = min(end, buffer.readable_end(end, _transactional(node, topic, partition, Range(bound, end), deadline)))
+    whole = Range(start, max(start, end))
+    excluded.add_all(_void(node, topic, partition, whole, deadline))
+    excluded.clip(whole)
+    unsealed = frozenset(() if buffer is None else (t for t, bound in buffer.unsealed.items() if bound < whole.end))
+    return PartitionView(whole, excluded, unsealed, lost)
+
+
+def _tell_of_loss(
+    topic: Topic, subscription: Subscription | None, views: Mapping[int, PartitionView], *, fail: bool
+) -> None:
+    """What Kafka deleted is told apart from offsets that never were, or are no messages, only in that nobody has it as
+    acknowledged or aborted."""
+    lost = {p: view.lost for p, view in views.items() if view.lost}
+    if not lost:
+        return
+    who = "the bounds of the read" if subscription is None else f"subscription {subscription.name}"
+    said = (
+        f"{topic.name}: Kafka deleted offsets that {who} had not passed, at most {sum(lost.values())} messages of "
+        f"partitions {sorted(lost)}"
+    )
+    if fail:
+        raise DataLoss(f"{said}; failOnDataLoss=false reads what is left")
+    _log.warning("%s", said)
+
+
+# Transactions ---------------------------------------------------------------------------------------------------------
+
+
+def _buffers(node: Node, topic: Topic, partitions: Sequence[int], deadline: Deadline) -> dict[int, BufferSnapshot]:
+    """What is on record of transactions. Nothing where no transaction ever wrote to this cluster."""
+    if not node.has_state_topic(TRANSACTION_BUFFER_SNAPSHOT, deadline):
+        return {}
+    return node.transaction_views.ask_buffer(
+        str(topic.name),
+        lambda entries: {p: entries.snapshot(data_partition(topic, p)) for p in partitions},
+        deadline,
+    )
+
+
+def _transactional(node: Node, topic: Topic, partition: int, whole: Range, deadline: Deadline) -> Iterator[Met]:
+    """Its transactional records in order, read as far as they are asked for."""
+    for batch in node.fetcher.read(topic.kafka_topic, partition, whole.start, whole.end, deadline):
+        yield from look_over([record.offset() or 0 for record in batch], batch).met
+
+
+def _is_plain(node: Node, topic: Topic, deadline: Deadline) -> bool:
+    """Asked for after the ends: whoever writes what is not plain says so first."""
+    claims = node.producers.claims_of(str(topic.name.base), deadline)
+    return claims.plain and claims.topic_incarnation == topic.layout.incarnation and not topic.bound
+
+
+# Void records ---------------------------------------------------------------------------------------------------------
+
+
+def _void(node: Node, topic: Topic, partition: int, whole: Range, deadline: Deadline) -> BitMap64:
+    """Records that came after the first one of a higher exclusive epoch. Costs a reading of what lies behind the first
+    of them; nothing where no exclusive producer ever wrote."""
+    found = BitMap64()
+    known = node.producers.fences(topic, partition, deadline) if whole.length else []
+    start = max(whole.start, min((offset for offset, _ in known), default=whole.end))
+    if start >= whole.end:
+        return found
+    fences = Fences(known)
+    for batch in node.fetcher.read(topic.kafka_topic, partition, start, whole.end, deadline):
+        offsets = [record.offset() or 0 for record in batch]
+        found.update(offsets[i] for i in fences.void_in(offsets, batch))
+    return found
+
+
+# Cursors --------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Cursor:
+    state: CursorState
+    held: Holdings
+
+
+def _cursors(
+    node: Node, subscription: Subscription, partitions: Sequence[int], deadline: Deadline
+) -> dict[int, _Cursor]:
+    """As the next owner would find them: as last saved, with what transactions acknowledged since. What a live owner
+    has not saved yet (`ack_persist_interval`) is not acknowledged."""
+    readings = _pending_acks(node, subscription, partitions, deadline)
+    found = {}
+    for partition, cursor in node.memberships.cursors.read(subscription, deadline).items():
+        if partition not in partitions:
+            continue
+        node.store.load_all(cursor_identity(subscription, partition), cursor, deadline)
+        reading, held = readings.get(partition), Holdings()
+        if reading is not None:
+            life = CursorLife(subscription.topic.layout.incarnation, subscription.life(partition))
+            held = held_by_open(reading.acks, reading.low_waters, life, cursor.state)
+        found[partition] = _Cursor(cursor.state, held)
+    _check_ends(node, subscription, found, deadline)
+    return found
+
+
+def _pending_acks(
+    node: Node, subscription: Subscription, partitions: Sequence[int], deadline: Deadline
+) -> dict[int, Reading]:
+    """Read before the cursors: what an owner folds in and cleans away in between is in the cursor then."""
+    if not node.has_state_topic(TRANSACTION_PENDING_ACK, deadline):
+        return {}
+    names = {CursorName(str(subscription.topic.name), p, subscription.name): p for p in partitions}
+    readings = node.pending_acks.exchange(dict.fromkeys(names, ()), deadline)
+    return {names[name]: reading for name, reading in readings.items()}
+
+
+def _check_ends(node: Node, subscription: Subscription, cursors: Mapping[int, _Cursor], deadline: Deadline) -> None:
+    """Raises NotReadable for a cursor behind its partition's end: the log lost its end, or is another one."""
+    topic = subscription.topic
+    ends = node.admin.end_offsets(topic.kafka_topic, list(cursors), deadline)
+    for partition, cursor in cursors.items():
+        if cursor.state.next_unacked > ends[partition]:
+            raise NotReadable(
+                f"{topic.name}-{partition} ends at {ends[partition]}, and subscription {subscription.name} has "
+                f"acknowledged up to {cursor.state.mark_delete}: the log lost its end; see pok subscriptions show"
+            )
+
+
+def _exclude_acknowledged(excluded: ExcludedOffsets, cursor: _Cursor, start: int, end: int) -> None:
+    state, held = cursor.state, cursor.held
+    size = state.deleted.entries_per_ledger
+    for index, members in state.deleted.ledgers():
+        if (index + 1) * size > start and index * size < end:
+            excluded.add(index * size, members)
+    excluded.batches.update(state.batches.items())
+    if held and start < end:
+        excluded.add_all(held.whole_in(start, end))
+        for offset in held.in_batches():
+            acks = held.batch(offset)
+            known = excluded.batches.get(offset)
+            if acks is not None:
+                excluded.batches[offset] = acks if known is None else merged({0: acks}, {0: known})[0]

@@ -101,6 +101,11 @@ def key_and_metadata(
     return key, metadata
 
 
+def is_more_than_plain(metadata: MessageMetadata) -> bool:
+    """Whether who reads it needs its headers (see `ProducerClaims.plain`)."""
+    return metadata.deliver_at_ms is not None or metadata.key_is_ordering_key
+
+
 def _text(given: str | bytes) -> str:
     # The official client's extension takes either.
     return given if isinstance(given, str) else given.decode("utf-8")

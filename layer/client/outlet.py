@@ -53,12 +53,16 @@ class Outlet:
         encryptor: Sealer | None,
         renew: Callable[[], KafkaProducer],
         deduplication: Deduplication,
+        more_than_plain: Callable[[], None] = lambda: None,
     ) -> None:
+        """`more_than_plain` is called before a record is sent of which its headers tell more than a plain message's do
+        (see `ProducerClaims.plain`); it raises PulsarExceptions, and costs nothing the second time."""
         self._topic = topic
         self._kafka_topic = topic.kafka_topic
         self._name = name
         self._fixed = fixed_partition
         self._renew = renew
+        self._more_than_plain = more_than_plain
         self._encryptor = encryptor
         # officially 0 is as good as none
         first = (initial_sequence_id or (deduplication.highest if deduplication.active else -1)) + 1
@@ -100,8 +104,18 @@ class Outlet:
 
     def seal_with(self, sealer: Sealer) -> None:
         """Have it stand between this producer and librdkafka, from the next send on."""
+        self._more_than_plain()
         self._encryptor = sealer
         self._use(self._in_flight)
+
+    def _needs_headers(self, callback: SendCallback | None) -> bool:
+        """Whether it is on record that readers need headers; else the caller was told why not."""
+        try:
+            self._more_than_plain()
+        except PulsarException as refused:
+            self._tell(callback, refused)
+            return False
+        return True
 
     # Tickets ------------------------------------------------------------------------------------------------------
 

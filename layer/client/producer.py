@@ -11,7 +11,7 @@ from layer import errors
 from layer.client.errors import pulsar_errors
 from layer.client.in_flight import Answer, SendCallback
 from layer.client.message_id import NativeMessageId, PartitionOrigin
-from layer.client.outgoing_message import OutgoingMessage, key_and_metadata
+from layer.client.outgoing_message import OutgoingMessage, is_more_than_plain, key_and_metadata
 from layer.client.outgoing_schema import OutgoingSchema
 from layer.client.outlet import Headers
 from layer.client.record_key import RecordKey
@@ -157,7 +157,7 @@ class Producer(TransactionalProducer):
                 payload = self._encode(content)
             else:
                 payload, partition_key, marks = self._shape(content, partition_key)
-            if self._ended(callback):
+            if self._ended(callback) or (payload is None and not self._needs_headers(callback)):
                 return
         if payload is not None and len(payload) > self._whole_bytes:
             self._send_large(
@@ -182,7 +182,12 @@ class Producer(TransactionalProducer):
                 properties, partition_key, ordering_key, sequence_id, replication_clusters, disable_replication,
                 event_timestamp, deliver_at, deliver_after,
             )  # fmt: skip
-            extra = None if metadata is None else encode_headers(metadata)
+            if metadata is not None:
+                if is_more_than_plain(metadata) and not self._needs_headers(callback):
+                    return
+                extra = encode_headers(metadata)
+            else:
+                extra = None
         if key is None and self._single is not None:
             partition = self._single
         elif self._router is None:

@@ -161,6 +161,13 @@ def _admitted(
     claimed = options.producer_name or (None if mode is AccessMode.SHARED else made_up)
     wanted = node.deduplicated([topic.name], session.deadline())[topic.name]
     schema = outgoing_schema(options.schema, topic, node.schemas, session.deadline())
+
+    def more_than_plain() -> None:
+        with pulsar_errors():
+            node.producers.more_than_plain(topic, session.deadline())
+
+    if options.batching_enabled or options.chunking_enabled or encryptor is not None:
+        more_than_plain()
     membership = node.producers.join(topic, claimed, mode, session.deadline(), own_epoch=wanted)
     name = options.producer_name or made_up
     lasting = bool(options.producer_name)
@@ -182,6 +189,7 @@ def _admitted(
         "membership": membership,
         "deduplication": deduplication,
         "on_close": forget,
+        "more_than_plain": more_than_plain,
     }
     producer: Producer
     try:

@@ -94,6 +94,8 @@ class TransactionalProducer(Outlet):
                 return
             if not self._topic.name.is_persistent:
                 raise NotAllowedError(f"{self.topic()} is not persistent: there are no transactions")
+            if not self._needs_headers(part):
+                return
             key, metadata = key_and_metadata(
                 properties, partition_key, ordering_key, sequence_id, replication_clusters, disable_replication,
                 event_timestamp, deliver_at, deliver_after,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+from dataclasses import replace
 from typing import Final
 
 from layer import errors
@@ -78,6 +79,8 @@ class ProducerRegistry:
                 lambda state: question(state.fences.get(topic, _NOTHING)), deadline
             ),
         )  # fmt: skip
+        self._more_than_plain: set[tuple[str, int]] = set()
+        """Topics, and their lives, that are known to need a look at headers."""
         self._to_clean: dict[str, Topic] = {}
         self._lock = threading.RLock()
         self._keeper: threading.Thread | None = None
@@ -135,7 +138,7 @@ class ProducerRegistry:
             claims = decode_claims(current.value) if current is not None else None
             if claims is None or claims.topic_incarnation != topic.layout.incarnation:
                 epoch = 0 if claims is None else claims.epoch  # no two claims have one number, over all lives
-                claims = ProducerClaims(place, topic.layout.incarnation, epoch)
+                claims = ProducerClaims(place, topic.layout.incarnation, epoch, plain=not topic.bound)
             if admission and stands(claims, claimed, admission[0].own):
                 return None  # a time-out had hidden that it was written
             until = self._clock.now_ms() + LIFE_MS
@@ -175,6 +178,28 @@ class ProducerRegistry:
         with self._lock:
             self._entities.update(membership.topic, membership.topic, raised, deadline)
             membership.claim = claim[0]
+
+    def more_than_plain(self, topic: Topic, deadline: Deadline) -> None:
+        """Have it on record, before the first such record is sent, that those who read the topic need headers (see
+        `ProducerClaims.plain`). Asks nothing once that is known.
+
+        Raises:
+            StoreError: it is not known to be on record.
+        """
+        place, life = str(topic.name), topic.layout.incarnation
+        if (place, life) in self._more_than_plain:
+            return
+
+        def told(current: Versioned | None) -> bytes | None:
+            claims = ProducerClaims(place, 0) if current is None else decode_claims(current.value)
+            if claims.topic_incarnation != life:
+                claims = ProducerClaims(place, life, claims.epoch)
+            elif current is not None and not claims.plain:
+                return None
+            return encode_claims(replace(claims, plain=False))
+
+        self._entities.update(place, place, told, deadline)
+        self._more_than_plain.add((place, life))
 
     def leave(self, membership: Membership, deadline: Deadline) -> None:
         with self._lock:

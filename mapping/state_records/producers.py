@@ -35,6 +35,10 @@ class ProducerClaims:
     `epoch` only grows, over all lives of the name; each exclusive claim gets the next one, Shared producers have the
     one they found. After the first record of an epoch that is `exclusive_epoch`, or was it, records of lower epochs are
     void.
+
+    `plain`: every record that producers of ours wrote to this life of the topic, and every one that they write without
+    taking this back first, is one message with the partition key as its key and the payload as its value, for
+    everybody, at once. So who reads it needs no headers. Only true where it was kept from the topic's beginning.
     """
 
     topic: str
@@ -42,6 +46,7 @@ class ProducerClaims:
     epoch: int = 0
     exclusive_epoch: int = 0
     claims: Mapping[str, ProducerClaim] = field(default_factory=dict)
+    plain: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +104,7 @@ def decode_claims(value: bytes) -> ProducerClaims:
         claims = {str(name): ProducerClaim(**claim) for name, claim in fields["claims"].items()}
         return ProducerClaims(
             str(fields["topic"]), int(fields["topic_incarnation"]), int(fields["epoch"]),
-            int(fields["exclusive_epoch"]), claims,
+            int(fields["exclusive_epoch"]), claims, fields.get("plain", False) is True,
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptRecord(f"producer claims {value[:200]!r} lack or mistype a field: {error}") from error

@@ -79,6 +79,10 @@ class Holdings:
                 found = BatchAckSet(ack.batch_size, ack.acked | (0 if found is None else found.acked))
         return found
 
+    def in_batches(self) -> set[int]:
+        """The offsets of which `batch` may know something."""
+        return {*self._batches, *(ack.offset for ack in self._cumulative.values() if ack.batch_size)}
+
     # Conflicts ----------------------------------------------------------------------------------------------------
 
     def check(self, txn: TxnId, ack: TxnAck, cursor: CursorState) -> None:

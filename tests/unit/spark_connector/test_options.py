@@ -50,6 +50,10 @@ def test_spellings_of_one_option_are_the_same() -> None:
         ({"service.url": URL, "topic": "a", "subscription": "x", "predefinedSubscription": "y"}, "given twice"),
         ({"service.url": URL, "topic": "a", "columns": "value,__eventtme"}, "did you mean __eventTime"),
         ({"service.url": URL, "topic": "a", "columns": "value,value"}, "expected each name once"),
+        (
+            {"service.url": URL, "topic": "a", "includeHeaders": "false", "columns": "value,__eventTime"},
+            "includeHeaders is false, and the column __eventTime needs headers",
+        ),
         ({"service.url": URL, "topic": "a", "minPartitions": "0"}, "expected a number of 1 or more"),
     ],
 )
@@ -62,6 +66,9 @@ def test_what_cannot_be_is_refused_in_one_line(options: dict[str, Any], said: st
 def test_columns_are_chosen_by_name() -> None:
     assert parsed().columns == KEPT_COLUMNS
     assert parsed(includeHeaders="true").columns == (*KEPT_COLUMNS, *HEADER_COLUMNS)
+    assert not parsed(includeHeaders=True).plain
+    assert not parsed().plain
+    assert parsed(includeHeaders="false", columns="value,__offset").plain
     assert parsed(columns="all").columns == ALL_COLUMNS
     assert parsed(columns="__offset, VALUE").columns == ("__offset", "value")
     assert parsed(columns=["value"], include_headers=True).columns == ("value", *HEADER_COLUMNS)

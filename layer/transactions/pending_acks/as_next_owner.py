@@ -1,0 +1,32 @@
+"""What a cursor's next owner would find that transactions acknowledged, for those who look without owning it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from layer.cursor.machine import CursorState
+from layer.transactions.pending_acks.holdings import Holdings, apply_to
+from layer.transactions.pending_acks.log import CursorAcks
+from mapping.state_records.pending_acks import CursorLife, TxnOutcome
+
+
+def held_by_open(acks: CursorAcks, low_waters: Mapping[int, int], life: CursorLife, cursor: CursorState) -> Holdings:
+    """What open transactions hold. What committed ones held is acknowledged in `cursor`, which may have it already.
+
+    As an owner that takes over: an ack without END at or below its coordinator's low-water mark was left over, and
+    counts as aborted.
+
+    Raises:
+        StoreError: what the cursor knows is out of memory and cannot be read back.
+    """
+    held = Holdings()
+    for txn in acks.life(life).transactions():
+        end = acks.ends.get(txn)
+        if end is None and txn.least_bits <= low_waters.get(txn.coordinator, -1):
+            continue
+        for ack in acks.counted(life, txn):
+            if end is None:
+                held.hold(txn, ack)
+            elif end.outcome is TxnOutcome.COMMITTED:
+                apply_to(cursor, ack)
+    return held

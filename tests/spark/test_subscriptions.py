@@ -1,0 +1,312 @@
+"""What Spark returns for a subscription is what its next consumer gets, row for row."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient as KafkaTool
+from pyspark.sql import DataFrame, SparkSession
+
+import layer as pulsar
+from layer.admin import AdminClient
+from layer.client.message_id import NativeMessageId
+from spark_connector import DataLoss, InvalidReadOption, NotReadable, read_pulsar
+from tests.integration.sdk_support import receive, receive_rest
+
+Shown = tuple[object, ...]
+EVERYTHING = "value,__key,__topic,__messageId,__publishTime,__eventTime,__messageProperties"
+
+
+def rows_of(frame: DataFrame) -> Counter[Shown]:
+    def millis(time: Any) -> int:
+        return 0 if time is None else round(time.timestamp() * 1000)
+
+    return Counter(
+        (
+            bytes(row["__messageId"]),
+            bytes(row["value"] or b""),
+            row["__topic"],
+            bytes(row["__key"] or b"").decode(),
+            millis(row["__publishTime"]),
+            millis(row["__eventTime"]),
+            *sorted(row["__messageProperties"].items()),
+        )
+        for row in frame.collect()
+    )
+
+
+def shown(messages: list[pulsar.Message]) -> Counter[Shown]:
+    return Counter(
+        (
+            message.message_id().serialize(),
+            message.data(),
+            message.topic_name(),
+            message.partition_key(),
+            message.publish_timestamp(),
+            message.event_timestamp(),
+            *sorted(message.properties().items()),
+        )
+        for message in messages
+    )
+
+
+@pytest.fixture
+def transactional(service_url: str) -> Iterator[pulsar.Client]:
+    made = pulsar.Client(service_url, enable_transaction=True)
+    yield made
+    made.close()
+
+
+class History:
+    """Things that happen to one topic and one subscription, at random."""
+
+    def __init__(self, client: pulsar.Client, topic: str, kind: pulsar.ConsumerType, chance: random.Random) -> None:
+        self.client = client
+        self.topic = topic
+        self.kind = kind
+        self.chance = chance
+        self.number = 0
+        self.open: list[Any] = []
+        self.plain = client.create_producer(topic)
+        self.batching = client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=1)
+        client.subscribe(topic, "s", consumer_type=kind, initial_position=pulsar.InitialPosition.Earliest).close()
+
+    def play(self, steps: int) -> None:
+        for _ in range(steps):
+            self.chance.choice([self.send, self.send_batches, self.acknowledge, self.in_transaction, self.seek])()
+        self.plain.close()
+        self.batching.close()
+
+    def message(self) -> dict[str, Any]:
+        self.number += 1
+        return {
+            "content": f"m{self.number}".encode(),
+            "partition_key": self.chance.choice([None, f"k{self.number % 7}"]),
+            "event_timestamp": self.chance.choice([None, 1_700_000_000_000 + self.number]),
+            "properties": self.chance.choice([{}, {"n": str(self.number), "__pulsar.x": "y"}]),
+        }
+
+    def send(self) -> None:
+        for _ in range(self.chance.randrange(1, 30)):
+            self.plain.send_async(callback=None, **self.message())
+        self.plain.flush()
+
+    def send_batches(self) -> None:
+        for _ in range(self.chance.randrange(1, 5)):
+            for _ in range(self.chance.randrange(1, 90)):
+                self.batching.send_async(callback=None, **self.message())
+            self.batching.flush()
+
+    def consumer(self) -> pulsar.Consumer:
+        return self.client.subscribe(self.topic, "s", consumer_type=self.kind)
+
+    def acknowledge(self) -> None:
+        """Some of what comes, in a transaction or without one."""
+        consumer = self.consumer()
+        txn = self.client.new_transaction(60_000) if self.chance.random() < 0.3 else None
+        got = receive_rest(consumer, 800)
+        for message in got[: self.chance.randrange(len(got) + 1)]:
+            if self.chance.random() < 0.6:
+                if txn is None:
+                    consumer.acknowledge(message)
+                else:
+                    consumer.acknowledge(message, txn=txn)
+        if txn is not None:
+            self.end(txn)
+        consumer.flush()
+        consumer.close()
+
+    def in_transaction(self) -> None:
+        txn = self.client.new_transaction(60_000)
+        for _ in range(self.chance.randrange(1, 10)):
+            self.plain.send(txn=txn, **self.message())
+        self.end(txn)
+
+    def end(self, txn: Any) -> None:
+        outcome = self.chance.random()
+        if outcome < 0.5:
+            txn.commit()
+        elif outcome < 0.85 or self.open:
+            txn.abort()
+        else:
+            self.open.append(txn)
+
+    def seek(self) -> None:
+        if self.chance.random() < 0.3:
+            consumer = self.consumer()
+            got = receive_rest(consumer, 800)
+            if got:
+                consumer.seek(self.chance.choice(got).message_id())
+            consumer.close()
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("seed", range(6))
+def test_rows_are_what_the_next_consumer_gets(
+    spark: SparkSession,
+    transactional: pulsar.Client,
+    admin: AdminClient,
+    service_url: str,
+    unique: Callable[..., str],
+    seed: int,
+) -> None:
+    chance = random.Random(seed)
+    topic = unique()
+    if seed % 3:
+        admin.create_partitioned_topic(topic, 1 + seed % 4, entries_per_ledger=10)
+    else:
+        admin.create_topic(topic, entries_per_ledger=10)
+    kind = [pulsar.ConsumerType.Shared, pulsar.ConsumerType.Exclusive, pulsar.ConsumerType.KeyShared][seed % 3]
+    history = History(transactional, topic, kind, chance)
+    history.play(12)
+    options = {"service_url": service_url, "topic": topic, "columns": EVERYTHING}
+    found = rows_of(read_pulsar(spark, subscription="s", **options))
+    everything = rows_of(read_pulsar(spark, **options))
+    consumer = history.consumer()
+    expected = shown(receive_rest(consumer))
+    consumer.close()
+    assert found == expected
+    assert not found - everything
+    for txn in history.open:
+        txn.abort()
+
+
+def plan_of(frame: DataFrame) -> str:
+    return str(frame._jdf.queryExecution().executedPlan().toString())
+
+
+def test_the_plan_is_compiled_and_has_one_broadcast_join(
+    spark: SparkSession, client: pulsar.Client, service_url: str, unique: Callable[..., str]
+) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", consumer_type=pulsar.ConsumerType.Shared)
+    producer = client.create_producer(topic)
+    for number in range(20):
+        producer.send(str(number).encode())
+    for message in receive(consumer, 20)[1::2]:
+        consumer.acknowledge(message)
+    consumer.close()
+    frame = read_pulsar(spark, service_url=service_url, topic=topic, subscription="s").select("value", "__messageId")
+    assert len(frame.collect()) == 10
+    plan = plan_of(frame)
+    assert "Python" not in plan
+    assert "Arrow" not in plan
+    assert plan.count("BroadcastHashJoin") == 1
+    assert "NestedLoop" not in plan
+    assert "SortMergeJoin" not in plan
+    stages = [line for line in plan.splitlines() if "Join" in line or "Filter" in line]
+    assert stages
+    assert all("*(" in line for line in stages), plan
+
+
+def test_an_open_transaction_at_the_end_holds_back_what_lies_behind_its_first_record(
+    spark: SparkSession, transactional: pulsar.Client, service_url: str, unique: Callable[..., str]
+) -> None:
+    topic = unique()
+    producer = transactional.create_producer(topic)
+    producer.send(b"before")
+    txn = transactional.new_transaction(60_000)
+    aborted = transactional.new_transaction(60_000)
+    producer.send(b"never", txn=aborted)
+    aborted.abort()
+    producer.send(b"between")
+    producer.send(b"open", txn=txn)
+    producer.send(b"behind")
+
+    def values() -> list[bytes]:
+        return [bytes(row["value"]) for row in read_pulsar(spark, service_url=service_url, topic=topic).collect()]
+
+    assert values() == [b"before", b"between"]
+    txn.commit()
+    assert values() == [b"before", b"between", b"open", b"behind"]
+
+
+def test_messages_of_later_are_given_to_those_who_get_them_at_once(
+    spark: SparkSession, client: pulsar.Client, service_url: str, unique: Callable[..., str]
+) -> None:
+    topic = unique()
+    for name, kind in (("shared", pulsar.ConsumerType.Shared), ("failover", pulsar.ConsumerType.Failover)):
+        client.subscribe(topic, name, consumer_type=kind).close()
+    producer = client.create_producer(topic)
+    producer.send(b"now")
+    producer.send(b"in an hour", deliver_after=timedelta(hours=1))
+
+    def values(**options: str) -> list[bytes]:
+        found = read_pulsar(spark, service_url=service_url, topic=topic, **options).collect()
+        return [bytes(row["value"]) for row in found]
+
+    assert values(subscription="shared") == [b"now"]
+    assert values(subscription="failover") == [b"now", b"in an hour"]
+    assert values() == [b"now", b"in an hour"]
+
+
+def test_bounds_are_ids_and_times_and_both_ends_belong_to_it(
+    spark: SparkSession, client: pulsar.Client, service_url: str, unique: Callable[..., str]
+) -> None:
+    topic = unique()
+    producer = client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=1_000)
+    for number in range(12):
+        producer.send_async(str(number).encode(), None)
+        if number % 4 == 3:
+            producer.flush()
+    messages = []
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    while reader.has_message_available():
+        messages.append(reader.read_next(30_000))
+
+    def values(**options: Any) -> list[str]:
+        found = read_pulsar(spark, service_url=service_url, topic=topic, **options).collect()
+        return [bytes(row["value"]).decode() for row in found]
+
+    ids = [message.message_id() for message in messages]
+    full = f"persistent://public/default/{topic}"
+    assert values(startingOffsets={full: ids[2]}, endingOffsets={full: ids[9]}) == [str(n) for n in range(2, 10)]
+    assert values(startingTime=messages[-1].publish_timestamp() + 60_000) == []
+    assert values(endingTime=1) == []
+    with pytest.raises(InvalidReadOption, match="expected a start that is not behind the end"):
+        values(startingOffsets={full: ids[9]}, endingOffsets={full: ids[2]})
+    beyond = NativeMessageId(-1, ids[-1].ledger_id(), ids[-1].entry_id() + 1, -1)
+    with pytest.raises(InvalidReadOption, match="is to end with offset 3, the last one is 2"):
+        values(endingOffsets={full: beyond})
+    with pytest.raises(InvalidReadOption, match="has a bound and is not read"):
+        values(endingOffsets={"another": ids[0]})
+
+
+def test_what_kafka_deleted_is_told_apart_from_what_nobody_misses(
+    spark: SparkSession, client: pulsar.Client, bootstrap: str, service_url: str, unique: Callable[..., str]
+) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", consumer_type=pulsar.ConsumerType.Shared)
+    producer = client.create_producer(topic)
+    for number in range(10):
+        producer.send(str(number).encode())
+    for message in receive(consumer, 10)[1:4]:
+        consumer.acknowledge(message)
+    consumer.close()
+
+    def values(**options: Any) -> list[str]:
+        found = read_pulsar(spark, service_url=service_url, topic=topic, **options).collect()
+        return [bytes(row["value"]).decode() for row in found]
+
+    tool = KafkaTool({"bootstrap.servers": bootstrap})
+    for future in tool.delete_records([TopicPartition(f"public.default.{topic}", 0, 3)]).values():
+        future.result(30)
+    with pytest.raises(DataLoss, match="at most 1 messages of partitions \\[0\\]"):
+        values(subscription="s")
+    assert values(subscription="s", failOnDataLoss=False) == ["4", "5", "6", "7", "8", "9"]
+    assert values() == [str(number) for number in range(3, 10)]
+
+
+def test_a_subscription_that_is_not_there_is_named_beside_those_that_are(
+    spark: SparkSession, client: pulsar.Client, service_url: str, unique: Callable[..., str]
+) -> None:
+    topic = unique()
+    client.subscribe(topic, "here").close()
+    with pytest.raises(NotReadable, match="has no subscription 'there'; it has here"):
+        read_pulsar(spark, service_url=service_url, topic=topic, subscription="there")

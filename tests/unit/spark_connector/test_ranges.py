@@ -1,0 +1,27 @@
+"""Which offsets are fetched."""
+
+from __future__ import annotations
+
+from spark_connector.ranges import MOST_RANGES, Range, assign_json, offsets_json, scans, without_holes
+
+
+def test_the_largest_holes_are_left_out() -> None:
+    whole = Range(0, 1000)
+    assert without_holes(whole, [Range(0, 100), Range(200, 210), Range(900, 1000)], 50) == [Range(100, 900)]
+    assert without_holes(whole, [Range(0, 1000)], 1) == []
+    assert without_holes(Range(5, 5), [], 1) == []
+    many = [Range(start, start + 10 + start // 40) for start in range(0, 1000, 50)]
+    left = without_holes(whole, many, 1)
+    assert len(left) <= MOST_RANGES
+    assert left[-1] == Range(many[-1].end, 1000)
+
+
+def test_scans_take_one_range_of_each_partition() -> None:
+    ranges = {0: [Range(0, 1), Range(5, 6)], 1: [], 2: [Range(7, 8)]}
+    assert scans(ranges) == [{0: Range(0, 1), 2: Range(7, 8)}, {0: Range(5, 6)}]
+    assert scans({0: []}) == []
+
+
+def test_offsets_as_spark_wants_them() -> None:
+    assert offsets_json("t", {1: 5, 0: 3}) == '{"t": {"0": 3, "1": 5}}'
+    assert assign_json("t", [1, 0]) == '{"t": [0, 1]}'
