@@ -67,11 +67,12 @@ def inside_bounds(
 
     By partition: offset of the entry, and index of its first (last) message."""
     for partition, (offset, first) in begun.items():
-        messages = messages.where(~(_is_at(messages, partition, offset) & (messages["__index"] < first)))
+        messages = messages.where(~_is_at(messages, partition, offset, messages["__index"] < first))
     for partition, (offset, last) in ended.items():
-        messages = messages.where(~(_is_at(messages, partition, offset) & (messages["__index"] > last)))
+        messages = messages.where(~_is_at(messages, partition, offset, messages["__index"] > last))
     return messages
 
 
-def _is_at(messages: DataFrame, partition: int, offset: int) -> Column:
-    return (messages["partition"] == partition) & (messages["offset"] == offset)
+def _is_at(messages: DataFrame, partition: int, offset: int, beside: Column) -> Column:
+    """Never null; a message in no batch is not `beside` anything."""
+    return (messages["partition"] == partition) & (messages["offset"] == offset) & F.coalesce(beside, F.lit(False))

@@ -33,7 +33,7 @@ class RecordHeaders:
 
     def number(self, name: str) -> Column:
         """A decimal header as bigint; null also where it is none."""
-        return F.try_to_number(self.text(name), F.lit("9" * 19)).cast("bigint")
+        return self.text(name).try_cast("bigint")
 
     # What messages show -------------------------------------------------------------------------------------------
 
@@ -63,7 +63,7 @@ class RecordHeaders:
 
     def sequence_id(self) -> Column:
         """Null for a record of a plain Kafka client."""
-        return F.try_to_number(F.substring_index(self.text(PRODUCER), ":", 1), F.lit("S" + "9" * 19)).cast("bigint")
+        return F.substring_index(self.text(PRODUCER), ":", 1).try_cast("bigint")
 
     def schema_version(self) -> Column:
         """The version's number; null for a message without schema."""

@@ -1,0 +1,71 @@
+"""Topics of which every record is one plain message, and who takes that back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+from layer.clock import SystemClock
+from layer.deadline import Deadline
+from layer.metadata.producer_admission import AccessMode
+from layer.metadata.producers import ProducerRegistry
+from layer.metadata.topics import Topic
+from layer.statelog.memory_log import MemoryStateLog
+from mapping.ledger import LedgerLayout
+from mapping.state_records.producers import ProducerClaims, decode_claims, encode_claims
+from mapping.topic_name import TopicName
+
+NEVER = Deadline.never()
+TOPIC = Topic(TopicName.parse("orders"), "orders", "id", 1, False, LedgerLayout(7))
+
+
+def registry(log: MemoryStateLog) -> ProducerRegistry:
+    nobody = cast("Any", None)
+    return ProducerRegistry(log, SystemClock(), nobody, nobody)
+
+
+def is_plain(log: MemoryStateLog) -> bool:
+    return registry(log).claims_of(str(TOPIC.name), NEVER).plain
+
+
+def test_a_topic_is_plain_from_its_first_producer_on_until_one_takes_it_back() -> None:
+    log = MemoryStateLog()
+    assert not is_plain(log), "who knows"
+    one = registry(log)
+    joined = one.join(TOPIC, "a", AccessMode.SHARED, NEVER)
+    assert is_plain(log)
+    two = registry(log)
+    two.more_than_plain(TOPIC, NEVER)
+    assert not is_plain(log)
+    assert list(one.claims_of(str(TOPIC.name), NEVER).claims) == ["a"]
+    joined.leave(NEVER)
+    one.join(TOPIC, "b", AccessMode.SHARED, NEVER)
+    two.more_than_plain(TOPIC, NEVER)
+    assert not is_plain(log)
+    one.close(NEVER)
+
+
+def test_a_producer_that_takes_it_back_before_it_joins_stays_with_that() -> None:
+    log = MemoryStateLog()
+    one = registry(log)
+    one.more_than_plain(TOPIC, NEVER)
+    one.join(TOPIC, None, AccessMode.SHARED, NEVER)
+    assert not is_plain(log)
+    one.close(NEVER)
+
+
+def test_another_life_begins_anew_and_bound_topics_never_are() -> None:
+    log = MemoryStateLog()
+    one = registry(log)
+    one.more_than_plain(TOPIC, NEVER)
+    one.join(replace(TOPIC, layout=LedgerLayout(8)), "a", AccessMode.SHARED, NEVER)
+    assert is_plain(log)
+    one.join(replace(TOPIC, layout=LedgerLayout(9), bound=True), "b", AccessMode.SHARED, NEVER)
+    assert not is_plain(log)
+    one.close(NEVER)
+
+
+def test_claims_of_a_former_version_say_nothing_of_it() -> None:
+    record = ProducerClaims("orders", 7, 3, 2, plain=True)
+    assert decode_claims(encode_claims(record)) == record
+    assert decode_claims(encode_claims(record).replace(b'"plain":true,', b"")) == replace(record, plain=False)
