@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from layer import errors
+from layer.client.connection import connection_security
 from layer.client.service_url import parse_service_url
 from layer.deadline import Deadline
 from layer.kafka.settings import KafkaSettings
@@ -26,7 +27,11 @@ def node_of(options: ReadOptions) -> Iterator[Node]:
         InvalidReadOption: the service URL is none, or the driver's options set what is not theirs to set.
     """
     try:
-        settings = KafkaSettings(parse_service_url(options.service_url).bootstrap, dict(options.driver))
+        address = parse_service_url(options.service_url)
+        security = connection_security(
+            tls=address.tls, validate_hostname=True, kafka_protocol=options.driver.get("security.protocol")
+        )
+        settings = KafkaSettings(address.bootstrap, dict(options.driver), security=security)
         settings.check()
     except (ValueError, errors.InvalidOption) as wrong:
         raise InvalidReadOption(str(wrong)) from wrong

@@ -117,10 +117,11 @@ def _groups(number: Column, groups: int, *, continued: bool) -> Column:
     """The lowest `groups` groups of 7 bits as bytes, the lowest one first; `continued`: others follow."""
     placed = []
     for group in range(groups):
-        bits = F.shiftright(number, 7 * group).bitwiseAND(0x7F)
+        bits = (F.shiftright(number, 7 * group) if group else number).bitwiseAND(0x7F)
         if group < groups - 1 or continued:
             bits = bits.bitwiseOR(0x80)
-        placed.append(F.shiftleft(bits, 8 * (groups - 1 - group)))
+        shift = 8 * (groups - 1 - group)
+        placed.append(F.shiftleft(bits, shift) if shift else bits)
     return reduce(Column.bitwiseOR, placed)
 
 
