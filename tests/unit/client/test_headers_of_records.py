@@ -102,7 +102,7 @@ class Stage:
         return kind(
             OPENED, kafka, name="p", schema=schema, initial_sequence_id=None, max_pending=1000, block_if_full=True,
             routing=PartitionsRoutingMode.UseSinglePartition, router=None, fixed_partition=None, encryptor=None,
-            renew=lambda: following, membership=membership,
+            renew=lambda: following, membership=membership, cluster_id="c",
             deduplication=deduplication, on_close=lambda producer: None, **more,
         )  # fmt: skip
 
