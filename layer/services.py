@@ -18,6 +18,7 @@ from layer.kafka.fetcher import Fetcher
 from layer.kafka.opening import open_admin
 from layer.kafka.producer import KafkaProducer
 from layer.kafka.settings import KafkaSettings
+from layer.kafka.several_topics import SeveralTopicsConsumer
 from layer.limits import raise_open_file_limit
 from layer.metadata.entities import Entities
 from layer.metadata.namespaces import NAMESPACE_KEYS, Namespaces
@@ -30,18 +31,31 @@ from layer.registry.model import SchemaPolicies, TopicLife
 from layer.registry.policies import schema_policies
 from layer.registry.registry import SchemaRegistry
 from layer.registry.storage import StateLogSchemaStorage
+from layer.statelog.following import FollowingLog
 from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
 from layer.statelog.kafka_log import KafkaStateLog
 from layer.transactions.looking import LookingOnly
 from layer.transactions.pending_acks.journal import PendingAckJournal
 from layer.transactions.views import TransactionViews
-from mapping.state_topics import NAMESPACES, SUBSCRIPTIONS, TOPICS, TRANSACTION_PENDING_ACK, StateTopic
+from mapping.state_topics import (
+    NAMESPACES,
+    SUBSCRIPTIONS,
+    TOPICS,
+    TRANSACTION_BUFFER_SNAPSHOT,
+    TRANSACTION_LOG,
+    TRANSACTION_PENDING_ACK,
+    StateTopic,
+)
 from mapping.topic_name import TopicName
 from mapping.txn_id import TxnId
 
 _log = logging.getLogger(__name__)
 
 DEFAULT_LINGER_MS: Final = 1.0
+_STATE_LINGER_MS: Final = 0.0
+"""Of the state log's own producer: its appends are waited for, and whoever appends together does so in one call."""
+_STATE: Final = "state"
+_TAIL_WAIT_MS: Final = 500
 FETCH_QUEUE_KBYTES: Final = 16 * 1024
 
 
@@ -89,10 +103,22 @@ class Services:
         self.schemas = SchemaRegistry(
             StateLogSchemaStorage(self.log, self.clock), self._schema_policies, self._topic_life, self.clock
         )
-        self.transaction_views = TransactionViews(self.log, self.clock)
+        self.followed_log = FollowingLog(
+            self.log,
+            (TRANSACTION_LOG, TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK),
+            lambda: SeveralTopicsConsumer(
+                settings.tail(
+                    client_id="state-tail", fetch_queue_kbytes=STATE_FETCH_QUEUE_KBYTES, wait_ms=_TAIL_WAIT_MS
+                ),
+                "state topics",
+            ),
+            self.clock,
+        )
+        """For state that is read again and again."""
+        self.transaction_views = TransactionViews(self.followed_log, self.clock)
         self.looking = LookingOnly(self.transaction_views, self)
         self.pending_acks = PendingAckJournal(
-            self.log,
+            self.followed_log,
             self.transaction_views,
             self.clock,
             lambda deadline: self.has_state_topic(TRANSACTION_PENDING_ACK, deadline),
@@ -106,7 +132,7 @@ class Services:
 
     def state_producer(self) -> KafkaProducer:
         """The one that writes the state log."""
-        return self.producer("none", 30_000, "state" if self.state_apart else "")
+        return self.producer("none", 30_000, _STATE if self.state_apart else "")
 
     def producer(self, compression: str, message_timeout_ms: int, use: str = "") -> KafkaProducer:
         """The shared producer with these settings; one that librdkafka gave up is replaced.
@@ -120,9 +146,10 @@ class Services:
                 producer.close(Deadline.after(0))
                 producer = None
             if producer is None:
+                linger_ms = _STATE_LINGER_MS if use == _STATE else DEFAULT_LINGER_MS
                 producer = KafkaProducer(
                     self.settings.producer(
-                        compression=compression, message_timeout_ms=message_timeout_ms, linger_ms=DEFAULT_LINGER_MS
+                        compression=compression, message_timeout_ms=message_timeout_ms, linger_ms=linger_ms
                     )
                 )
                 producer.connect(Deadline.after(self.settings.connect_timeout_ms / 1000))
@@ -172,6 +199,7 @@ class Services:
         except errors.LayerError as failure:
             _log.warning("cluster=%s closing: %s", self.cluster_id, failure)
         self.pending_acks.close(deadline)
+        self.followed_log.close()
         self.log.close()
         self.fetcher.close()
         for producer in self._producers.values():

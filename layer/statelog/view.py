@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
-from layer.clock import Clock
+from layer.clock import Clock, Moment
 from layer.deadline import Deadline
 from layer.errors import Corrupt, DeadlineExceeded, OffsetOutOfRange
 from layer.statelog.api import LogRecord, StateLog, records_stay_s, tombstones_last_s
@@ -41,14 +41,13 @@ F = TypeVar("F", bound=LogFold)
 T = TypeVar("T")
 
 
-class _Moment(NamedTuple):
-    """Both clocks, because the monotonic one stands still while a machine sleeps."""
+class LogEnd(NamedTuple):
+    """Where the log ended at least, from `asked` on: what `LogView.append` gives."""
 
-    monotonic_s: float
-    wall_ms: int
-
-    def seconds_until(self, later: _Moment) -> float:
-        return max(later.monotonic_s - self.monotonic_s, (later.wall_ms - self.wall_ms) / 1000)
+    asked: Moment
+    end: int
+    position: int
+    """The view's own, when the append began: in a log that goes on it lies below `end`."""
 
 
 class LogView(Generic[F]):
@@ -80,13 +79,26 @@ class LogView(Generic[F]):
         self._busy = False
         self._at_end = False
 
+    # Appending ----------------------------------------------------------------------------------------------------
+
+    def append(self, records: Sequence[tuple[bytes, bytes | None]], deadline: Deadline) -> LogEnd:
+        """Append in this order and wait until all are durable; `records` are not none. Raises as
+        `StateLog.append_many`.
+
+        What it gives makes `ask` answer as soon as these records have been applied, without asking for the end.
+        """
+        asked, position = self._now(), self._position
+        offsets = self._log.append_many(self._topic, self._partition, records, deadline)
+        return LogEnd(asked, max(offsets) + 1, position)
+
     # Asking -------------------------------------------------------------------------------------------------------
 
-    def refresh(self, deadline: Deadline) -> None:
-        """Return once everything that was in the log when this call was made has been applied.
+    def refresh(self, deadline: Deadline, at: LogEnd | None = None) -> None:
+        """Return once everything that was in the log when this call was made has been applied, or with `at` everything
+        that was there when that append began, and the append.
 
         One thread reads at a time. A caller shares another's reading only when that one asks for the end after this
-        call was made; otherwise it waits for its own turn.
+        call was made, or came as far as `at`; otherwise it waits for its own turn.
 
         Raises:
             Corrupt: a record cannot be read, see above.
@@ -98,12 +110,14 @@ class LogView(Generic[F]):
                 self._wait(deadline)
                 if self._rounds_done >= enough:
                     return
+            if at is not None and self._has_reached(at):
+                return
             self._busy = True
             self._rounds_begun += 1
             this_round = self._rounds_begun
         done = False
         try:
-            self._read_to_the_end(deadline)
+            self._read_to_the_end(deadline, at)
             done = True
         finally:
             with self._changed:
@@ -112,10 +126,10 @@ class LogView(Generic[F]):
                     self._rounds_done = this_round
                 self._changed.notify_all()
 
-    def ask(self, question: Callable[[F], T], deadline: Deadline) -> T:
+    def ask(self, question: Callable[[F], T], deadline: Deadline, at: LogEnd | None = None) -> T:
         """Refresh, then put `question` to the state at the end. Nothing is applied while it runs, so keep it short."""
         while True:
-            self.refresh(deadline)
+            self.refresh(deadline, at)
             with self._changed:
                 while self._busy:
                     self._wait(deadline)
@@ -136,19 +150,22 @@ class LogView(Generic[F]):
     def _usable(self) -> bool:
         return self._at_end and not self._unreadable
 
+    def _has_reached(self, at: LogEnd) -> bool:
+        return self._usable() and at.position < at.end <= self._position
+
     # Reading, by one thread at a time -----------------------------------------------------------------------------
 
-    def _read_to_the_end(self, deadline: Deadline) -> None:
-        while not self._reached_the_end(deadline):
+    def _read_to_the_end(self, deadline: Deadline, at: LogEnd | None) -> None:
+        while not self._reached_the_end(deadline, at):
             deadline.check(f"{self._name} to be read to its end")
+            at = None
         if self._unreadable:
             offset, reason = min(self._unreadable.values())
             raise Corrupt(f"{self._name} offset {offset}: {reason}")
 
-    def _reached_the_end(self, deadline: Deadline) -> bool:
+    def _reached_the_end(self, deadline: Deadline, at: LogEnd | None) -> bool:
         """One reading from the position to the end; False when another has to follow."""
-        asked = self._now()
-        end = self._log.end_offset(self._topic, self._partition, deadline)
+        asked, end = self._end(deadline, at)
         if self._fold is not None and end < self._position:
             self._start_over(f"the log ends at {end}, before position {self._position}")
         if self._fold is not None and self._absent_too_long():
@@ -171,6 +188,14 @@ class LogView(Generic[F]):
         self._no_tombstone_missed_since = asked
         self._at_end = True
         return True
+
+    def _end(self, deadline: Deadline, at: LogEnd | None) -> tuple[Moment, int]:
+        """An end, and since when it is known. Without a state, or when the position lies beyond `at` (which is not for
+        this log then), it is asked for."""
+        if at is not None and self._fold is not None and self._position < at.end:
+            return at.asked, at.end
+        asked = self._now()
+        return asked, self._log.end_offset(self._topic, self._partition, deadline)
 
     def _apply_up_to(self, end: int, fold: F, deadline: Deadline) -> None:
         if self._position >= end:
@@ -204,5 +229,5 @@ class LogView(Generic[F]):
         self._at_end = False
         self._unreadable.clear()
 
-    def _now(self) -> _Moment:
-        return _Moment(self._clock.monotonic(), self._clock.now_ms())
+    def _now(self) -> Moment:
+        return Moment.of(self._clock)

@@ -10,7 +10,7 @@ from layer.clock import Clock
 from layer.deadline import Deadline
 from layer.errors import OffsetOutOfRange
 from layer.statelog.api import LogRecord, StateLog
-from layer.statelog.view import LogView
+from layer.statelog.view import LogEnd, LogView
 from layer.transactions.coordinator_state import CoordinatorState
 from layer.transactions.record_groups import Record
 from mapping.state_topics import TRANSACTION_LOG, TRANSACTION_REQUESTS, StateTopic
@@ -32,24 +32,22 @@ class CoordinatorLog:
         topic: StateTopic = TRANSACTION_LOG,
     ) -> None:
         self.coordinator = coordinator
-        self._log = log
-        self._topic = topic
-        self._partition = topic.partition_of_coordinator(coordinator)
         self._view: LogView[CoordinatorState] = LogView(
             log,
             topic,
-            self._partition,
+            topic.partition_of_coordinator(coordinator),
             lambda: CoordinatorState(coordinator, follow_changes=follow_changes),
             clock,
         )
 
-    def read(self, deadline: Deadline) -> CoordinatorState:
-        """The state at an end that was asked for after this call was made. Raises Corrupt, and as `StateLog`."""
-        return self._view.ask(lambda state: state, deadline)
+    def read(self, deadline: Deadline, at: LogEnd | None = None) -> CoordinatorState:
+        """The state at an end that was asked for after this call was made, or, with `at`, where the records of that
+        append have been read back. Raises Corrupt, and as `StateLog`."""
+        return self._view.ask(lambda state: state, deadline, at)
 
-    def append(self, records: Sequence[Record], deadline: Deadline) -> None:
+    def append(self, records: Sequence[Record], deadline: Deadline) -> LogEnd:
         """Append in this order, and wait until all are durable. Raises as `StateLog.append_many`."""
-        self._log.append_many(self._topic, self._partition, records, deadline)
+        return self._view.append(records, deadline)
 
 
 class RequestFeed(Protocol):

@@ -133,7 +133,7 @@ class Transactions:
     # What it is made of -------------------------------------------------------------------------------------------
 
     def _coordinator(self, number: int) -> Coordinator:
-        log = CoordinatorLog(self._services.log, number, self._services.clock, follow_changes=True)
+        log = CoordinatorLog(self._services.followed_log, number, self._services.clock, follow_changes=True)
         requests = self._requests.feed(number)
         coordinator = Coordinator(
             log,
@@ -146,7 +146,7 @@ class Transactions:
         return coordinator
 
     def _remote(self, number: int) -> RemoteCoordinator:
-        log = CoordinatorLog(self._services.log, number, self._services.clock)
+        log = CoordinatorLog(self._services.followed_log, number, self._services.clock)
         return RemoteCoordinator(self._services.log, log, self._services.clock)
 
     def _open_requests(self) -> AssignedConsumer:

@@ -1,4 +1,4 @@
-"""Both state logs, and a state topic of each test's own."""
+"""All state logs, and a state topic of each test's own."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ from typing import NamedTuple
 
 import pytest
 
+from layer.clock import SystemClock
 from layer.deadline import Deadline
 from layer.embedded import Broker
 from layer.kafka.admin import KafkaAdmin
 from layer.kafka.fetcher import Fetcher
 from layer.kafka.producer import KafkaProducer
 from layer.kafka.settings import KafkaSettings
+from layer.kafka.several_topics import SeveralTopicsConsumer
 from layer.statelog.api import StateLog
+from layer.statelog.following import FollowingLog
 from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES, KafkaStateLog
 from layer.statelog.memory_log import MemoryStateLog
 from mapping.state_topics import Cleanup, PartitionedBy, StateTopic
@@ -40,6 +43,11 @@ def connect(bootstrap: str, message_timeout_ms: int = 30_000) -> Connected:
     return Connected(KafkaStateLog(fetcher, lambda: producer, admin), producer, admin)
 
 
+def following(connected: Connected, bootstrap: str, *topics: StateTopic) -> FollowingLog:
+    config = KafkaSettings(bootstrap).tail(client_id="tail", fetch_queue_kbytes=FETCH_QUEUE_KBYTES)
+    return FollowingLog(connected.log, topics, lambda: SeveralTopicsConsumer(config, "tests"), SystemClock())
+
+
 @pytest.fixture(scope="session")
 def connected(kafka_broker: Broker) -> Iterator[Connected]:
     found = connect(kafka_broker.bootstrap)
@@ -47,12 +55,24 @@ def connected(kafka_broker: Broker) -> Iterator[Connected]:
     found.close()
 
 
-@pytest.fixture(params=["memory", pytest.param("kafka", marks=pytest.mark.kafka)])
-def log(request: pytest.FixtureRequest) -> StateLog:
+@pytest.fixture(
+    params=[
+        "memory",
+        pytest.param("kafka", marks=pytest.mark.kafka),
+        pytest.param("followed", marks=pytest.mark.kafka),
+    ]
+)
+def log(request: pytest.FixtureRequest, state_topic: StateTopic) -> Iterator[StateLog]:
     if request.param == "memory":
-        return MemoryStateLog()
+        yield MemoryStateLog()
+        return
     found: Connected = request.getfixturevalue("connected")
-    return found.log
+    if request.param == "kafka":
+        yield found.log
+        return
+    log = following(found, request.getfixturevalue("kafka_broker").bootstrap, state_topic)
+    yield log
+    log.close()
 
 
 @pytest.fixture

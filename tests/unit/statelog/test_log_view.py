@@ -11,11 +11,12 @@ import pytest
 
 from layer.clock import SystemClock
 from layer.deadline import Deadline
-from layer.errors import DeadlineExceeded
+from layer.errors import Corrupt, DeadlineExceeded
 from layer.statelog.api import LogRecord
 from layer.statelog.memory_log import MemoryStateLog
 from layer.statelog.view import LogView
 from mapping.state_topics import DELIVERIES, TOPICS, StateTopic
+from tests.clocks import PacedClock
 
 
 class Keys:
@@ -26,6 +27,13 @@ class Keys:
         if record.key == b"bug":
             raise KeyError("a mistake of the fold's own")
         (self.live.discard if record.value is None else self.live.add)(record.key)
+
+
+class Picky(Keys):
+    def apply(self, record: LogRecord) -> None:
+        if record.value == b"unreadable":
+            raise ValueError("expected something better")
+        super().apply(record)
 
 
 class GatedLog(MemoryStateLog):
@@ -159,3 +167,74 @@ def test_records_taken_because_of_what_stands_beyond_the_end_are_noticed() -> No
         log.gate.release()
     reading.join()
     assert found == [{b"loser", b"next"}]
+
+
+def test_who_has_appended_need_not_ask_for_the_end() -> None:
+    log = GatedLog()
+    view = view_of(log)
+    assert live(view) == set()
+    asked = log.ends_asked
+    for n in range(3):
+        log.gate.release()
+        log.append(TOPICS, 0, b"other %d" % n, b"", soon())
+        at = view.append([(b"one %d" % n, b""), (b"two %d" % n, b"")], soon())
+        seen = view.ask(lambda found: set(found.live), soon(), at)
+        assert {b"other %d" % n, b"one %d" % n, b"two %d" % n} <= seen
+        assert view.ask(lambda found: set(found.live), soon(), at) == seen
+    assert log.ends_asked == asked
+
+
+def test_what_others_read_meanwhile_serves_who_has_appended() -> None:
+    log = GatedLog()
+    view = view_of(log)
+    assert live(view) == set()
+    at = view.append([(b"one", b"")], soon())
+    log.append(TOPICS, 0, b"behind", b"", soon())
+    log.gate.release()
+    assert live(view) == {b"one", b"behind"}
+    asked = log.ends_asked
+    assert view.ask(lambda found: set(found.live), soon(), at) == {b"one", b"behind"}
+    assert log.ends_asked == asked
+
+
+def test_a_view_that_was_never_read_asks_for_the_end_nevertheless() -> None:
+    log = MemoryStateLog()
+    view = view_of(log)
+    log.append(TOPICS, 0, b"before", b"", soon())
+    at = view.append([(b"one", b"")], soon())
+    log.append(TOPICS, 0, b"behind", b"", soon())
+    assert view.ask(lambda found: set(found.live), soon(), at) == {b"before", b"one", b"behind"}
+
+
+def test_an_end_of_another_log_does_not_count() -> None:
+    """The topic was deleted and made anew: offsets begin at 0 again."""
+    log = MemoryStateLog()
+    view = view_of(log)
+    log.append_many(TOPICS, 0, [(b"%d" % n, b"") for n in range(10)], soon())
+    assert len(live(view)) == 10
+    log._partitions.clear()
+    at = view.append([(b"one", b"")], soon())
+    assert view.ask(lambda found: set(found.live), soon(), at) == {b"one"}
+
+
+def test_reading_back_long_after_the_append_asks_for_the_end_again() -> None:
+    """What stands beyond may have let compaction take what this record rests on."""
+    clock = PacedClock()
+    log = MemoryStateLog(clock)
+    view: LogView[Keys] = LogView(log, TOPICS, 0, Keys, clock)
+    log.append(TOPICS, 0, b"winner", b"", soon())
+    assert live(view) == {b"winner"}
+    at = view.append([(b"loser", b"")], soon())
+    clock.ms += 30_000
+    log.append_many(TOPICS, 0, [(b"winner", None), (b"next", b"")], soon())
+    assert view.ask(lambda found: set(found.live), soon(), at) == {b"loser", b"next"}
+
+
+def test_what_cannot_be_read_is_told_to_who_has_appended_too() -> None:
+    log = MemoryStateLog()
+    view: LogView[Picky] = LogView(log, TOPICS, 0, Picky, SystemClock())
+    view.refresh(soon())
+    at = view.append([(b"a", b"unreadable"), (b"b", b"")], soon())
+    for _ in range(2):
+        with pytest.raises(Corrupt):
+            view.refresh(soon(), at)

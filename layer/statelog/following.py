@@ -1,0 +1,279 @@
+"""A state log some of whose topics are followed: what is read again and again is there before anybody asks for it.
+
+A reading of the log as it is means to assign a consumer, to wait for a fetch, and to wait for others who read. Where
+the same partition is read many times a second, as an owner does who waits for its own records, one thread of the
+process follows it instead, and a reading takes what has come. Nobody need know: what the thread does not have (what is
+older, or does not come within half a second because of some trouble of its consumer) is read as ever.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol, TypeAlias
+
+from layer.clock import Clock, Moment
+from layer.deadline import Deadline
+from layer.errors import LayerError, NotAuthorized
+from layer.kafka.assigned import end_reached, failure_of, is_final
+from layer.statelog.api import LogRecord, StateLog
+from layer.statelog.window import Window
+from mapping.state_topics import StateTopic
+
+_log: Final = logging.getLogger(__name__)
+
+_BATCH: Final = 500
+_POLL_S: Final = 0.1
+_PATIENCE_S: Final = 0.5
+_AGAIN_S: Final = 1.0
+_FORBIDDEN_AGAIN_S: Final = 30.0
+READ_OFTEN_S: Final = 10.0
+"""A partition that is read a second time within this is followed, until it was not read for as long."""
+
+Which: TypeAlias = tuple[str, int]
+"""Kafka's name of a topic, and a partition."""
+
+
+class TailReader(Protocol):
+    """What is asked of `SeveralTopicsConsumer`."""
+
+    def add(self, starts: Mapping[Which, int]) -> None: ...
+
+    def drop(self, partitions: Sequence[Which]) -> None: ...
+
+    def poll_batch(self, limit: int, timeout_s: float) -> list[Any]: ...
+
+    def close(self) -> None: ...
+
+
+class FollowingLog:
+    """A `StateLog`; everything but reading is the log's own affair. Thread-safe; the log stays its owner's.
+
+    Memory: a `Window` for each partition that is followed, and librdkafka's fetch queue.
+    """
+
+    def __init__(
+        self, log: StateLog, topics: Sequence[StateTopic], open_reader: Callable[[], TailReader], clock: Clock
+    ) -> None:
+        """`topics`: whose partitions may be followed."""
+        self._log = log
+        self._topics = frozenset(topic.kafka_name for topic in topics)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._read: dict[Which, Moment] = {}
+        """When it was read last."""
+        self._follower = _Follower(open_reader, self._still_wanted)
+
+    # The log's own ------------------------------------------------------------------------------------------------
+
+    def append(self, topic: StateTopic, partition: int, key: bytes, value: bytes | None, deadline: Deadline) -> int:
+        return self._log.append(topic, partition, key, value, deadline)
+
+    def append_many(
+        self, topic: StateTopic, partition: int, records: Sequence[tuple[bytes, bytes | None]], deadline: Deadline
+    ) -> list[int]:
+        return self._log.append_many(topic, partition, records, deadline)
+
+    def end_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
+        return self._log.end_offset(topic, partition, deadline)
+
+    def start_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
+        return self._log.start_offset(topic, partition, deadline)
+
+    def read_at(
+        self, topic: StateTopic, partition: int, offsets: Sequence[int], deadline: Deadline
+    ) -> Mapping[int, LogRecord]:
+        return self._log.read_at(topic, partition, offsets, deadline)
+
+    # Reading ------------------------------------------------------------------------------------------------------
+
+    def read(
+        self, topic: StateTopic, partition: int, start: int, end: int, deadline: Deadline
+    ) -> Iterator[list[LogRecord]]:
+        which = (topic.kafka_name, partition)
+        if start >= end or topic.kafka_name not in self._topics:
+            yield from self._log.read(topic, partition, start, end, deadline)
+            return
+        often = self._is_read_often(which)
+        if not often:  # perhaps this process was stopped for long, and tombstones came and went meanwhile
+            self._follower.leave(which)
+        found = self._follower.take(which, start, end, deadline) if often else None
+        if found is None:
+            yield from self._log.read(topic, partition, start, end, deadline)
+            if often:
+                self._follower.follow(which, end)
+        elif found:
+            yield found
+
+    def _is_read_often(self, which: Which) -> bool:
+        now = Moment.of(self._clock)
+        with self._lock:
+            before = self._read.get(which)
+            self._read[which] = now
+        return before is not None and before.seconds_until(now) < READ_OFTEN_S
+
+    def _still_wanted(self, which: Which) -> bool:
+        with self._lock:
+            before = self._read.get(which)
+        return before is not None and before.seconds_until(Moment.of(self._clock)) < READ_OFTEN_S
+
+    def close(self) -> None:
+        """End following; a second call does nothing."""
+        self._follower.close()
+
+
+class _Follower:
+    """The thread, which is there from the first `follow` on, and its consumer, as long as something is followed."""
+
+    def __init__(self, open_reader: Callable[[], TailReader], still_wanted: Callable[[Which], bool]) -> None:
+        self._open_reader = open_reader
+        self._still_wanted = still_wanted
+        self._lock = threading.Lock()
+        self._windows: dict[Which, Window] = {}
+        self._changed = threading.Event()
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        self._told = ""
+
+    # Any thread ---------------------------------------------------------------------------------------------------
+
+    def take(self, which: Which, start: int, end: int, deadline: Deadline) -> list[LogRecord] | None:
+        """As `Window.take`. One that does not come that far in time is given up."""
+        with self._lock:
+            window = self._windows.get(which)
+        if window is None:
+            return None
+        patience = Deadline.after(min(_PATIENCE_S, deadline.remaining_s()))
+        found = window.take(start, end, patience)
+        if found is None and patience.passed():
+            _log.info("%s-%d: following stopped below offset %d, reading instead", *which, end)
+            self._give_up({which: window})
+        return found
+
+    def follow(self, which: Which, start: int) -> None:
+        """From `start` on, unless it is followed already."""
+        with self._lock:
+            if self._closed or which in self._windows:
+                return
+            self._windows[which] = Window(start)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="pok-state-tail", daemon=True)
+                self._thread.start()
+        self._changed.set()
+
+    def leave(self, which: Which) -> None:
+        """Follow it no more."""
+        with self._lock:
+            window = self._windows.get(which)
+        if window is not None:
+            self._give_up({which: window})
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            thread, self._thread = self._thread, None
+        self._changed.set()
+        if thread is not None:
+            thread.join()
+
+    def _give_up(self, windows: Mapping[Which, Window]) -> None:
+        with self._lock:
+            for which, window in windows.items():
+                window.end()
+                if self._windows.get(which) is window:
+                    del self._windows[which]
+        self._changed.set()
+
+    # Its own thread -----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._closed:
+            try:
+                self._read_what_is_wanted()
+            except Exception as failure:
+                self._tell(failure)
+                self._wait(_FORBIDDEN_AGAIN_S if isinstance(failure, NotAuthorized) else _AGAIN_S)
+                self._changed.set()  # what follows begins with looking
+        self._give_up(self._windows.copy())
+
+    def _tell(self, failure: Exception) -> None:
+        if not isinstance(failure, LayerError):
+            _log.error("following state topics failed", exc_info=failure)
+            return
+        told = type(failure).__name__
+        _log.log(logging.DEBUG if told == self._told else logging.WARNING, "state topics are read slowly: %s", failure)
+        self._told = told
+
+    def _wait(self, seconds: float) -> None:
+        deadline = Deadline.after(seconds)
+        while not self._closed and not deadline.passed():
+            self._changed.wait(deadline.remaining_s())
+            self._changed.clear()
+
+    def _read_what_is_wanted(self) -> None:
+        """Until nothing is, or this is closed."""
+        self._changed.wait()
+        read: dict[Which, Window] = {}
+        reader: TailReader | None = None
+        try:
+            while not self._closed:
+                if self._changed.is_set():
+                    self._changed.clear()
+                    reader = self._assign(reader, read)
+                if reader is None or not read:
+                    return
+                batch = reader.poll_batch(_BATCH, _POLL_S)
+                if batch:
+                    self._told = ""
+                    self._hand_on(batch, read)
+                else:
+                    self._leave(read)
+        finally:
+            self._give_up(read)
+            if reader is not None:
+                reader.close()
+
+    def _assign(self, reader: TailReader | None, read: dict[Which, Window]) -> TailReader | None:
+        with self._lock:
+            wanted = self._windows.copy()
+        gone = [which for which, window in read.items() if wanted.get(which) is not window]
+        new = {which: window for which, window in wanted.items() if read.get(which) is not window}
+        if new and reader is None:
+            reader = self._open_reader()
+        if reader is not None and gone:
+            reader.drop(gone)
+        for which in gone:
+            del read[which]
+        if reader is not None and new:
+            reader.add({which: window.start for which, window in new.items()})
+            read.update(new)
+        return reader
+
+    def _leave(self, read: Mapping[Which, Window]) -> None:
+        """Follow no more what nobody reads any more."""
+        unwanted = {which: window for which, window in read.items() if not self._still_wanted(which)}
+        if unwanted:
+            self._give_up(unwanted)
+
+    def _hand_on(self, batch: Sequence[Any], read: Mapping[Which, Window]) -> None:
+        heard: dict[Which, tuple[list[LogRecord], int]] = {}
+        for record in batch:
+            which = (record.topic(), record.partition())
+            error = record.error()
+            if error is None:
+                offset = record.offset()
+                found, _ = heard.get(which, ([], 0))
+                found.append(LogRecord(offset, record.key() or b"", record.value(), record.timestamp()[1]))
+                heard[which] = found, offset + 1
+            elif end_reached(error):
+                found, reached = heard.get(which, ([], 0))
+                heard[which] = found, max(reached, record.offset())
+            elif which in read:
+                _log.info("%s-%d: following stopped: %s", *which, error.str())
+                self._give_up({which: read[which]})
+            elif is_final(error):
+                raise failure_of(error, "following state topics")
+        for which, (records, reached) in heard.items():
+            if which in read:
+                read[which].put(records, reached)
