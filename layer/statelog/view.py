@@ -49,6 +49,10 @@ class LogEnd(NamedTuple):
     position: int
     """The view's own, when the append began: in a log that goes on it lies below `end`."""
 
+    def since(self, before: LogEnd | None) -> LogEnd:
+        """Of two appends, one after the other, as if they were one."""
+        return self if before is None else LogEnd(before.asked, self.end, before.position)
+
 
 class LogView(Generic[F]):
     """The state of one partition, as fresh as its last `refresh`. Thread-safe; a constructor reads nothing.

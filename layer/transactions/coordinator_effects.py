@@ -18,12 +18,13 @@ from layer.errors import LayerError, NoSuchTopic, Refused
 from layer.transactions import coordinator_machine as machine
 from layer.transactions.coordinator_rules import CoordinatorSettings
 from layer.transactions.coordinator_state import NO_ID, Transaction
-from layer.transactions.outcomes import Ended, Outcomes
+from layer.transactions.outcomes import Ended, Opened, Outcomes
 from mapping.state_records.transaction_log import TopicPartition
 from mapping.txn_id import TxnId
 
 _log: Final = logging.getLogger(__name__)
 _MOST_AT_ONCE: Final = 512
+_NONE: Final[dict[TopicPartition, Opened | None]] = {}
 
 
 class Effects:
@@ -34,12 +35,13 @@ class Effects:
         self._coordinator = coordinator
         self._settings = settings
         self._clock = clock
-        self.begin("")
+        self.begin("", 0)
 
-    def begin(self, session: str) -> None:
-        """Forget the session before."""
+    def begin(self, session: str, by: int) -> None:
+        """Forget the session before. `by` is the owner's version."""
         self._session = session
-        self._announced: dict[int, set[TopicPartition]] = {}
+        self._by = by
+        self._announced: dict[int, dict[TopicPartition, Opened | None]] = {}
         self._refused: dict[TxnId, dict[TopicPartition, Refused]] = {}
         self._at_once = _MOST_AT_ONCE
         self._again_at_s: dict[int, float] = {}
@@ -59,7 +61,7 @@ class Effects:
 
     def announced(self, local_id: int) -> AbstractSet[TopicPartition]:
         """Partitions whose buffers know of the transaction, as this session saw to it."""
-        return self._announced.get(local_id, frozenset())
+        return self._announced.get(local_id, _NONE).keys()
 
     def refusal(self, wanted: machine.Announce) -> Refused | None:
         """Why one of these partitions cannot take part, when the last attempt to announce it found that."""
@@ -67,7 +69,7 @@ class Effects:
         return next((refused[each] for each in wanted.partitions if each in refused), None)
 
     def forget(self, local_id: int) -> None:
-        """The transaction is not open any more."""
+        """The transaction is over."""
         self._announced.pop(local_id, None)
 
     def announce(self, wanted: Sequence[machine.Announce], deadline: Deadline) -> bool:
@@ -96,7 +98,7 @@ class Effects:
         self, together: Sequence[tuple[TxnId, tuple[TopicPartition, ...]]], deadline: Deadline
     ) -> bool:
         try:
-            self._outcomes.announce(together, self._session, deadline)
+            opened = self._outcomes.announce(together, self._session, deadline)
         except NoSuchTopic as gone:
             ((txn, found), *others) = together
             if others or len(found) > 1:
@@ -107,7 +109,9 @@ class Effects:
             _log.warning("coordinator=%d announcing %d failed: %s", self._coordinator, len(together), failure)
             return False
         for txn, found in together:
-            self._announced.setdefault(txn.least_bits, set()).update(found)
+            announced = self._announced.setdefault(txn.least_bits, {})
+            for each in found:
+                announced.setdefault(each, opened.get((txn, each)))  # of two OPENs the first one has the lower bound
         return True
 
     # Ends ---------------------------------------------------------------------------------------------------------
@@ -142,6 +146,7 @@ class Effects:
                 tuple(found.partitions),
                 tuple(found.subscriptions),
                 found.deadline_ms(),
+                self._opened(found),
             )
             for found in group
         ]
@@ -153,6 +158,15 @@ class Effects:
             self._outcomes.end_acks(acking, deadline)
         if writing:
             self._outcomes.settle_buffers(writing, self._session, deadline)
+
+    def _opened(self, transaction: Transaction) -> dict[TopicPartition, Opened]:
+        """All OPENs that there are of it; empty when others may have written some. Of a transaction that was begun in
+        this session nobody else has, and who comes after it looks for himself."""
+        if transaction.new.by != self._by:
+            return {}
+        announced = self._announced.get(transaction.id.least_bits, {})
+        found = {each: opened for each in transaction.partitions if (opened := announced.get(each)) is not None}
+        return found if len(found) == len(transaction.partitions) else {}
 
     def _failed(self, group: Sequence[Transaction], now_s: float) -> None:
         if len(group) > 1:

@@ -53,12 +53,13 @@ class CoordinatorSettings:
     and as many that others began, each of at most `max_participants` partitions and subscriptions, as many answers as
     `max_finished`, and `max_waiting` wishes.
 
-    A wish waits at most `group_delay_ms` for others to be written with; one append holds at most `group_records`
-    records and `group_bytes` bytes (a larger record goes alone). A finished transaction and an answer are known for
-    `finished_kept_ms`, or (transactions of its own process, and answers) until more than `max_finished` are; then they
-    are forgotten; that is looked for every `clean_every_ms`, and less often while nothing happens, but twice in
-    `finished_kept_ms` at least. Requests of other processes are looked for every `requests_every_ms`, where the feed
-    does not wake the coordinator.
+    A wish waits for those before it to be written, and at most `group_delay_ms` for others to be written with; the
+    last status of a transaction whose outcome is everywhere at most `last_status_delay_ms`. One append holds at most
+    `group_records` records and `group_bytes` bytes (a larger record goes alone). A finished transaction and an answer
+    are known for `finished_kept_ms`, or (transactions of its own process, and answers) until more than `max_finished`
+    are; then they are forgotten; that is looked for every `clean_every_ms`, and less often while nothing happens, but
+    twice in `finished_kept_ms` at least. Requests of other processes are looked for every `requests_every_ms`, where
+    the feed does not wake the coordinator.
     """
 
     max_open: int = 10_000
@@ -69,15 +70,21 @@ class CoordinatorSettings:
     finished_kept_ms: int = 60_000
     group_records: int = 512
     group_bytes: int = 4 * 1024 * 1024
-    group_delay_ms: int = 1
+    group_delay_ms: int = 0
+    last_status_delay_ms: int = 5
     clean_every_ms: int = 1_000
     low_water_every_ms: int = 1_000
     requests_every_ms: int = 20
     retry_effects_ms: int = 200
     retry_effects_most_ms: int = 10_000
 
+    @property
+    def most_ids_ahead(self) -> int:
+        """How far above the highest id that it has read an owner gives ids; whoever takes over begins above that."""
+        return 2 * self.max_waiting
+
     def __post_init__(self) -> None:
         for name in self.__dataclass_fields__:
-            least = 0 if name in ("group_delay_ms", "requests_every_ms") else 1
+            least = 0 if name in ("group_delay_ms", "last_status_delay_ms", "requests_every_ms") else 1
             if getattr(self, name) < least:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected {least} or more")

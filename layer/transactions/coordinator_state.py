@@ -8,6 +8,11 @@ Owners, clients that ask from other processes, and tools all fold with this, so 
 * An UPDATE counts only where it may follow (`FOLLOWS`): the first decision stands.
 * Without its NEW a transaction is over: what else there is of it is an orphan.
 
+**No two owners give the same id**, not even one of them in vain: an owner gives ids at most so far above the highest
+that it has read, and its successor's TAKEOVER tells of all of these. Otherwise a NEW of a former owner, void, could
+stand before a valid one with its id, and who reads when compaction has taken the TAKEOVER between them and not yet the
+void record would take the first for the valid one. (Seen in the simulation.)
+
 **No id is given again after a crash**: the highest id in the log survives. A NEW is tombstoned only while a live record
 tells of a higher id, or the owner's own TAKEOVER of this one (its `max_local_id`: what it had read before it claimed;
 a newer owner's is at least as high, since a claim is valid only if the one before it had been read). So whoever folds

@@ -16,6 +16,7 @@ from mapping.txn_id import TxnId
 
 _log: Final = logging.getLogger(__name__)
 _TURN_S: Final = 30.0
+_FINISH_S: Final = 2.0
 _REQUESTS_BUSY_S: Final = 0.02  # as CoordinatorSettings.requests_every_ms
 _REQUESTS_IDLE_S: Final = 0.2
 _BUSY_FOR: Final = 50
@@ -83,6 +84,7 @@ class _Served:
             pause_s = _AGAIN_LEAST_S
             quiet = 0 if worked else quiet + 1
             self.coordinator.wait_for_work(_REQUESTS_BUSY_S if quiet < _BUSY_FOR else _REQUESTS_IDLE_S)
+        self.coordinator.finish(Deadline.after(_FINISH_S))
 
 
 class Coordinators:

@@ -1,11 +1,12 @@
 """Outcomes where they belong: OPEN and ABORTED entries, ENDs and low-water marks in state topics, markers in the data.
 
-The order makes every step repeatable. Markers come first, for transactions whose OPEN is there; then ENDs; then the
-buffers: ABORTED is durable before its OPEN goes, since nothing on record means committed. A partition whose OPEN is
-gone was settled before and is left alone. (A crash between a marker and the rest writes the marker once more, which
-readers pass over like the first.) ABORTED entries are written unsealed: readers compare headers from their bound on, so
-a record that comes late is not read either, nor one that the entry does not name because looking for it would have held
-up the coordinator. `Sealing` seals them when no record can come late any more.
+The order makes every step repeatable. Markers come first, for transactions whose OPEN is there (a session that wrote
+all of them need not look); then ENDs; then the buffers: ABORTED is durable before its OPEN goes, since nothing on
+record means committed. A partition whose OPEN is gone was settled before and is left alone. (A crash between a marker
+and the rest writes the marker once more, which readers pass over like the first.) ABORTED entries are written
+unsealed: readers compare headers from their bound on, so a record that comes late is not read either, nor one that the
+entry does not name because looking for it would have held up the coordinator. `Sealing` seals them when no record can
+come late any more.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from layer.transactions import outcome_records
 from layer.transactions.buffer.entries import BufferEntries
 from layer.transactions.buffer.model import DataPartition
 from layer.transactions.outcome_records import Records
-from layer.transactions.outcomes import Ended
+from layer.transactions.outcomes import Ended, Opened
 from layer.transactions.views import TransactionViews
 from mapping.state_records.transaction_log import TopicPartition
 from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
@@ -80,8 +81,9 @@ class LoggedOutcomes:
 
     def announce(
         self, participants: Sequence[tuple[TxnId, Sequence[TopicPartition]]], session: str, deadline: Deadline
-    ) -> None:
+    ) -> dict[tuple[TxnId, TopicPartition], Opened]:
         """Raises NoSuchTopic when one of the topics is not there."""
+        opened: dict[tuple[TxnId, TopicPartition], Opened] = {}
         announced: list[tuple[TxnId, DataPartition]] = []
         ends: dict[DataPartition, int] = {}
         for each, txns in _by_partition((each, txn) for txn, partitions in participants for each in partitions):
@@ -91,7 +93,9 @@ class LoggedOutcomes:
             self._data.prepare(each.topic, deadline)
             ends[where] = self._data.end_offset(each.topic, each.partition, deadline)
             announced.extend((txn, where) for txn in txns)
+            opened.update(((txn, each), Opened(where.incarnation, ends[where])) for txn in txns)
         self._append(outcome_records.open_records(announced, ends, session), deadline)
+        return opened
 
     # Ends ---------------------------------------------------------------------------------------------------------
 
@@ -100,7 +104,7 @@ class LoggedOutcomes:
             where = self._where(each, deadline)
             if where is None:
                 continue
-            bounds = self._bounds(where, deadline)
+            bounds = self._bounds(where, those, deadline)
             markers = [(one.txn, one.committed) for one in those if one.txn in bounds]
             if markers:
                 self._data.append_markers(each.topic, each.partition, markers, deadline)
@@ -115,24 +119,23 @@ class LoggedOutcomes:
         for each, those in _by_partition((each, one) for one in ended for each in one.partitions):
             found = self._where(each, deadline)
             where = found or DataPartition(each.topic, each.partition, _NO_LIFE)
-            failed = {one.txn: one.deadline_ms for one in those if not one.committed}
+            failed = [one for one in those if not one.committed]
             aborted.extend(self._aborted(where, failed, session, deadline, there=found is not None))
-            over.append(self._opens_gone(where, those, deadline))
+            over.append(self._opens_gone(where, those, session, deadline))
         self._append(_together(aborted), deadline)
         self._append(_together(over), deadline)
 
     def _aborted(
-        self, where: DataPartition, txns: Mapping[TxnId, int], session: str, deadline: Deadline, *, there: bool
+        self, where: DataPartition, failed: Sequence[Ended], session: str, deadline: Deadline, *, there: bool
     ) -> list[Records]:
-        """ABORTED entries of those with an OPEN; `txns` with the ends of their time, 0 where it is not known. (An entry
-        that is there already may be incomplete.)
+        """ABORTED entries of those with an OPEN. (An entry that is there already may be incomplete.)
 
         Of a topic that is gone, too: what is under way to it comes to the next one that is made under its name.
         """
-        known = self._bounds(where, deadline) if txns else {}
-        bounds = {txn: bound for txn, bound in known.items() if txn in txns}
+        bounds = self._bounds(where, failed, deadline)
         if not bounds:
             return []
+        until_ms = {one.txn: one.deadline_ms for one in failed}
         start = min(bounds.values())
         end = self._data.end_offset(where.topic, where.partition, deadline) if there else start
         found: Mapping[TxnId, BitMap64] = {}
@@ -147,7 +150,7 @@ class LoggedOutcomes:
                 max(bound, end),
                 session,
                 sealed=False,
-                late_until_ms=txns[txn] + LATE_MOST_MS + CLOCKS_DIFFER_MS if txns[txn] else 0,
+                late_until_ms=until_ms[txn] + LATE_MOST_MS + CLOCKS_DIFFER_MS if until_ms[txn] else 0,
             )
             for txn, bound in bounds.items()
         ]
@@ -165,12 +168,30 @@ class LoggedOutcomes:
     def _ask(self, where: DataPartition, question: Callable[[BufferEntries], T], deadline: Deadline) -> T:
         return self._views.ask_buffer(where.topic, question, deadline)
 
-    def _bounds(self, where: DataPartition, deadline: Deadline) -> dict[TxnId, int]:
-        return self._ask(where, lambda entries: entries.announced_bounds(where), deadline)
+    def _bounds(self, where: DataPartition, ended: Iterable[Ended], deadline: Deadline) -> dict[TxnId, int]:
+        """Of those with an OPEN there: below which offset none of their records lies."""
+        each = TopicPartition(where.topic, where.partition)
+        found: dict[TxnId, int] = {}
+        others: list[TxnId] = []
+        for one in ended:
+            opened = one.opened.get(each)
+            if opened is None:
+                others.append(one.txn)
+            else:
+                found[one.txn] = opened.lower_bound if opened.incarnation == where.incarnation else 0
+        if others:
+            announced = self._ask(where, lambda entries: entries.announced_bounds(where), deadline)
+            found.update((txn, announced[txn]) for txn in others if txn in announced)
+        return found
 
-    def _opens_gone(self, where: DataPartition, ended: Sequence[Ended], deadline: Deadline) -> Records:
-        over = [(one.txn, where) for one in ended]
-        return self._ask(where, lambda entries: outcome_records.opens_gone(over, entries), deadline)
+    def _opens_gone(self, where: DataPartition, ended: Sequence[Ended], session: str, deadline: Deadline) -> Records:
+        each = TopicPartition(where.topic, where.partition)
+        found = outcome_records.own_opens_gone(((one.txn, where) for one in ended if each in one.opened), session)
+        others = [(one.txn, where) for one in ended if each not in one.opened]
+        if others:
+            asked = self._ask(where, lambda entries: outcome_records.opens_gone(others, entries), deadline)
+            found = _together([found, asked])
+        return found
 
     def _append(self, records: Records, deadline: Deadline) -> None:
         for partition, together in records.items():

@@ -74,6 +74,16 @@ def opens_gone(over: Iterable[tuple[TxnId, DataPartition]], entries: BufferEntri
     return found
 
 
+def own_opens_gone(over: Iterable[tuple[TxnId, DataPartition]], session: str) -> Records:
+    """Tombstones of the OPENs that this session wrote."""
+    found: Records = {}
+    for txn, where in over:
+        key = TransactionBufferKey(where.topic, where.partition, *txn, BufferKind.OPEN.value, session, 0)
+        partition = TRANSACTION_BUFFER_SNAPSHOT.partition_for(where.topic)
+        found.setdefault(partition, []).append((encode_key(key), None))
+    return found
+
+
 def void_records(late: Mapping[TxnId, BitMap64], where: DataPartition, entries: BufferEntries, session: str) -> Records:
     """VOID entries for records that came late (`Judged.late`), with what this session said before."""
     found: Records = {}

@@ -6,8 +6,8 @@ make a call long after another one did: then it says what was decided, since it 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from layer.deadline import Deadline
@@ -16,10 +16,19 @@ from mapping.txn_id import TxnId
 
 
 @dataclass(frozen=True, slots=True)
+class Opened:
+    """An OPEN in a partition's buffer: the topic's life then, and below which offset none of its records lies."""
+
+    incarnation: int
+    lower_bound: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ended:
     """A transaction that is COMMITTING or ABORTING in the log, durable and valid, and what takes part in it.
 
-    `deadline_ms` is the Unix time at which it would have timed out: no record of it carries a later time.
+    `deadline_ms` is the Unix time at which it would have timed out: no record of it carries a later time. `opened`: its
+    OPENs, when the session that ends it wrote all there are; otherwise the buffers tell.
     """
 
     txn: TxnId
@@ -27,6 +36,7 @@ class Ended:
     partitions: tuple[TopicPartition, ...]
     subscriptions: tuple[TopicSubscription, ...]
     deadline_ms: int = 0
+    opened: Mapping[TopicPartition, Opened] = field(default_factory=dict)
 
 
 class Outcomes(Protocol):
@@ -38,7 +48,7 @@ class Outcomes(Protocol):
 
     def announce(
         self, participants: Sequence[tuple[TxnId, Sequence[TopicPartition]]], session: str, deadline: Deadline
-    ) -> None:
+    ) -> Mapping[tuple[TxnId, TopicPartition], Opened]:
         """OPEN entries in the buffers: these transactions are about to write there. A transaction may be over by the
         time it is written, or announced a second time by another session with a later lower bound."""
         ...

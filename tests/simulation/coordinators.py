@@ -10,7 +10,7 @@ from layer.clock import Clock
 from layer.deadline import Deadline
 from layer.errors import StoreError
 from layer.statelog.memory_log import MemoryStateLog
-from layer.transactions.outcomes import Ended
+from layer.transactions.outcomes import Ended, Opened
 from mapping.state_keys import CoordinatorTakeoverKey, TransactionAnswerKey, TransactionLogKey, decode_key
 from mapping.state_records.transaction_log import (
     NewTransaction,
@@ -60,6 +60,11 @@ class Fate:
     @property
     def finished(self) -> bool:
         return self.status in (TxnStatus.COMMITTED, TxnStatus.ABORTED)
+
+    @property
+    def everywhere(self) -> bool:
+        """Markers where it wrote, and the buffers settled; ENDs where it acknowledged."""
+        return ((self.marked and self.settled) or not self.partitions) and (self.acked or not self.subscriptions)
 
 
 class Truth:
@@ -118,10 +123,7 @@ class Truth:
             return
         assert fate.decided, f"{self.name}: {txn} is {status} out of the blue"
         assert fate.committed == (status is TxnStatus.COMMITTED), f"{self.name}: {txn} was {fate.status}, now {status}"
-        if fate.partitions:
-            assert fate.marked, f"{self.name}: {txn} is {status} without markers"
-            assert fate.settled, f"{self.name}: {txn} is {status}, and its buffers do not know"
-        assert fate.acked or not fate.subscriptions, f"{self.name}: {txn} is {status} without ENDs"
+        assert fate.everywhere, f"{self.name}: {txn} is {status}, and that is not everywhere: {fate}"
         fate.status = status
 
     # What somebody is told ----------------------------------------------------------------------------------------
@@ -138,7 +140,8 @@ class Truth:
 
     def told_ended(self, txn: TxnId, committed: bool) -> None:
         fate = self.fates[txn]
-        assert fate.finished, f"{self.name}: {txn} was told as ended, and is {fate.status}"
+        assert fate.decided, f"{self.name}: {txn} was told as ended, and is {fate.status}"
+        assert fate.everywhere, f"{self.name}: {txn} was told as ended, and is not everywhere"
         assert fate.committed == committed, f"{self.name}: {txn} was told as {committed=}, and is {fate.status}"
 
     def told_timed_out(self, txn: TxnId) -> None:
@@ -191,12 +194,13 @@ class SimulatedOutcomes:
 
     def announce(
         self, participants: Sequence[tuple[TxnId, Sequence[TopicPartition]]], session: str, deadline: Deadline
-    ) -> None:
+    ) -> dict[tuple[TxnId, TopicPartition], Opened]:
         self.trouble()
         for txn, partitions in participants:
             assert set(partitions) <= self._truth.fates[txn].partitions, f"{txn} announced before it was registered"
             self.announced.update((txn, each) for each in partitions)
         self.trouble()
+        return {}
 
     def _ended(self, ended: Sequence[Ended]) -> list[Fate]:
         fates = []

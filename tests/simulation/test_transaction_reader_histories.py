@@ -17,7 +17,7 @@ from layer.statelog.view import LogView
 from layer.transactions.buffer.entries import BufferEntries, TxnStatus
 from layer.transactions.buffer.model import DataPartition
 from layer.transactions.logged_outcomes import LoggedOutcomes
-from layer.transactions.outcomes import Ended, Outcomes
+from layer.transactions.outcomes import Ended, Opened, Outcomes
 from layer.transactions.views import TransactionViews
 from mapping.state_records.transaction_log import TopicPartition, TopicSubscription
 from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT
@@ -72,9 +72,10 @@ class JudgedOutcomes(LoggedOutcomes):
 
     def announce(
         self, participants: Sequence[tuple[TxnId, Sequence[TopicPartition]]], session: str, deadline: Deadline
-    ) -> None:
-        super().announce(participants, session, deadline)
+    ) -> dict[tuple[TxnId, TopicPartition], Opened]:
+        opened = super().announce(participants, session, deadline)
         self._judge.announce(participants, session, deadline)
+        return opened
 
     def write_markers(self, ended: Sequence[Ended], deadline: Deadline) -> None:
         super().write_markers(ended, deadline)

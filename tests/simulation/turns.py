@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from layer.deadline import Deadline
@@ -106,10 +107,33 @@ class Schedule:
             self._wakes_at[actor] = self._clock.seconds + self._rng.randrange(_LONGEST_SLEEP_S)
 
 
+@dataclass(slots=True)
+class _Followed:
+    """A partition as a `Window` has it."""
+
+    topic: StateTopic
+    partition: int
+    start: int
+    read_s: float
+    records: list[LogRecord] = field(default_factory=list)
+    reached: int = -1
+
+    def go_on(self, log: MemoryStateLog, rng: random.Random) -> None:
+        self.reached = max(self.reached, self.start)
+        end = log.end_offset(self.topic, self.partition, NEVER)
+        if self.reached < end:
+            upto = rng.randint(self.reached, end)
+            for batch in log.read(self.topic, self.partition, self.reached, upto, NEVER):
+                self.records.extend(batch)
+            self.reached = upto
+
+
 class ActorsLog:
     """The log as one actor meets it: before every operation the others may have their turns, and appends fail.
 
-    An append whose outcome is unknown is in the log, or comes later (`late`), or never.
+    An append whose outcome is unknown is in the log, or comes later (`late`), or never. What is read often may have
+    been fetched long before it is read, as by a `FollowingLog`: with records that compaction has taken since, and
+    without the tombstones that it has dropped.
     """
 
     def __init__(
@@ -128,8 +152,13 @@ class ActorsLog:
         self._late = late
         self._unknown_share = unknown_share
         self._between = _OTHERS_COME_BETWEEN if between is None else between
+        self._followed: dict[tuple[str, int], _Followed] = {}
+        self._follows = rng.random() < _FOLLOWS
 
     def _turn(self) -> None:
+        for followed in self._followed.values():
+            if self._rng.random() < 0.3:
+                followed.go_on(self._log, self._rng)
         if self._rng.random() < self._between:
             self._actor.pause()
 
@@ -165,6 +194,9 @@ class ActorsLog:
         self._actor.knows_its_end = True
         self._turn()
         self._actor.knows_its_end = False
+        for record in self._heard(topic, partition, start, end):
+            yield [record]
+            start = record.offset + 1
         for batch in self._log.read(topic, partition, start, end, deadline):
             half = len(batch) // 2  # the log may be compacted in the middle of a reading
             if half and self._rng.random() < 0.2:
@@ -174,6 +206,18 @@ class ActorsLog:
                 yield from rest
                 return
             yield batch
+
+    def _heard(self, topic: StateTopic, partition: int, start: int, end: int) -> list[LogRecord]:
+        """What following has brought; the first readings, and those after a long pause, find nothing."""
+        now_s = self._log._clock.monotonic()
+        which = (topic.kafka_name, partition)
+        followed = self._followed.get(which)
+        if followed is None or now_s - followed.read_s > _FOLLOWED_S or start < followed.start:
+            if self._follows:
+                self._followed[which] = _Followed(topic, partition, end, now_s)
+            return []
+        followed.read_s = now_s
+        return [record for record in followed.records if start <= record.offset < end]
 
     def read_at(self, *arguments: Any) -> dict[int, LogRecord]:
         self._turn()
@@ -189,6 +233,8 @@ _FALLS_ASLEEP = 0.04
 _FALLS_ASLEEP_READING = 0.3
 _LONGEST_SLEEP_S = 40
 _OTHERS_COME_BETWEEN = 0.35
+_FOLLOWS = 0.7
+_FOLLOWED_S = RETENTION_S / 5
 
 
 def simulated_topic(*, with_lag: bool) -> StateTopic:

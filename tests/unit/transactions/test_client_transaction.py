@@ -292,7 +292,8 @@ def test_two_processes_and_a_coordinator_that_moves() -> None:
         one.coordinators.on_revoke([4])
         other.coordinators.on_assign([4])
         far.abort(deadline)
-        assert effects.of(near.id) == ["open commit", "marker commit", "end commit", "settle commit"]
+        ended = ["marker commit", "end commit", "settle commit"]
+        assert effects.of(near.id) in (["open commit", *ended], ["open commit", *ended, *ended])
         assert effects.of(far.id) == ["open commit", "marker abort", "end abort", "settle abort"]
         with pytest.raises(errors.TransactionCoordinatorNotFound, match="is not assigned to this process"):
             one.coordinators.submit(4, Begin(1), deadline)
