@@ -31,7 +31,7 @@ from layer.registry.model import SchemaPolicies, TopicLife
 from layer.registry.policies import schema_policies
 from layer.registry.registry import SchemaRegistry
 from layer.registry.storage import StateLogSchemaStorage
-from layer.statelog.following import FollowingLog
+from layer.statelog.followed_log import FollowedLog
 from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
 from layer.statelog.kafka_log import KafkaStateLog
 from layer.transactions.looking import LookingOnly
@@ -103,7 +103,7 @@ class Services:
         self.schemas = SchemaRegistry(
             StateLogSchemaStorage(self.log, self.clock), self._schema_policies, self._topic_life, self.clock
         )
-        self.followed_log = FollowingLog(
+        self.followed_log = FollowedLog(
             self.log,
             (TRANSACTION_LOG, TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK),
             lambda: SeveralTopicsConsumer(

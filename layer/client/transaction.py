@@ -13,6 +13,7 @@ from layer.errors import NotAuthenticated, NotAuthorized, StoreError
 from layer.exceptions import InvalidConfiguration
 from layer.transactions.client_transaction import ClientTransaction, TransactionState
 from layer.waiting import pause
+from mapping.message_record import MessageMetadata
 from mapping.txn_id import TxnId
 
 _log: Final = logging.getLogger(__name__)
@@ -32,6 +33,8 @@ class Transaction:
         self._inner = inner
         self._operation_timeout_s = operation_timeout_s
         self._cluster_id = cluster_id
+        self.plain_metadata = MessageMetadata(txn=inner.id)
+        """Of its messages that say nothing else; for producers."""
 
     @property
     def txn_id(self) -> TxnId:

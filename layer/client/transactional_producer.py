@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from layer.client.enums import PartitionsRoutingMode
 from layer.client.in_flight import SendCallback
@@ -24,6 +24,8 @@ from layer.kafka.settings import MAX_MESSAGE_BYTES
 from layer.metadata.topics import Topic
 from mapping.headers import PRODUCER
 from mapping.message_record import MessageMetadata, encode_headers
+
+_POLL_MASK: Final = 127
 
 
 class TransactionalProducer(Outlet):
@@ -45,6 +47,7 @@ class TransactionalProducer(Outlet):
         """`options`: as `Outlet`; `cluster_id` is Kafka's, of the cluster that `kafka` writes to."""
         super().__init__(topic, kafka, fixed_partition=fixed_partition, **options)
         self._cluster_id = cluster_id
+        self._registered_name = str(topic.name.base)
         self._marks = schema.marks
         self._thrown_out: str | None = None
         self._origins = [
@@ -105,8 +108,8 @@ class TransactionalProducer(Outlet):
                 partition = self._routing.ask(outgoing)
             else:
                 partition = self._partition_of(key if partition_key else None)
-            part.register(str(self._topic.name.base), partition)
-            metadata = replace(metadata or MessageMetadata(), txn=txn.txn_id)
+            part.register(self._registered_name, partition)
+            metadata = txn.plain_metadata if metadata is None else replace(metadata, txn=txn.txn_id)
             self._send_part(part, to_call, payload, key, metadata, partition, sequence_id, marks)
 
     def _taking_part(
@@ -143,7 +146,8 @@ class TransactionalProducer(Outlet):
         headers: Headers = [(PRODUCER, f"{sequence}{self._producer_header}"), *encode_headers(metadata), *marks]
         if not self._offer(ticket, payload, key, partition, headers, part.stamp):
             return
-        self._kafka.poll_inline()
+        if sequence & _POLL_MASK == 0:  # each time would make the polling thread step back for longer than a send takes
+            self._kafka.poll_inline()
         if self._kafka.asleep:
             self._kafka.wake()
 

@@ -58,6 +58,8 @@ class TransactionalSend:
     def register(self, topic: str, partition: int) -> None:
         """Must return before the message goes there. Raises PulsarException, of what `Transaction.register_partition`
         does."""
+        if self._txn._inner.has_registered(topic, partition):
+            return
         with pulsar_errors():
             self._txn.register_partition(topic, partition)
 

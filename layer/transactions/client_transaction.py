@@ -90,6 +90,10 @@ class ClientTransaction:
 
     # Taking part --------------------------------------------------------------------------------------------------
 
+    def has_registered(self, topic: str, partition: int) -> bool:
+        """Whether `register_partition` has returned for it."""
+        return (topic, partition) in self._registered
+
     def register_partition(self, topic: str, partition: int, deadline: Deadline) -> None:
         """Must return before the first record of the transaction goes to this partition; later calls cost nothing.
 

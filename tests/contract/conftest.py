@@ -16,7 +16,7 @@ from layer.kafka.producer import KafkaProducer
 from layer.kafka.settings import KafkaSettings
 from layer.kafka.several_topics import SeveralTopicsConsumer
 from layer.statelog.api import StateLog
-from layer.statelog.following import FollowingLog
+from layer.statelog.followed_log import FollowedLog
 from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES, KafkaStateLog
 from layer.statelog.memory_log import MemoryStateLog
 from mapping.state_topics import Cleanup, PartitionedBy, StateTopic
@@ -43,9 +43,9 @@ def connect(bootstrap: str, message_timeout_ms: int = 30_000) -> Connected:
     return Connected(KafkaStateLog(fetcher, lambda: producer, admin), producer, admin)
 
 
-def following(connected: Connected, bootstrap: str, *topics: StateTopic) -> FollowingLog:
+def following(connected: Connected, bootstrap: str, *topics: StateTopic) -> FollowedLog:
     config = KafkaSettings(bootstrap).tail(client_id="tail", fetch_queue_kbytes=FETCH_QUEUE_KBYTES)
-    return FollowingLog(connected.log, topics, lambda: SeveralTopicsConsumer(config, "tests"), SystemClock())
+    return FollowedLog(connected.log, topics, lambda: SeveralTopicsConsumer(config, "tests"), SystemClock())
 
 
 @pytest.fixture(scope="session")

@@ -132,7 +132,7 @@ class ActorsLog:
     """The log as one actor meets it: before every operation the others may have their turns, and appends fail.
 
     An append whose outcome is unknown is in the log, or comes later (`late`), or never. What is read often may have
-    been fetched long before it is read, as by a `FollowingLog`: with records that compaction has taken since, and
+    been fetched long before it is read, as by a `FollowedLog`: with records that compaction has taken since, and
     without the tombstones that it has dropped.
     """
 

@@ -278,7 +278,7 @@ def test_a_registration_is_told_by_an_owner_that_is_still_one_when_the_buffers_k
         world.do(world.coordinator(), End(txn, commit=False))
         return announce(*arguments)
 
-    world.effects.announce = slowly  # type: ignore[method-assign]
+    world.effects.announce = slowly  # type: ignore[method-assign, assignment]
     former.turn(NEVER)
     with pytest.raises(errors.Fenced):
         former.turn(NEVER)

@@ -47,7 +47,7 @@ class TailReader(Protocol):
     def close(self) -> None: ...
 
 
-class FollowingLog:
+class FollowedLog:
     """A `StateLog`; everything but reading is the log's own affair. Thread-safe; the log stays its owner's.
 
     Memory: a `Window` for each partition that is followed, and librdkafka's fetch queue.

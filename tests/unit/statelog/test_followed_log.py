@@ -11,7 +11,7 @@ import pytest
 from layer.deadline import Deadline
 from layer.errors import StoreError
 from layer.statelog.api import LogRecord
-from layer.statelog.following import FollowingLog, Which
+from layer.statelog.followed_log import FollowedLog, Which
 from layer.statelog.memory_log import MemoryStateLog
 from mapping.state_topics import SUBSCRIPTIONS, TOPICS, StateTopic
 from tests.clocks import PacedClock
@@ -109,7 +109,7 @@ class World:
         self.stalled = self.broken = False
         self.readers = 0
         self.followed: set[Which] = set()
-        self.log = FollowingLog(self.inner, [TOPICS], lambda: Reader(self), self.clock)
+        self.log = FollowedLog(self.inner, [TOPICS], lambda: Reader(self), self.clock)
         self.written = 0
 
     def records(self, which: Which, position: int) -> list[LogRecord]:

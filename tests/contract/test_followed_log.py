@@ -13,7 +13,7 @@ from layer.deadline import Deadline
 from layer.embedded import Broker, EmbeddedBroker
 from layer.errors import StoreError
 from layer.statelog.api import LogRecord, StateLog
-from layer.statelog.following import FollowingLog
+from layer.statelog.followed_log import FollowedLog
 from layer.statelog.view import LogView
 from mapping.state_topics import StateTopic
 from tests.contract.conftest import Connected, a_state_topic, connect, following
@@ -97,7 +97,7 @@ def test_following_goes_on_after_the_broker_was_away(own_broker: EmbeddedBroker)
     topic = a_state_topic("followed")
     connected = connect(own_broker.bootstrap)
     counting = CountingReadings(connected.log)
-    log: FollowingLog = following(connected._replace(log=counting), own_broker.bootstrap, topic)  # type: ignore[arg-type]
+    log: FollowedLog = following(connected._replace(log=counting), own_broker.bootstrap, topic)  # type: ignore[arg-type]
     view = LogView(log, topic, 0, Count, SystemClock())
     known = [append_and_read_back(view, n) for n in range(100)][-1]
     own_broker.kill()
