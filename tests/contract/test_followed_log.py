@@ -105,7 +105,7 @@ def test_following_goes_on_after_the_broker_was_away(own_broker: EmbeddedBroker)
         view.append([(b"perhaps", b"v")], Deadline.after(0.5))
     own_broker.start()
     found = view.ask(lambda count: count.records, soon())
-    assert found in (known, known + 1)
+    assert found - known in (0, 1)
     deadline = soon()
     counting.readings = 1
     while counting.readings:
@@ -114,6 +114,6 @@ def test_following_goes_on_after_the_broker_was_away(own_broker: EmbeddedBroker)
         before = found
         for n in range(20):
             found = append_and_read_back(view, n)
-        assert found == before + 20
+        assert found - before in (20, 21)  # what was perhaps written may come late
     log.close()
     connected.close()
