@@ -18,6 +18,7 @@ from layer.admin import AdminClient
 from layer.client.message_id import NativeMessageId
 from spark_connector import DataLoss, InvalidReadOption, NotReadable, read_pulsar
 from tests.integration.sdk_support import receive, receive_rest
+from tests.integration.test_sdk_void_records import a_paused_producer_writes
 
 Shown = tuple[object, ...]
 EVERYTHING = "value,__key,__topic,__messageId,__publishTime,__eventTime,__messageProperties"
@@ -310,3 +311,37 @@ def test_a_subscription_that_is_not_there_is_named_beside_those_that_are(
     client.subscribe(topic, "here").close()
     with pytest.raises(NotReadable, match="has no subscription 'there'; it has here"):
         read_pulsar(spark, service_url=service_url, topic=topic, subscription="there")
+
+
+def test_what_a_former_exclusive_producer_wrote_too_late_is_left_out(
+    spark: SparkSession, client: pulsar.Client, service_url: str, unique: Callable[..., str]
+) -> None:
+    topic = unique()
+    first = client.create_producer(topic)
+    first.send(b"before")
+    first.close()
+    a_paused_producer_writes(service_url, topic, b"in time", epoch=0)
+    exclusive = client.create_producer(topic, access_mode=pulsar.ProducerAccessMode.Exclusive)
+    exclusive.send(b"first of its epoch")
+    a_paused_producer_writes(service_url, topic, b"void", epoch=0)
+    exclusive.send(b"after")
+    found = read_pulsar(spark, service_url=service_url, topic=topic).collect()
+    assert [bytes(row["value"]) for row in found] == [b"before", b"in time", b"first of its epoch", b"after"]
+    client.subscribe(topic, "s", initial_position=pulsar.InitialPosition.Earliest).close()
+    assert read_pulsar(spark, service_url=service_url, topic=topic, subscription="s").count() == 4
+
+
+def test_many_aborted_transactions_cost_no_more_than_their_offsets(
+    spark: SparkSession, transactional: pulsar.Client, service_url: str, unique: Callable[..., str]
+) -> None:
+    topic = unique()
+    producer = transactional.create_producer(topic, block_if_queue_full=True)
+    for number in range(300):
+        txn = transactional.new_transaction(60_000)
+        producer.send(str(number).encode(), txn=txn)
+        if number % 3:
+            txn.abort()
+        else:
+            txn.commit()
+    frame = read_pulsar(spark, service_url=service_url, topic=topic)
+    assert [int(bytes(row["value"])) for row in frame.collect()] == list(range(0, 300, 3))

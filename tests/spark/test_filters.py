@@ -1,0 +1,53 @@
+"""The filter by itself: ten million acknowledged offsets, and blocks at their edges."""
+
+from __future__ import annotations
+
+import random
+
+from pyroaring import BitMap, BitMap64
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from spark_connector.excluded import BLOCK, ExcludedOffsets, block_rows
+from spark_connector.filters import without_excluded
+
+
+def records(spark: SparkSession, partitions: int, count: int) -> DataFrame:
+    """As many records of each partition, as Kafka's source has their places."""
+    found = spark.range(partitions * count)
+    return found.select(
+        (found["id"] % partitions).cast("int").alias("partition"),
+        F.call_function("div", found["id"], F.lit(partitions)).alias("offset"),
+    )
+
+
+def test_ten_million_acknowledged_offsets(spark: SparkSession) -> None:
+    """Of 20 million, every ledger another half."""
+    chance = random.Random(1)
+    halves = [BitMap(chance.sample(range(50_000), 25_000)) for _ in range(10)]
+    made = ExcludedOffsets()
+    acknowledged = 0
+    for ledger in range(400):
+        members = halves[ledger % 10]
+        made.add(ledger * 50_000, members)
+        acknowledged += sum(members) + ledger * 50_000 * len(members)
+    kept = without_excluded(spark, records(spark, 1, 20_000_000), block_rows({0: made}))
+    count, total = kept.agg(F.count("*"), F.sum("offset")).collect()[0]
+    assert count == 10_000_000
+    assert total == 20_000_000 * 19_999_999 // 2 - acknowledged
+
+
+def test_every_bit_stands_for_its_offset(spark: SparkSession) -> None:
+    chance = random.Random(2)
+    edges = {0, 63, 64, 65, BLOCK - 1, BLOCK, BLOCK + 63, 2 * BLOCK - 64, 2 * BLOCK + 1}
+    excluded = {p: edges | {chance.randrange(3 * BLOCK) for _ in range(1000)} for p in (0, 2)}
+    made = {}
+    for partition, offsets in excluded.items():
+        made[partition] = ExcludedOffsets()
+        made[partition].add_all(BitMap64(offsets))
+    kept = without_excluded(spark, records(spark, 3, 3 * BLOCK), block_rows(made))
+    found = kept.groupBy("partition").agg(F.count("*"), F.sum("offset")).collect()
+    every = sum(range(3 * BLOCK))
+    assert {row[0]: (row[1], row[2]) for row in found} == {
+        p: (3 * BLOCK - len(excluded.get(p, ())), every - sum(excluded.get(p, ()))) for p in range(3)
+    }
