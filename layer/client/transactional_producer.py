@@ -26,6 +26,7 @@ from mapping.headers import PRODUCER
 from mapping.message_record import MessageMetadata, encode_headers
 
 _POLL_MASK: Final = 127
+_NOTHING_SAID: Final = (None,) * 8
 
 
 class TransactionalProducer(Outlet):
@@ -99,17 +100,24 @@ class TransactionalProducer(Outlet):
                 raise NotAllowedError(f"{self.topic()} is not persistent: there are no transactions")
             if not self._needs_headers(part):
                 return
-            key, metadata = key_and_metadata(
-                properties, partition_key, ordering_key, sequence_id, replication_clusters, disable_replication,
-                event_timestamp, deliver_at, deliver_after,
+            key: bytes | None = None
+            metadata = txn.plain_metadata
+            options = (
+                properties, partition_key, ordering_key, sequence_id, replication_clusters, event_timestamp, deliver_at,
+                deliver_after,
             )  # fmt: skip
+            if disable_replication or options != _NOTHING_SAID:
+                key, said = key_and_metadata(
+                    properties, partition_key, ordering_key, sequence_id, replication_clusters, disable_replication,
+                    event_timestamp, deliver_at, deliver_after,
+                )  # fmt: skip
+                metadata = metadata if said is None else replace(said, txn=txn.txn_id)
             if self._router is not None:
                 outgoing = OutgoingMessage(payload, properties, partition_key, ordering_key, event_timestamp)
                 partition = self._routing.ask(outgoing)
             else:
                 partition = self._partition_of(key if partition_key else None)
             part.register(self._registered_name, partition)
-            metadata = txn.plain_metadata if metadata is None else replace(metadata, txn=txn.txn_id)
             self._send_part(part, to_call, payload, key, metadata, partition, sequence_id, marks)
 
     def _taking_part(

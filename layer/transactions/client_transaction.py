@@ -137,7 +137,8 @@ class ClientTransaction:
     def begin_operation(self) -> None:
         """A send or acknowledgement is on its way. Raises InvalidTxnStatus when the transaction is not open."""
         with self._changed:
-            self._check_open()
+            if self._state is not TransactionState.OPEN or self._clock.monotonic() >= self._over_at_s:
+                self._check_open()
             self._operations += 1
 
     def end_operation(self, failure: str | None = None) -> None:
