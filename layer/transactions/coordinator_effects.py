@@ -50,6 +50,8 @@ class Effects:
         self._published = NO_ID
         self._publish_at_s = -inf
         self._due = False
+        self._tried: set[int] = set()
+        """Of the transactions whose effects failed in this session."""
 
     def next_s(self) -> float:
         """The time on the monotonic clock at which there is something to try again; in the past if there is now."""
@@ -147,6 +149,7 @@ class Effects:
                 tuple(found.subscriptions),
                 found.deadline_ms(),
                 self._opened(found),
+                again=found.id.least_bits in self._tried or found.decided_by() != self._by,
             )
             for found in group
         ]
@@ -177,11 +180,13 @@ class Effects:
             before_ms = self._pauses_ms.get(local_id, self._settings.retry_effects_ms // 2)
             pause_ms = self._pauses_ms[local_id] = min(2 * before_ms, self._settings.retry_effects_most_ms)
         for transaction in group:
+            self._tried.add(transaction.id.least_bits)
             self._again_at_s[transaction.id.least_bits] = now_s + pause_ms / 1000
 
     def _settled(self, local_id: int) -> None:
         self._again_at_s.pop(local_id, None)
         self._pauses_ms.pop(local_id, None)
+        self._tried.discard(local_id)
 
     # Low water ----------------------------------------------------------------------------------------------------
 

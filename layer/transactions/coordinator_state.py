@@ -91,6 +91,12 @@ class Transaction:
         """Unix time at which it is aborted."""
         return self.new.start_ms + self.new.timeout_ms
 
+    def decided_by(self) -> int:
+        """The version of the owner that decided how it ends; 0 while it is open."""
+        if self.status is OPEN:
+            return 0
+        return next(each.value.by for each in self.rest.values() if isinstance(each.value, StatusUpdated))
+
     def _fold(self, stamped: Stamped) -> None:
         match stamped.value:
             case PartitionsAdded(partitions=partitions) if self.status is OPEN:

@@ -22,7 +22,7 @@ from layer.metadata.topics import Topic, Topics
 from layer.transactions.logged_outcomes import LATE_MOST_MS
 from mapping.errors import CorruptRecord
 from mapping.topic_name import TopicName
-from mapping.transaction_headers import in_transaction, marker_headers
+from mapping.transaction_headers import InTransaction, in_transaction, marker_headers
 from mapping.txn_id import TxnId
 
 _log: Final = logging.getLogger(__name__)
@@ -155,10 +155,30 @@ class KafkaDataPartitions:
         with self._looking_again(topic):
             append_all(self._producer, life.topic.kafka_topic, partition, markers, deadline)
 
+    def ends(
+        self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline
+    ) -> Mapping[TxnId, BitMap64]:
+        found: dict[TxnId, BitMap64] = {}
+        for offset, named in self._in_transactions(topic, partition, start, end, txns, deadline):
+            if named.ended is not None:
+                found.setdefault(named.txn, BitMap64())
+            elif named.txn in found:
+                found[named.txn].add(offset)
+        return found
+
     def find(
         self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline
     ) -> Mapping[TxnId, BitMap64]:
         found: dict[TxnId, BitMap64] = {}
+        for offset, named in self._in_transactions(topic, partition, start, end, txns, deadline):
+            if named.ended is None:
+                found.setdefault(named.txn, BitMap64()).add(offset)
+        return found
+
+    def _in_transactions(
+        self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline
+    ) -> Iterator[tuple[int, InTransaction]]:
+        """Offsets and headers of the messages and markers of these in [start, end)."""
         kafka_topic = self._opened(topic, deadline).topic.kafka_topic
         with self._looking_again(topic):
             low, _ = self._fetcher.watermarks(kafka_topic, partition, deadline)
@@ -168,6 +188,5 @@ class KafkaDataPartitions:
                         named = in_transaction(record.headers())
                     except CorruptRecord:  # no reader takes it for one of these
                         continue
-                    if named is not None and named.ended is None and named.txn in txns:
-                        found.setdefault(named.txn, BitMap64()).add(record.offset() or 0)
-        return found
+                    if named is not None and named.txn in txns:
+                        yield record.offset() or 0, named

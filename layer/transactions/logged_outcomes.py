@@ -2,15 +2,18 @@
 
 The order makes every step repeatable. Markers come first, for transactions whose OPEN is there (a session that wrote
 all of them need not look); then ENDs; then the buffers: ABORTED is durable before its OPEN goes, since nothing on
-record means committed. A partition whose OPEN is gone was settled before and is left alone. (A crash between a marker
-and the rest writes the marker once more, which readers pass over like the first.) ABORTED entries are written
-unsealed: readers compare headers from their bound on, so a record that comes late is not read either, nor one that the
-entry does not name because looking for it would have held up the coordinator. `Sealing` seals them when no record can
-come late any more.
+record means committed. A partition whose OPEN is gone was settled before and is left alone. Where a marker may be there
+already, because an owner died or an attempt failed, the log is read first: one marker is enough, and what came behind a
+commit's is put on record as void, before its OPEN goes. (Only an append that was under way for longer, or a log too
+long to be read in between, brings a second marker, which readers pass over.) ABORTED entries are written unsealed:
+readers compare headers from their bound on, so a record that comes late is not read either, nor one that the entry does
+not name because looking for it would have held up the coordinator. `Sealing` seals them when no record can come late
+any more.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Final, Protocol, TypeVar
 
@@ -37,6 +40,7 @@ CLOCKS_DIFFER_MS: Final = 300_000
 _NO_LIFE: Final = 0
 """Of a topic that is gone: the next one under its name has a higher incarnation."""
 _LOOK_THROUGH: Final = 10_000
+_READ_AGAIN: Final = 100_000
 
 T = TypeVar("T")
 
@@ -62,6 +66,12 @@ class DataPartitions(Protocol):
         """A marker for each (True: committed), all durable."""
         ...
 
+    def ends(
+        self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline
+    ) -> Mapping[TxnId, BitMap64]:
+        """Those of these transactions that have a marker in [start, end), and their messages behind the first one."""
+        ...
+
     def find(
         self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline
     ) -> Mapping[TxnId, BitMap64]:
@@ -76,6 +86,7 @@ class LoggedOutcomes:
         self._log = log
         self._data = data
         self._views = views
+        self._session = secrets.token_hex(16)
 
     # Registrations ------------------------------------------------------------------------------------------------
 
@@ -105,9 +116,26 @@ class LoggedOutcomes:
             if where is None:
                 continue
             bounds = self._bounds(where, those, deadline)
-            markers = [(one.txn, one.committed) for one in those if one.txn in bounds]
+            again = {one.txn: bounds[one.txn] for one in those if one.again and one.committed and one.txn in bounds}
+            done = self._ended_before(where, again, deadline) if again else frozenset()
+            markers = [(one.txn, one.committed) for one in those if one.txn in bounds and one.txn not in done]
             if markers:
                 self._data.append_markers(each.topic, each.partition, markers, deadline)
+
+    def _ended_before(self, where: DataPartition, bounds: Mapping[TxnId, int], deadline: Deadline) -> Set[TxnId]:
+        """Those of these committed transactions whose marker is there. What came behind it is put on record as void."""
+        start = min(bounds.values())
+        end = self._data.end_offset(where.topic, where.partition, deadline)
+        if end - start > _READ_AGAIN:
+            return frozenset()
+        found = self._data.ends(where.topic, where.partition, start, end, bounds.keys(), deadline)
+        late = {txn: offsets for txn, offsets in found.items() if offsets}
+        if late:
+            records = self._ask(
+                where, lambda entries: outcome_records.void_records(late, where, entries, self._session), deadline
+            )
+            self._append(records, deadline)
+        return found.keys()
 
     def end_acks(self, ended: Sequence[Ended], deadline: Deadline) -> None:
         for partition, together in outcome_records.end_records(ended).items():

@@ -28,7 +28,8 @@ class Ended:
     """A transaction that is COMMITTING or ABORTING in the log, durable and valid, and what takes part in it.
 
     `deadline_ms` is the Unix time at which it would have timed out: no record of it carries a later time. `opened`: its
-    OPENs, when the session that ends it wrote all there are; otherwise the buffers tell.
+    OPENs, when the session that ends it wrote all there are; otherwise the buffers tell. `again`: some of this may have
+    been done before, by another session or by an attempt that failed.
     """
 
     txn: TxnId
@@ -37,6 +38,7 @@ class Ended:
     subscriptions: tuple[TopicSubscription, ...]
     deadline_ms: int = 0
     opened: Mapping[TopicPartition, Opened] = field(default_factory=dict)
+    again: bool = False
 
 
 class Outcomes(Protocol):

@@ -7,9 +7,10 @@ looked at in others is one entry for each transactional record, not one for each
 The order that counts is that of records in the partition, not that of transaction ids: a transaction with a smaller id
 may write later than one with a larger id, and reading stops at the first record of either that is open.
 
-A marker tells the outcome of the records before it, so whoever holds a run with both need not ask. (Two faults
-together are not told apart: a record that came late to a committed transaction, between its marker and a second one
-that a crashed coordinator's successor wrote, is delivered to those who began to read between the two.)
+A marker tells the outcome of the records before it, so whoever holds a run with both need not ask. A second marker
+comes only when a coordinator's append was under way while its successor looked for it, or the log between was too long
+to be read (see `logged_outcomes`): a record that comes late between the two is delivered to those who begin to read
+between them.
 
 A record of a transaction whose marker stands before it came too late: it is never readable, whatever the outcome. Who
 reads on past the marker sees that (`Judged.late`) and puts it on record as VOID, for those that begin behind

@@ -85,6 +85,8 @@ class Effects:
         self.done: list[tuple[str, TxnId, bool]] = []
         self.broken: set[str] = set()
         self.gone: set[str] = set()
+        self.again: list[tuple[TxnId, bool]] = []
+        """Of every attempt to write markers."""
         self.low_water = -1
 
     def _check(self, partitions: Sequence[TopicPartition]) -> None:
@@ -104,6 +106,7 @@ class Effects:
         return {(txn, each): Opened(1, 0) for txn, partitions in participants for each in partitions}
 
     def write_markers(self, ended: Sequence[Ended], deadline: Deadline) -> None:
+        self.again.extend((each.txn, each.again) for each in ended)
         self._check([partition for each in ended for partition in each.partitions])
         self.done.extend(("marker", each.txn, each.committed) for each in ended)
 
@@ -590,6 +593,36 @@ def test_a_request_to_register_where_the_topic_is_gone_is_answered() -> None:
     answer = world.state().answer("cd" * 16)
     assert answer is not None
     assert (answer.refused, answer.reason) == ("NoSuchTopic", f"{PARTITION.topic} was deleted")
+
+
+def test_effects_are_told_what_may_have_been_done_before() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    first, failing, left = (world.do(coordinator, Begin(60_000)) for _ in range(3))
+    for txn in (first, failing, left):
+        world.do(coordinator, AddPartitions(txn, (PARTITION,)))
+    world.do(coordinator, End(first, commit=True))
+    assert world.effects.again == [(first, False)]
+    world.effects.broken = {PARTITION.topic}
+    ending = coordinator.submit(End(failing, commit=True), NEVER)
+    for _ in range(3):
+        coordinator.turn(NEVER)
+    world.effects.broken = set()
+    world.clock.ms += 10_000
+    for _ in range(3):
+        coordinator.turn(NEVER)
+    assert ending.result(0) == failing
+    assert world.effects.again[1:] == [(failing, False), (failing, True)]
+    world.effects.broken = {PARTITION.topic}
+    coordinator.submit(End(left, commit=True), NEVER)
+    for _ in range(3):
+        coordinator.turn(NEVER)
+    world.effects.broken = set()
+    world.effects.again.clear()
+    successor = world.coordinator()
+    for _ in range(3):
+        successor.turn(NEVER)
+    assert world.effects.again == [(left, True)]
 
 
 def test_an_unreadable_log_stops_the_coordinator() -> None:

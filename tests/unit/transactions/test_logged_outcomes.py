@@ -63,6 +63,15 @@ class Data:
     ) -> None:
         self.partition(topic, partition).extend(ended)
 
+    def ends(
+        self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline
+    ) -> Mapping[TxnId, BitMap64]:
+        found: dict[TxnId, BitMap64] = {}
+        for offset, (txn, marker) in enumerate(self.partition(topic, partition)[start:end], start):
+            if txn is not None and txn in txns and (marker is not None or txn in found):
+                found.setdefault(txn, BitMap64()).update([offset] if marker is None else [])
+        return found
+
     def find(
         self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline
     ) -> Mapping[TxnId, BitMap64]:
@@ -151,6 +160,33 @@ def test_doing_it_all_again_changes_nothing(committed: bool) -> None:
     before = (world.data.markers(), world.status(ONE), world.entries().aborted(WHERE, ONE), world.ends())
     world.end(ONE, committed=committed, session="t")
     assert (world.data.markers(), world.status(ONE), world.entries().aborted(WHERE, ONE), world.ends()) == before
+
+
+def test_a_marker_that_is_there_is_not_written_again_and_what_came_behind_it_is_void() -> None:
+    world = World()
+    world.data.send(None)
+    world.outcomes.announce([(ONE, [PARTITION]), (TWO, [PARTITION])], "s", NEVER)
+    world.data.send(ONE)
+    world.data.send(TWO)
+    world.outcomes.write_markers([Ended(ONE, True, (PARTITION,), ())], NEVER)  # then its coordinator dies
+    late = world.data.send(ONE)
+    world.data.send(TWO)
+    ended = [Ended(ONE, True, (PARTITION,), (), again=True), Ended(TWO, True, (PARTITION,), (), again=True)]
+    world.outcomes.write_markers(ended, NEVER)
+    world.outcomes.settle_buffers(ended, "t", NEVER)
+    assert world.data.markers() == [(ONE, True), (TWO, True)]
+    assert list(world.entries().void(WHERE, ONE)) == [late]
+    assert world.entries().snapshot(WHERE).excluded == BitMap64([late]), "for readers without headers, too"
+    assert not world.entries().void(WHERE, TWO)
+
+
+def test_what_is_too_long_to_be_read_gets_its_marker_again() -> None:
+    world = World()
+    world.outcomes.announce([(ONE, [PARTITION])], "s", NEVER)
+    world.outcomes.write_markers([Ended(ONE, True, (PARTITION,), ())], NEVER)
+    world.data.partition(TOPIC, 1).extend([(None, None)] * 100_000)
+    world.outcomes.write_markers([Ended(ONE, True, (PARTITION,), (), again=True)], NEVER)
+    assert world.data.markers() == [(ONE, True)] * 2
 
 
 def test_openings_of_all_sessions_go_and_the_lowest_bound_counts() -> None:
