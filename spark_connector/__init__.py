@@ -1,4 +1,4 @@
-"""Spark reads topics with Pulsar's semantics: what a subscription's next consumer would get, as a DataFrame."""
+"""Spark reads and writes topics with Pulsar's semantics: a DataFrame is what a next consumer gets."""
 
 from __future__ import annotations
 
@@ -10,21 +10,28 @@ if find_spec("pyspark") is None:
 from spark_connector.errors import (
     DataLoss,
     InvalidReadOption,
+    InvalidWriteOption,
     NotReadable,
+    NotWritten,
     SparkConnectorError,
     SparkNotReady,
 )
 from spark_connector.reader import PulsarReader, read_pulsar
 from spark_connector.session import PACKAGES, session
+from spark_connector.writer import pulsar_batches, write_pulsar
 
 __all__ = [
     "PACKAGES",
     "DataLoss",
     "InvalidReadOption",
+    "InvalidWriteOption",
     "NotReadable",
+    "NotWritten",
     "PulsarReader",
     "SparkConnectorError",
     "SparkNotReady",
+    "pulsar_batches",
     "read_pulsar",
     "session",
+    "write_pulsar",
 ]

@@ -1,10 +1,10 @@
-"""What a read refuses, in one line that says what was expected."""
+"""What a read or a write refuses, in one line that says what was expected."""
 
 from __future__ import annotations
 
 
 class SparkConnectorError(Exception):
-    """Nothing was read."""
+    """Nothing was read, or written."""
 
 
 class InvalidReadOption(SparkConnectorError, ValueError):
@@ -21,3 +21,11 @@ class NotReadable(SparkConnectorError):
 
 class DataLoss(SparkConnectorError):
     """Messages that the read was to begin with are gone from Kafka."""
+
+
+class InvalidWriteOption(SparkConnectorError, ValueError):
+    """An option of a write is unknown, missing, contradicts another one or the columns, or has a value that is none."""
+
+
+class NotWritten(SparkConnectorError):
+    """A transactional write was undone: nothing of it is or becomes visible."""

@@ -25,11 +25,12 @@ _CERTAINLY_NOT_WRITTEN: Final = (AppendFailed, NoSuchTopic, NotAuthenticated, No
 
 
 class NewRecord(NamedTuple):
-    """A record to append; its timestamp is the time at which it is handed over."""
+    """A record to append; its timestamp, where it is 0, is the time at which it is handed over."""
 
     key: bytes | None
     value: bytes | None
     headers: Headers | None = None
+    timestamp_ms: int = 0
 
 
 def append_all(
@@ -69,7 +70,9 @@ def _hand_over(
         used = producer()
         delivered = bound(appends.delivered, index, used)
         try:
-            used.enqueue(kafka_topic, partition, record.key, record.value, delivered, record.headers)
+            used.enqueue(
+                kafka_topic, partition, record.key, record.value, delivered, record.headers, record.timestamp_ms
+            )
         except BufferError as full:
             used.wake()
             if deadline.passed():

@@ -170,6 +170,7 @@ class KafkaProducer:
         value: bytes | None,
         delivered: DeliveryCallback,
         headers: Headers | None = None,
+        timestamp_ms: int = 0,
     ) -> None:
         """`produce` with its refusals translated, for those whom a Python frame costs nothing. Follow it by `wake()`.
 
@@ -178,7 +179,7 @@ class KafkaProducer:
             LayerError: refused, not written.
         """
         try:
-            self.produce(topic, value, key, partition, delivered, headers=headers)
+            self.produce(topic, value, key, partition, delivered, None, timestamp_ms, headers)
         except KafkaException as refused:
             raise self.why_refused(refused, topic, f"append to {topic}-{partition}") from refused
 
