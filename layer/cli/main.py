@@ -18,6 +18,7 @@ from layer.cli import (
     schema_extract,
     schema_registry,
     schemas,
+    spark,
     standalone,
     subscriptions,
     topics,
@@ -43,6 +44,7 @@ app.add_typer(schemas.app, name="schemas")
 schema_extract.register(schemas.app)
 schema_diff.register(schemas.app)
 app.add_typer(compat.app, name="compat")
+app.add_typer(spark.app, name="spark")
 standalone.register(app)
 produce.register(app)
 consume.register(app)
