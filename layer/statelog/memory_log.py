@@ -23,6 +23,8 @@ class _Partition:
     records: list[LogRecord] = field(default_factory=list)
     start: int = 0
     end: int = 0
+    cleaned_ms: dict[bytes, int] = field(default_factory=dict)
+    """When compaction last took a record of this key."""
 
     def newest_offsets(self) -> dict[bytes, int]:
         return {record.key: record.offset for record in self.records}
@@ -104,14 +106,21 @@ class MemoryStateLog:
             for log in self._partitions.values():
                 reach = log.end if horizon is None else horizon
                 newest = {record.key: record.offset for record in log.records if record.offset < reach}
-                log.records = [
-                    record
-                    for record in log.records
-                    if newest.get(record.key, -1) <= record.offset or rng.random() < kept_share
-                ]
+                kept = []
+                for record in log.records:
+                    if newest.get(record.key, -1) <= record.offset or rng.random() < kept_share:
+                        kept.append(record)
+                    else:
+                        log.cleaned_ms[record.key] = self._clock.now_ms()
+                log.records = kept
 
-    def drop_tombstones(self, rng: random.Random, horizon: int) -> None:
-        """Drop some of the tombstones below offset `horizon` under whose key nothing else is left."""
+    def drop_tombstones(self, rng: random.Random, horizon: int, cleaned_before_ms: float | None = None) -> None:
+        """Drop some of the tombstones below offset `horizon` under whose key nothing else is left, and of whose key
+        compaction took nothing since `cleaned_before_ms`.
+
+        Kafka counts `delete.retention.ms` from the cleaning that met the tombstone, and that one took what stood
+        before it (KIP-534): who read such a record just before has all that time to meet the tombstone.
+        """
         with self._lock:
             for log in self._partitions.values():
                 newest, oldest = log.newest_offsets(), log.oldest_offsets()
@@ -120,6 +129,7 @@ class MemoryStateLog:
                     for record in log.records
                     if record.value is not None
                     or record.offset >= horizon
+                    or (cleaned_before_ms is not None and log.cleaned_ms.get(record.key, -1) >= cleaned_before_ms)
                     or not newest[record.key] == oldest[record.key] == record.offset
                     or rng.random() >= _DROPPED_SHARE
                 ]

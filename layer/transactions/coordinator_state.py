@@ -3,8 +3,10 @@
 Owners, clients that ask from other processes, and tools all fold with this, so they agree about every outcome:
 
 * A record counts if it is valid by the fence (`statelog/take_over.py`): no TAKEOVER of a higher version before it.
-* A NEW is valid only if its id is above every id that the log tells of before it. So an append that was given up and
-  arrives late opens nothing behind the low-water mark, and no id is given twice.
+* A NEW is valid only if its id is above every valid one before it. So an append that was given up and arrives late opens
+  nothing behind the low-water mark, and no id is given twice. What TAKEOVERs tell does not count here: two that claim one
+  version tell of different ids, and who reads when compaction has taken the valid one and not yet the other would find
+  a NEW of the winner below what the loser tells. (Seen in the simulation. An owner begins above its own TAKEOVER anyway.)
 * An UPDATE counts only where it may follow (`FOLLOWS`): the first decision stands.
 * Without its NEW a transaction is over: what else there is of it is an orphan.
 
@@ -144,8 +146,9 @@ class CoordinatorState:
         self._begun: dict[str, int] = {}
         self._answers: dict[str, dict[bytes, Stamped]] = {}
         self._answer_keys: dict[bytes, str] = {}
-        self._takeovers: dict[bytes, int] = {}
-        self._highest_valid = NO_ID
+        self._takeovers: dict[bytes, tuple[Owner, int]] = {}
+        """Who claims, and the highest id that it tells of."""
+        self._highest_begun = NO_ID
         self._highest_seen = NO_ID
         self._touched: set[int] = set()
 
@@ -191,10 +194,9 @@ class CoordinatorState:
             raise CorruptRecord(f"{key} is of another coordinator than {self.coordinator}")
 
     def _take_over(self, data: bytes, key: CoordinatorTakeoverKey, value: TakenOver) -> None:
-        self._takeovers[data] = value.max_local_id
+        self._takeovers[data] = Owner(key.session, key.version), value.max_local_id
         self._highest_seen = max(self._highest_seen, value.max_local_id)
-        if self._fence.takeover(data, key.session, key.version):
-            self._highest_valid = max(self._highest_valid, value.max_local_id)
+        self._fence.takeover(data, key.session, key.version)
 
     def _answer(self, data: bytes, request: str, by: int, stamped: Stamped) -> None:
         if self._fence.record(data, by):
@@ -204,9 +206,9 @@ class CoordinatorState:
     def _open(self, data: bytes, key: TransactionLogKey, value: NewTransaction) -> None:
         local_id = key.txn_least
         self._highest_seen = max(self._highest_seen, value.max_local_id)
-        if not self._fence.record(data, value.by, lawful=local_id > self._highest_valid):
+        if not self._fence.record(data, value.by, lawful=local_id > self._highest_begun):
             return
-        self._highest_valid = value.max_local_id
+        self._highest_begun = value.max_local_id
         self._transactions[local_id] = Transaction(txn_id(self.coordinator, local_id), value, data)
         self._new_keys[data] = local_id
         if value.request:
@@ -277,7 +279,7 @@ class CoordinatorState:
     @property
     def low_water(self) -> int:
         """Every transaction at or below this id is finished for good; `NO_ID` when that is true of none."""
-        return min(self._unfinished) - 1 if self._unfinished else self._highest_valid
+        return min(self._unfinished) - 1 if self._unfinished else max(self._highest_begun, self._taken_over_at())
 
     @property
     def unfinished(self) -> int:
@@ -350,12 +352,7 @@ class CoordinatorState:
     def _taken_over_at(self) -> int:
         """What the owner's own TAKEOVER tells of; it is not tombstoned as long as it is the newest."""
         owner = self._fence.owner
-        return max((found for data, found in self._takeovers.items() if self._is_of(data, owner)), default=NO_ID)
-
-    @staticmethod
-    def _is_of(data: bytes, owner: Owner | None) -> bool:
-        key = decode_key(data)
-        return isinstance(key, CoordinatorTakeoverKey) and Owner(key.session, key.version) == owner
+        return max((highest for claim, highest in self._takeovers.values() if claim == owner), default=NO_ID)
 
     def _old_answers(self, now_ms: int, settings: CoordinatorSettings) -> list[bytes]:
         """The later ones of a request first, so that its first answer stays the first."""

@@ -118,7 +118,7 @@ class History:
         if age_s == COMPACTION_LAG_S:
             self.log.compact(self.rng, horizon)
         else:
-            self.log.drop_tombstones(self.rng, horizon)
+            self.log.drop_tombstones(self.rng, horizon, old_ms)
 
     def _first_since(self, partition: int, horizon_ms: int) -> int:
         end = self.log.end_offset(TOPIC, partition, NEVER)

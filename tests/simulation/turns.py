@@ -250,7 +250,8 @@ def kafka_cleans(log: MemoryStateLog, topic: StateTopic, clock: ManualClock, rng
         lag_s = records_stay_s(topic)
         log.compact(rng, _first_since(log, topic, (clock.seconds - lag_s) * 1000) if lag_s else None)
     else:
-        log.drop_tombstones(rng, _first_since(log, topic, (clock.seconds - RETENTION_S) * 1000))
+        old_ms = (clock.seconds - RETENTION_S) * 1000
+        log.drop_tombstones(rng, _first_since(log, topic, old_ms), old_ms)
 
 
 def _first_since(log: MemoryStateLog, topic: StateTopic, horizon_ms: float) -> int:
