@@ -3,10 +3,11 @@
 Owners, clients that ask from other processes, and tools all fold with this, so they agree about every outcome:
 
 * A record counts if it is valid by the fence (`statelog/take_over.py`): no TAKEOVER of a higher version before it.
-* A NEW is valid only if its id is above every valid one before it. So an append that was given up and arrives late opens
-  nothing behind the low-water mark, and no id is given twice. What TAKEOVERs tell does not count here: two that claim one
-  version tell of different ids, and who reads when compaction has taken the valid one and not yet the other would find
-  a NEW of the winner below what the loser tells. (Seen in the simulation. An owner begins above its own TAKEOVER anyway.)
+* A NEW is valid only if its id is above every valid one before it. So an append that was given up and arrives late
+  opens nothing behind the low-water mark, and no id is given twice. What TAKEOVERs tell does not count here: two that
+  claim one version tell of different ids, and who reads when compaction has taken the valid one and not yet the other
+  would find a NEW of the winner below what the loser tells. (Seen in the simulation. An owner begins above its own
+  TAKEOVER anyway.)
 * An UPDATE counts only where it may follow (`FOLLOWS`): the first decision stands.
 * Without its NEW a transaction is over: what else there is of it is an orphan.
 
