@@ -1,0 +1,122 @@
+"""The topics of a stream as they are now: snapshots, signs that something moved, and whether they are the same ones."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from layer import errors
+from layer.deadline import Deadline
+from layer.metadata.subscription import Subscription
+from layer.node import Node
+from mapping.state_records.cursor_requests import SaveNow
+from mapping.topic_name import TopicName
+from spark_connector.errors import DataLoss, NotReadable
+from spark_connector.options import ReadOptions
+from spark_connector.stream_offset import StreamOffset, TopicPlace
+from spark_connector.visibility import SNAPSHOT_S, TopicView, find_subscription, find_topic, view_topic
+
+_log = logging.getLogger(__name__)
+
+_SAVE_S: Final = 20.0
+
+
+class StreamTopics:
+    """Used by one thread. Keeps nothing."""
+
+    def __init__(self, node: Node, options: ReadOptions) -> None:
+        self._node = node
+        self._options = options
+
+    def look(self, begun: StreamOffset | None) -> dict[str, TopicView]:
+        """A snapshot of every topic, which is the one that the stream began with, and has lost nothing since."""
+        views = {}
+        for name in self._options.topics:
+            deadline = Deadline.after(SNAPSHOT_S)
+            parsed = TopicName.parse(name)
+            topic = find_topic(self._node, parsed, deadline)
+            wanted = self._options.subscription
+            subscription = None if wanted is None else find_subscription(self._node, topic, wanted, deadline)
+            partitions = [parsed.partition] if parsed.partition >= 0 else list(range(topic.partitions))
+            view = view_topic(self._node, topic, subscription, partitions, self._options, deadline)
+            full = str(topic.name.base)
+            if begun is not None and full in begun.topics:
+                self._check_life(view, begun.topics[full])
+            views[full] = view
+        return views
+
+    def _check_life(self, view: TopicView, place: TopicPlace) -> None:
+        now, then = life_of(view), place.life
+        if now[:2] != then[:2]:
+            raise NotReadable(
+                f"topic {view.topic.name} was deleted and made again since this stream's checkpoint was begun (Kafka's "
+                f"id is {now[0]}, was {then[0]}): start with another checkpoint"
+            )
+        if now[2] != then[2]:
+            name = view.subscription.name if view.subscription is not None else None
+            raise NotReadable(
+                f"subscription {name} of {view.topic.name} was deleted and made again since this stream's checkpoint "
+                "was begun: start with another checkpoint"
+            )
+        for partition, upto in place.ends.items():
+            found = view.partitions.get(partition)
+            if found is None:
+                continue
+            if view.subscription is None and found.whole.start > upto and self._options.fail_on_data_loss:
+                raise DataLoss(
+                    f"{view.topic.name}, partition {partition}: the stream stands at offset {upto}, and Kafka has "
+                    f"nothing below {found.whole.start} any more; failOnDataLoss=false goes on there"
+                )
+            if found.whole.end < upto and self._log_end(view, partition) < upto:
+                raise DataLoss(
+                    f"{view.topic.name}, partition {partition}: the stream stands at offset {upto}, and Kafka's log "
+                    "ends before: it has lost its end"
+                )
+
+    def _log_end(self, view: TopicView, partition: int) -> int:
+        deadline = Deadline.after(SNAPSHOT_S)
+        return self._node.admin.end_offsets(view.topic.kafka_topic, [partition], deadline)[partition]
+
+    def have_saved(self) -> None:
+        """Live consumers save what they acknowledged, so that it is seen."""
+        for name in self._options.topics:
+            deadline = Deadline.after(SNAPSHOT_S)
+            topic = find_topic(self._node, TopicName.parse(name), deadline)
+            wanted = self._options.subscription
+            if wanted is None:
+                return
+            subscription = find_subscription(self._node, topic, wanted, deadline)
+            live = any(self._node.admin.describe_group(group, deadline).members for group in subscription.groups)
+            if live:
+                self._save(subscription)
+
+    def _save(self, subscription: Subscription) -> None:
+        try:
+            self._node.memberships.live_cursors.change(
+                subscription, dict.fromkeys(subscription.served, SaveNow()), Deadline.after(_SAVE_S)
+            )
+        except errors.LayerError as failure:
+            _log.warning("subscription=%s its live consumers did not save: %s", subscription.name, failure)
+
+    def signs(self) -> object:
+        """Where the logs end, and what was committed of the cursors: markers of transactions move the one, seeks and
+        acknowledgements the other."""
+        found: list[tuple[str, Any]] = []
+        for name in self._options.topics:
+            deadline = Deadline.after(SNAPSHOT_S)
+            topic = find_topic(self._node, TopicName.parse(name), deadline)
+            partitions = list(range(topic.partitions))
+            found.append((topic.kafka_topic_id, self._node.admin.end_offsets(topic.kafka_topic, partitions, deadline)))
+            wanted = self._options.subscription
+            if wanted is not None:
+                subscription = find_subscription(self._node, topic, wanted, deadline)
+                commits = [
+                    self._node.admin.committed(g, topic.kafka_topic, partitions, deadline) for g in subscription.groups
+                ]
+                found.append((str(subscription.incarnation), commits))
+        return found
+
+
+def life_of(view: TopicView) -> tuple[str, int, int]:
+    incarnation = 0 if view.subscription is None else view.subscription.incarnation
+    return view.topic.kafka_topic_id, view.topic.layout.incarnation, incarnation

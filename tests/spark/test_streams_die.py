@@ -1,0 +1,144 @@
+"""Drivers that are killed with -9, at every step of a batch and at random: each message once in an idempotent sink."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import layer as pulsar
+from layer.admin import AdminClient
+from layer.deadline import Deadline
+from tests.spark.stream_program import STEPS
+from tests.spark.streams import Sink, rest
+
+_RUN_S = 180
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+
+class Scene:
+    """A topic with what happens on it, and the programs that read it."""
+
+    def __init__(self, url: str, topic: str, directory: Path) -> None:
+        self.client = pulsar.Client(url, enable_transaction=True)
+        self.topic = topic
+        self.expected: set[int] = set()
+        self._said = {"url": url, "topic": topic, "directory": str(directory), "most": 40}
+        self.sink = Sink(directory / "sink")
+        self._next = 0
+
+    def produce(self, drawn: random.Random, count: int) -> None:
+        """Some plainly, some in batch entries, some in transactions that commit or abort."""
+        batching: dict[str, Any] = {
+            "batching_enabled": True,
+            "batching_max_messages": 6,
+            "batching_max_publish_delay_ms": 60_000,
+        }
+        producer = self.client.create_producer(self.topic, **(batching if drawn.random() < 0.5 else {}))
+        while count > 0:
+            number = min(count, drawn.randint(1, 12))
+            values = range(self._next, self._next + number)
+            self._next, count = self._next + number, count - number
+            txn = self.client.new_transaction() if drawn.random() < 0.4 else None
+            for value in values:
+                producer.send_async(str(value).encode(), None, txn=txn)
+            producer.flush()
+            if txn is None:
+                self.expected.update(values)
+            elif drawn.random() < 0.5:
+                txn.commit()
+                self.expected.update(values)
+            else:
+                txn.abort()
+        producer.close()
+
+    def program(self, **more: Any) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, "-m", "tests.spark.stream_program", json.dumps({**self._said, **more})],
+            stdout=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def finish(self) -> None:
+        """Programs until nothing is left: what was refused comes with the next start, to a batch of either parity."""
+        deadline = Deadline.after(_RUN_S)
+        while True:
+            assert self.run() == 0
+            if rest(self.client, self.topic) == []:
+                return
+            deadline.check("nothing to be left")
+
+    def run(self, **more: Any) -> int:
+        with self.program(**more) as program:
+            try:
+                program.communicate(timeout=_RUN_S)
+            finally:
+                kill(program)
+            return program.returncode
+
+    def verify(self) -> None:
+        assert self.sink.values() == Counter(self.expected)
+
+
+def kill(program: subprocess.Popen[str]) -> None:
+    """With its JVM; one that is over is no error."""
+    try:
+        os.killpg(program.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+@pytest.fixture
+def scene(service_url: str, admin: AdminClient, unique: Any, tmp_path: Path, missing: Any) -> Any:
+    name = unique()
+    admin.create_partitioned_topic(name, 2)
+    admin.create_subscription(name, "s", from_earliest=True)
+    made = Scene(service_url, name, tmp_path)
+    yield made
+    made.client.close()
+
+
+def test_a_driver_dies_at_every_step(scene: Scene) -> None:
+    drawn = random.Random(17)
+    scene.produce(drawn, 200)
+    for step in STEPS:
+        assert scene.run(die=step, die_in=1) == -signal.SIGKILL
+        scene.produce(drawn, 40)
+    scene.finish()
+    scene.verify()
+
+
+@pytest.mark.soak
+def test_drivers_die_at_random(scene: Scene) -> None:
+    seconds = float(os.environ.get("POK_CHAOS_SECONDS", "300"))
+    seed = int(os.environ.get("POK_CHAOS_SEED", random.randrange(10**6)))
+    print(f"seed {seed}, {seconds:.0f} s")
+    drawn = random.Random(seed)
+    deadline = Deadline.after(seconds)
+    killed = 0
+    while not deadline.passed():
+        scene.produce(drawn, drawn.randint(50, 400))
+        program = scene.program()
+        assert program.stdout is not None
+        lines = drawn.randint(1, 8)
+        for line in program.stdout:
+            lines -= line.startswith("batch")
+            if lines <= 0:
+                break
+        threading.Event().wait(drawn.random())  # anywhere within the batch
+        killed += program.poll() is None
+        kill(program)
+        program.communicate()
+    scene.finish()
+    scene.verify()
+    print(f"{killed} drivers killed, {len(scene.expected)} messages")

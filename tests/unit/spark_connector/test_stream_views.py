@@ -1,0 +1,40 @@
+"""Snapshots as a stream uses them."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from pyroaring import BitMap64
+
+from layer.cursor.batch_acks import BatchAckSet
+from spark_connector.excluded import ExcludedOffsets
+from spark_connector.ranges import Range
+from spark_connector.stream_plan import Entries
+from spark_connector.stream_views import known_batches, view_of, visible
+from spark_connector.visibility import PartitionView
+
+OFFSETS = st.one_of(
+    st.sets(st.integers(0, 200_000), max_size=50),
+    st.tuples(st.integers(0, 150_000), st.integers(1, 140_000)).map(
+        lambda at: set(range(at[0], sum(at), 1 + at[0] % 3))
+    ),
+)
+
+
+@given(OFFSETS, st.integers(0, 300_000), st.integers(0, 300_000), st.integers(0, 300_000), st.integers(0, 300_000))
+def test_visible_is_the_range_without_what_is_excluded(
+    excluded: set[int], first: int, last: int, start: int, end: int
+) -> None:
+    known = ExcludedOffsets()
+    known.add_all(BitMap64(excluded))
+    found = visible(PartitionView(Range(first, last), known), start, end)
+    assert found == BitMap64(set(range(max(first, start), min(last, end))) - excluded)
+
+
+@given(OFFSETS.filter(bool))
+def test_the_snapshot_of_a_plan_shows_its_entries(offsets: set[int]) -> None:
+    batches = {min(offsets): (8, 3)}
+    view = view_of(Entries(BitMap64(offsets), batches))
+    assert visible(view, 0, 10**9) == BitMap64(offsets)
+    assert view.excluded.batches == {min(offsets): BatchAckSet(8, 3)}
+    assert known_batches(view) == batches
