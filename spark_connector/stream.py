@@ -184,7 +184,8 @@ class _Batches:
         content = self._files.read(_plan_name(batch_id))
         if content is not None:
             plan = decode_plan(content)
-            if (plan.start, plan.end) != (start, end):
+            # Of the first batch Spark keeps no start: it asks for one at each start, and the cursor has moved on.
+            if plan.end != end or (plan.start != start and batch_id > 0):
                 raise NotReadable(
                     f"the checkpoint's plan of batch {batch_id} is of {plan.start} to {plan.end}, and Spark runs it "
                     f"from {start} to {end}: the checkpoint was changed by something else"

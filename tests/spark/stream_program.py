@@ -1,7 +1,8 @@
 """A program with a stream, to be killed: `python -m tests.spark.stream_program '{"url": ..., "die": "planned", ...}'`.
 
 It takes everything that there is (`availableNow`), in batches of a few dozen; in even batches it refuses every seventh
-number. `die` names the step at which it kills itself and its JVM, in the batch number `die_in` of this run.
+number, unless `refuse` is false. `die` names the step at which it kills itself and its JVM, in the batch number
+`die_in` of this run.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def main(said: dict[str, Any]) -> None:
     def batch(df: DataFrame, batch_id: int, context: BatchContext) -> None:
         print(f"batch {batch_id}", flush=True)
         number = "cast(cast(value as string) as int)"
-        refused = f"{number} % 7 = 0" if batch_id % 2 == 0 else "false"
+        refused = f"{number} % 7 = 0" if said.get("refuse", True) and batch_id % 2 == 0 else "false"
         context.negative_acknowledge(df.where(refused))
         sink.write(df.where(f"not ({refused})"), batch_id)
         deaths.at("sunk")

@@ -151,7 +151,9 @@ def test_what_fn_refuses_comes_again_with_the_next_start(over: Stream, client: p
     assert rest(client, topic) == []
 
 
-def test_what_fn_refuses_comes_again_in_a_later_batch(over: Stream, client: pulsar.Client, topic: str) -> None:
+def test_what_fn_refuses_comes_again_in_a_later_batch(
+    over: Stream, client: pulsar.Client, topic: str, admin: AdminClient
+) -> None:
     produce(client, topic, range(20))
     seen: list[tuple[int, list[int]]] = []
 
@@ -165,6 +167,7 @@ def test_what_fn_refuses_comes_again_in_a_later_batch(over: Stream, client: puls
     query = over.start(refusing, processing_time="100 milliseconds")
     try:
         until(lambda: len(seen) > 1, "what was refused")
+        until(partial(_nothing_left, admin, topic), "it to be acknowledged")
     finally:
         query.stop()
     assert seen[0][1] == list(range(20))

@@ -108,6 +108,18 @@ def scene(service_url: str, admin: AdminClient, unique: Any, tmp_path: Path, mis
     made.client.close()
 
 
+@pytest.mark.soak
+def test_a_driver_dies_when_the_sink_has_a_batch(scene: Scene) -> None:
+    drawn = random.Random(17)
+    scene.produce(drawn, 30)
+    assert scene.run(die="sunk", refuse=False) == -signal.SIGKILL
+    scene.produce(drawn, 20)
+    assert scene.run(refuse=False) == 0
+    assert rest(scene.client, scene.topic) == []
+    scene.verify()
+
+
+@pytest.mark.soak
 def test_a_driver_dies_at_every_step(scene: Scene) -> None:
     drawn = random.Random(17)
     scene.produce(drawn, 200)

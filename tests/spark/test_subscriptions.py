@@ -148,7 +148,7 @@ class History:
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(3, 40))])
 def test_rows_are_what_the_next_consumer_gets(
     spark: SparkSession,
     transactional: pulsar.Client,
