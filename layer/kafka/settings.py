@@ -38,7 +38,8 @@ RECORD_OVERHEAD_BYTES: Final = 512 * 1024
 """Room for key, headers and record framing on top of the payload."""
 
 _REFRESH: Final = "topic.metadata.refresh.interval.ms"
-"""How long it takes until a reader notices that its topic was deleted."""
+"""How long it takes until a reader notices that its topic was deleted, and a producer that a partition has a leader
+again (librdkafka 2.16 was seen not to ask sooner, once, after a broker's restart on a busy machine)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,7 @@ class KafkaSettings:
             "queue.buffering.max.messages": 1_000_000,
             "queue.buffering.max.kbytes": 1_048_576,
             "statistics.interval.ms": 0,
+            _REFRESH: self.overrides.get(_REFRESH, "10000"),
         }
 
     def reader(self, *, fetch_queue_kbytes: int) -> dict[str, Any]:

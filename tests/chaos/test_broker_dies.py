@@ -37,7 +37,6 @@ def test_everybody_continues_when_the_broker_comes_back(shaky_stage: MakeStage, 
         eventually(
             "both subscriptions go on",
             lambda: len(shared.received()) > before[0] + 500 and len(failover.received()) > before[1] + 500,  # noqa: B023
-            30,
         )
     for publisher in publishers:
         publisher.stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka.admin import AdminClient as KafkaTool
 from confluent_kafka.admin import ConfigResource, ResourceType
 
@@ -21,6 +21,17 @@ from tests.kafka_records import headers_of, place_of
 PATIENCE_S = 60.0
 
 
+def _end(consumer: Consumer, where: TopicPartition, deadline: Deadline) -> int:
+    """Where it ends; a handle that has just been made may not know the partition yet."""
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(where, timeout=PATIENCE_S)[1])
+        except KafkaException as failure:
+            if failure.args[0].code() != KafkaError._UNKNOWN_PARTITION or deadline.passed():
+                raise
+        consumer.poll(0.1)
+
+
 def read_all(bootstrap: str, kafka_topic: str, partition: int = 0) -> list[Message]:
     """Everything that a partition holds up to where it ends now."""
     consumer = Consumer({
@@ -30,9 +41,9 @@ def read_all(bootstrap: str, kafka_topic: str, partition: int = 0) -> list[Messa
     found: list[Message] = []
     try:
         where = TopicPartition(kafka_topic, partition, 0)
-        _, end = consumer.get_watermark_offsets(where, timeout=PATIENCE_S)
-        consumer.assign([where])
         deadline = Deadline.after(PATIENCE_S)
+        end = _end(consumer, where, deadline)
+        consumer.assign([where])
         while end > 0:
             deadline.check(f"{kafka_topic}-{partition} to be read to {end}")
             message = consumer.poll(1.0)
