@@ -22,7 +22,7 @@ from layer.kafka.several_topics import SeveralTopicsConsumer
 from layer.limits import raise_open_file_limit
 from layer.metadata.entities import Entities
 from layer.metadata.namespaces import NAMESPACE_KEYS, Namespaces
-from layer.metadata.policies import DEDUPLICATION, applied
+from layer.metadata.policies import DEDUPLICATION, Policy, applied
 from layer.metadata.producers import ProducerRegistry
 from layer.metadata.subscriptions import SUBSCRIPTION_KEYS, Subscriptions
 from layer.metadata.topics import TOPIC_KEYS, Topics
@@ -157,11 +157,14 @@ class Services:
             return producer
 
     def deduplicated(self, topics: Iterable[TopicName], deadline: Deadline) -> dict[TopicName, bool]:
-        """Whether the policy applies to these topics (without a partition's suffix). Without the right to read
-        `namespaces` only what is set for a topic itself counts."""
+        """Whether the policy applies to these topics (without a partition's suffix)."""
+        return self.applied_to(topics, DEDUPLICATION, deadline)
+
+    def applied_to(self, topics: Iterable[TopicName], policy: Policy, deadline: Deadline) -> dict[TopicName, Any]:
+        """What counts of a policy for these topics (without a partition's suffix). Without the right to read
+        `namespaces` only what is set for a topic itself does."""
         return {
-            topic: applied(DEDUPLICATION, own, theirs)
-            for topic, (own, theirs) in self._policies_of(topics, deadline).items()
+            topic: applied(policy, own, theirs) for topic, (own, theirs) in self._policies_of(topics, deadline).items()
         }
 
     def _schema_policies(self, topic: TopicName, deadline: Deadline) -> SchemaPolicies:

@@ -6,6 +6,7 @@ from layer.admin.client import AdminClient
 from layer.admin.cursor_view import LedgerCost, PartitionCursor
 from layer.admin.stats import PartitionCursorStats, PublisherStats, SubscriptionStats, TopicStats
 from layer.admin.transaction_stats import TransactionDetails, VerifiedBuffer
+from layer.ledgers.reading import LedgerInfo
 from layer.registry.model import SchemaEntry, StoredSchema
 from layer.transactions.inspection import CoordinatorStats, TransactionInfo
 from layer.transactions.place_inspection import (
@@ -19,6 +20,7 @@ __all__ = [
     "AdminClient",
     "CoordinatorStats",
     "LedgerCost",
+    "LedgerInfo",
     "PartitionBufferStats",
     "PartitionCursor",
     "PartitionCursorStats",

@@ -11,6 +11,7 @@ import typer
 from layer.cli import (
     compat,
     consume,
+    ledgers,
     metrics,
     namespaces,
     produce,
@@ -18,6 +19,7 @@ from layer.cli import (
     schema_extract,
     schema_registry,
     schemas,
+    serve,
     spark,
     standalone,
     subscriptions,
@@ -39,6 +41,7 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(namespaces.app, name="namespaces")
 app.add_typer(subscriptions.app, name="subscriptions")
 app.add_typer(transactions.app, name="transactions")
+app.add_typer(ledgers.app, name="ledgers")
 schema_registry.register(schemas.app)
 app.add_typer(schemas.app, name="schemas")
 schema_extract.register(schemas.app)
@@ -50,6 +53,7 @@ produce.register(app)
 consume.register(app)
 doctor.register(app)
 metrics.register(app)
+serve.register(app)
 
 
 def _show_version(wanted: bool) -> None:

@@ -18,7 +18,7 @@ PolicyOrAllArgument = Annotated[
     typer.Argument(metavar="[POLICY]", help="Left out: all of them.", show_default=False),
 ]
 ValueArgument = Annotated[
-    str, typer.Argument(metavar="VALUE", help="What the policy takes: true or false; a word, in any case.")
+    str, typer.Argument(metavar="VALUE", help="What the policy takes: true or false; a number; a word, in any case.")
 ]
 AppliedOption = Annotated[bool, typer.Option("--applied", help="What counts here, wherever it is set.")]
 

@@ -31,6 +31,8 @@ from layer.waiting import wait_until
 
 _T = TypeVar("_T")
 _LONGEST_S: Final = 3600.0
+MOST_AT_ONCE: Final = 2_000
+"""Topics, or partitions, that one request asks about."""
 _ASK_S: Final = 0.5  # a login that is refused is heard of between two questions
 
 
@@ -109,6 +111,19 @@ class KafkaAdmin:
         except FutureTimeoutError as late:
             raise errors.DeadlineExceeded(f"{what}: no answer in time") from late
         return TopicDescription(topic, str(found.topic_id), len(found.partitions))
+
+    def describe_topics(self, topics: Sequence[str], deadline: Deadline) -> dict[str, TopicDescription]:
+        """The topics as they are now, one request for each `MOST_AT_ONCE`. Those that are not there, or may not be
+        seen, are missing."""
+        found: dict[str, TopicDescription] = {}
+        for begin in range(0, len(topics), MOST_AT_ONCE):
+            asked = TopicCollection(list(topics[begin : begin + MOST_AT_ONCE]))
+            for topic, future in self._handle.describe_topics(asked, **self._budget(deadline)).items():
+                with suppress(errors.NoSuchTopic, errors.NotAuthorized):
+                    what = f"describing topic {topic}"
+                    described = self._result(future, deadline, what, on_topic("Describe", topic))
+                    found[topic] = TopicDescription(topic, str(described.topic_id), len(described.partitions))
+        return found
 
     def allowed_on_topics(self, topics: Sequence[str], deadline: Deadline) -> dict[str, frozenset[str]]:
         """What this user may do with each topic, as `kafka-acls` spells it (Read, DescribeConfigs ...). A topic that is
@@ -228,6 +243,45 @@ class KafkaAdmin:
 
         if partitions and not wait_until(all_answered, deadline):
             raise errors.DeadlineExceeded(f"{what}: no leader in time for {sorted(set(partitions) - found.keys())}")
+        return found
+
+    def log_ranges(
+        self, partitions: Sequence[tuple[str, int]], deadline: Deadline
+    ) -> dict[tuple[str, int], tuple[int, int]]:
+        """(log start, high watermark) of each (topic, partition), two requests for each `MOST_AT_ONCE` and broker. One
+        that has no leader now, or is gone, is missing."""
+        found: dict[tuple[str, int], tuple[int, int]] = {}
+        for begin in range(0, len(partitions), MOST_AT_ONCE):
+            part = partitions[begin : begin + MOST_AT_ONCE]
+            starts = self._offsets_of(part, OffsetSpec.earliest(), deadline)
+            ends = self._offsets_of(
+                part, OffsetSpec.latest(), deadline
+            )  # afterwards, so that none lies below its start
+            found |= {where: (starts[where], end) for where, end in ends.items() if where in starts}
+        return found
+
+    def _offsets_of(
+        self, partitions: Sequence[tuple[str, int]], spec: Any, deadline: Deadline
+    ) -> dict[tuple[str, int], int]:
+        found: dict[tuple[str, int], int] = {}
+        request = {TopicPartition(topic, partition): spec for topic, partition in partitions}
+        for where, future in self._handle.list_offsets(request, **self._budget(deadline)).items():
+            what = f"asking for offsets of {where.topic}-{where.partition}"
+            with suppress(errors.NoLeaderNow, errors.NoSuchTopic):
+                answer = self._result(future, deadline, what, on_topic("Describe", where.topic))
+                found[where.topic, where.partition] = int(answer.offset)
+        return found
+
+    def offsets_at_time(
+        self, partitions: Sequence[tuple[str, int]], timestamp_ms: int, deadline: Deadline
+    ) -> dict[tuple[str, int], int | None]:
+        """Offset of the first record of each (topic, partition) whose timestamp is at or above `timestamp_ms`; None
+        where there is none. One without a leader now, or that is gone, is missing."""
+        found: dict[tuple[str, int], int | None] = {}
+        for begin in range(0, len(partitions), MOST_AT_ONCE):
+            part = partitions[begin : begin + MOST_AT_ONCE]
+            answers = self._offsets_of(part, OffsetSpec.for_timestamp(timestamp_ms), deadline)
+            found |= {where: offset if offset >= 0 else None for where, offset in answers.items()}
         return found
 
     def delete_records(self, topic: str, before: Mapping[int, int], deadline: Deadline) -> None:

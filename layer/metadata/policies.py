@@ -5,6 +5,7 @@ A policy is here only if something acts on it. Source of names: Pulsar's `Polici
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -28,10 +29,14 @@ class Policy:
     meaning: str
     choices: tuple[str, ...] = ()
     undefined: str | None = None
+    minimum: int = 0
+    """Of a policy that takes a number."""
 
     @property
     def takes(self) -> str:
         """In words, for a message or a help text."""
+        if self.kind is int:
+            return f"a whole number of {self.minimum} to {MAX_NUMBER}"
         return f"one of {', '.join(self.choices)}" if self.choices else _KIND_NAMES[self.kind]
 
     def taken(self, value: object) -> Any:
@@ -43,8 +48,9 @@ class Policy:
         return value
 
     def check(self, value: object) -> None:
-        """Raises InvalidOption for a value of another type, or none of the choices."""
-        if type(value) is not self.kind or (self.choices and value not in self.choices):
+        """Raises InvalidOption for a value of another type, none of the choices, or a number out of range."""
+        legal = type(value) is self.kind and (not self.choices or value in self.choices)
+        if not legal or (isinstance(value, int) and not self.minimum <= value <= MAX_NUMBER):
             raise errors.InvalidOption(
                 f"policy {self.name} takes {self.takes}, got {type(value).__name__} {value!r:.60}"
             )
@@ -54,6 +60,9 @@ class Policy:
         tools have all of them. Raises InvalidOption."""
         if self.kind is bool and text.lower() in _BOOLEANS:
             return _BOOLEANS[text.lower()]
+        if self.kind is int and _NUMBER.fullmatch(text):
+            self.check(int(text))
+            return int(text)
         for word in self.choices:
             if _letters(word) == _letters(text):
                 return word
@@ -64,6 +73,9 @@ def _letters(word: str) -> str:
     return word.upper().replace("-", "").replace("_", "")
 
 
+MAX_NUMBER: Final = 2**31 - 1
+"""What Pulsar's policies hold."""
+_NUMBER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _KIND_NAMES: Final[Mapping[type, str]] = {bool: "true or false"}
 _BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 
@@ -89,6 +101,13 @@ IS_ALLOW_AUTO_UPDATE_SCHEMA: Final = Policy(
     "is_allow_auto_update_schema", bool, True, "producers and consumers may register new schemas"
 )
 
+MESSAGE_TTL_IN_SECONDS: Final = Policy(
+    "message_ttl_in_seconds",
+    int,
+    0,
+    "messages older than this are acknowledged on every subscription, where `pok serve` runs; 0 for none",
+)
+
 POLICIES: Final[Mapping[str, Policy]] = {
     policy.name: policy
     for policy in (
@@ -96,6 +115,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
         SCHEMA_COMPATIBILITY_STRATEGY,
         SCHEMA_VALIDATION_ENFORCED,
         IS_ALLOW_AUTO_UPDATE_SCHEMA,
+        MESSAGE_TTL_IN_SECONDS,
     )
 }
 """What may be set."""

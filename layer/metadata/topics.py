@@ -319,6 +319,11 @@ class Topics:
             self._admin.delete_topic(found[1].kafka_topic, deadline)
         self._set_state(name, LifeState.DELETED, deadline)
 
+    def active(self, deadline: Deadline) -> list[TopicRecord]:
+        """Every topic that lives by what is on record; whether Kafka has it still was not asked."""
+        records = [decode_topic(found.value) for found in self._entities.all(deadline)]
+        return [record for record in records if record.state is LifeState.ACTIVE]
+
     def list(self, namespace: str, deadline: Deadline) -> list[TopicRecord]:
         """The topics of a namespace, by name."""
         self._namespaces.require(namespace, deadline)

@@ -1,120 +1,30 @@
 """The Kafka group that shares the coordinators out: whoever is assigned partition i of its topic is coordinator i.
 
-The topic holds no data and nothing of it is read; only the assignment counts.
+The topic holds no data.
 """
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
-from layer.deadline import Deadline
-from layer.errors import LayerError, NotAuthorized
-from layer.kafka.assigned import failure_of
 from layer.kafka.group import GroupCallbacks, GroupConsumer
+from layer.kafka.shared_work import Assignment, SharedWork
 from layer.transactions.coordinators import Coordinators
 from mapping.state_topics import TRANSACTION_COORDINATOR_ASSIGN
 from mapping.subscription_group import group_id
 
 GROUP_ID: Final = group_id(TRANSACTION_COORDINATOR_ASSIGN.kafka_name, "coordinators")
 
-_log: Final = logging.getLogger(__name__)
-_POLL_S: Final = 0.1
-_AGAIN_S: Final = 1.0
-_FORBIDDEN_AGAIN_S: Final = 30.0
 
-
-class CoordinatorGroup:
-    """This process's membership, driven by a thread of its own, which joins again when something fails.
-
-    A process without the rights to be a member says so once, and looks again every 30 s.
-    """
+class CoordinatorGroup(SharedWork):
+    """This process's membership."""
 
     def __init__(self, coordinators: Coordinators, open_member: Callable[[GroupCallbacks], GroupConsumer]) -> None:
-        """`open_member` sees to it that the topic is there; it may raise LayerErrors."""
-        self._coordinators = coordinators
-        self._open_member = open_member
-        self._settled = threading.Event()
-        self._ended = threading.Event()
-        self._unpaused: list[int] = []
-        self._told = ""
-        self._thread = threading.Thread(target=self._run, name="pok-coordinators", daemon=True)
-        self._thread.start()
-
-    def wait_until_assigned(self, deadline: Deadline) -> bool:
-        """Whether Kafka has answered with an assignment (which may be empty), or that there will be none for now."""
-        return self._settled.wait(deadline.remaining_s())
-
-    def close(self, deadline: Deadline) -> None:
-        """Leave the group, and end the thread; a second call does nothing."""
-        self._ended.set()
-        self._thread.join(deadline.remaining_s())
-
-    # Its own thread -----------------------------------------------------------------------------------------------
-
-    def _run(self) -> None:
-        while not self._ended.is_set():
-            try:
-                self._belong()
-            except Exception as failure:
-                self._tell(failure)
-                if isinstance(failure, NotAuthorized):
-                    self._settled.set()
-                self._ended.wait(_FORBIDDEN_AGAIN_S if isinstance(failure, NotAuthorized) else _AGAIN_S)
-        self._settled.set()
-
-    def _belong(self) -> None:
-        member = self._open_member(GroupCallbacks(self._on_assigned, self._on_revoked, self._on_lost, _nothing_saved))
-        try:
-            while not self._ended.is_set():
-                for event in member.poll_batch(100, _POLL_S):
-                    self._see_to(member, event)
-                if self._unpaused:  # there is nothing to be fetched
-                    member.pause(self._unpaused)
-                    self._unpaused = []
-        finally:
-            member.close()
-            self._unpaused = []
-            self._coordinators.on_lost(self._coordinators.owned())
-
-    def _see_to(self, member: GroupConsumer, event: Any) -> None:
-        error = event.error()
-        if error is None:
-            return
-        forbidden = member.forbidden(error)
-        if forbidden is not None:
-            raise forbidden
-        if error.fatal():
-            raise failure_of(error, f"membership in {GROUP_ID}")
-        _log.info("group=%s %s", GROUP_ID, error.str())
-
-    def _tell(self, failure: Exception) -> None:
-        if not isinstance(failure, LayerError):
-            _log.error("group=%s membership failed", GROUP_ID, exc_info=failure)
-            return
-        told = type(failure).__name__
-        level = logging.DEBUG if self._ended.is_set() or told == self._told else logging.WARNING
-        self._told = told
-        _log.log(level, "this process serves no transactions, it asks others to: %s", failure)
-
-    # Callbacks of the group, inside of poll and close -------------------------------------------------------------
-
-    def _on_assigned(self, partitions: list[int]) -> dict[int, int]:
-        self._coordinators.on_assign(partitions)
-        self._unpaused.extend(partitions)
-        self._told = ""
-        self._settled.set()
-        return dict.fromkeys(partitions, 0)
-
-    def _on_revoked(self, partitions: list[int]) -> None:
-        self._coordinators.on_revoke(partitions)
-        self._unpaused = [each for each in self._unpaused if each not in partitions]
-
-    def _on_lost(self, partitions: list[int]) -> None:
-        self._on_revoked(partitions)
-
-
-def _nothing_saved(_failure: LayerError | None) -> None:
-    """No offset is ever committed."""
+        super().__init__(
+            GROUP_ID,
+            open_member,
+            Assignment(coordinators.on_assign, coordinators.on_revoke),
+            name="pok-coordinators",
+            without="this process serves no transactions, it asks others to",
+        )

@@ -106,3 +106,17 @@ def test_every_policy_is_documented_and_has_a_default_of_its_type() -> None:
     for policy in POLICIES.values():
         policy.check(policy.default)
         assert policy.meaning
+
+
+def test_a_policy_that_takes_a_number() -> None:
+    policy = policy_named("message_ttl_in_seconds")
+    assert policy.parse("3600") == 3600
+    assert with_policy({}, policy.name, 0) == {policy.name: 0}
+    assert applied(policy, {policy.name: 0}, {policy.name: 60}) == 0
+    assert applied(policy, {}, {policy.name: 60}) == 60
+    for refused in ("-1", "2147483648", "1.5", "an hour", "true", ""):
+        with pytest.raises(errors.InvalidOption, match="takes a whole number of 0 to 2147483647, got"):
+            policy.parse(refused)
+    for value in (-1, 2**31, True, 1.5, "60", None):
+        with pytest.raises(errors.InvalidOption, match="takes a whole number of 0 to 2147483647, got"):
+            with_policy({}, policy.name, value)

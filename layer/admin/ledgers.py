@@ -1,0 +1,130 @@
+"""Ledgers: the part of `AdminClient` that looks at a topic's lists, and has them made anew."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from layer import errors
+from layer.client.errors import pulsar_errors
+from layer.deadline import Deadline
+from layer.kafka.fetcher import Fetcher
+from layer.ledgers.following import LogRange
+from layer.ledgers.kafka_topics import FETCH_QUEUE_KBYTES, KafkaDataTopics
+from layer.ledgers.machine import LedgerLists
+from layer.ledgers.owner import LedgerOwner
+from layer.ledgers.reading import LedgerInfo, infos
+from layer.metadata.topics import Topic
+from layer.node import Node
+from layer.statelog.view import LogView
+from mapping.errors import MappingError
+from mapping.ledger import unpack_ledger_id
+from mapping.state_topics import LEDGERS
+from mapping.topic_name import TopicName
+
+_log: Final = logging.getLogger(__name__)
+_FENCED_MOST: Final = 3
+
+
+class LedgerAdmin:
+    """Any process reads the lists; the numbers of entries are those of Kafka's log as it is now."""
+
+    @property
+    def node(self) -> Node:
+        raise NotImplementedError
+
+    def _deadline(self) -> Deadline:
+        raise NotImplementedError
+
+    def list_ledgers(self, topic: str) -> list[LedgerInfo]:
+        """The ledgers of a topic (or of one partition, by its name), in order. Source: the `ledgers` of Pulsar's
+        internal stats.
+
+        Ledgers that no maintenance has put on the list yet are there too, with nothing measured.
+
+        Raises:
+            TopicNotFound: there is none.
+            NotAllowedError: the topic is not persistent.
+        """
+        with pulsar_errors():
+            deadline = self._deadline()
+            name = TopicName.parse(topic)
+            found = self.node.topics.find(name, deadline)
+            if found is None:
+                raise errors.NoSuchTopic(f"topic {name} does not exist")
+            return self._infos(found, range(found.partitions) if name.partition < 0 else [name.partition], deadline)
+
+    def get_ledger(self, ledger_id: int) -> LedgerInfo:
+        """One ledger of any topic. Ours, not Pulsar's.
+
+        Raises:
+            TopicNotFound: no topic that lives has it (any more).
+        """
+        with pulsar_errors():
+            deadline = self._deadline()
+            try:
+                incarnation, partition, _ = unpack_ledger_id(ledger_id)
+            except MappingError as error:
+                raise errors.InvalidOption(str(error)) from error
+            gone = errors.NoSuchTopic(
+                f"ledger {ledger_id} (of life {incarnation}, partition {partition}) is of no topic"
+            )
+            record = next((r for r in self.node.topics.active(deadline) if r.incarnation == incarnation), None)
+            topic = None if record is None else self.node.topics.find(TopicName.parse(record.name), deadline)
+            if topic is None or topic.layout.incarnation != incarnation or partition >= topic.partitions:
+                raise gone
+            found = [each for each in self._infos(topic, [partition], deadline) if each.ledger_id == ledger_id]
+            if not found:
+                raise errors.NoSuchTopic(f"ledger {ledger_id} is not one of {topic.name} now")
+            return found[0]
+
+    def rebuild_ledgers(self, told: Callable[[int, int], None] = lambda done, of: None) -> int:
+        """Write the lists of all topics anew from what Kafka has; gives the number of ledgers written. Ours, not
+        Pulsar's. `told` hears how many of how many partitions of `ledgers` are done.
+
+        Maintenance that runs elsewhere goes on from there by itself.
+
+        Raises:
+            Timeout: it took longer than an operation may; what was written stands.
+        """
+        with pulsar_errors():
+            node = self.node
+            fetcher = Fetcher(node.settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
+            try:
+                data = KafkaDataTopics(node.topics, node.admin, fetcher)
+                written = 0
+                for number in range(LEDGERS.partitions):
+                    written += self._rebuild(LedgerOwner(node.log, number, data, node.clock), data)
+                    told(number + 1, LEDGERS.partitions)
+                return written
+            finally:
+                fetcher.close()
+
+    def _rebuild(self, owner: LedgerOwner, data: KafkaDataTopics) -> int:
+        """Of one partition of `ledgers`; whoever keeps it meanwhile may take it back, so it is tried again."""
+        for attempt in range(1, _FENCED_MOST + 1):
+            deadline = self._deadline()
+            try:
+                owner.take_over(deadline)
+                data.look([owner.state_partition], deadline)
+                done = owner.rebuild(deadline)
+                if done.more:
+                    _log.warning("ledgers=%d some could not be measured now: maintenance will", owner.state_partition)
+                return done.written
+            except errors.Fenced:
+                if attempt == _FENCED_MOST:
+                    raise
+        raise AssertionError("not reached")
+
+    def _infos(self, topic: Topic, partitions: Sequence[int], deadline: Deadline) -> list[LedgerInfo]:
+        if not topic.name.is_persistent:
+            raise errors.Refused(f"topic {topic.name} is not persistent: it has no ledgers")
+        number = LEDGERS.partition_for(str(topic.name.base))
+        lists = LedgerLists(number)
+        if self.node.has_state_topic(LEDGERS, deadline):
+            view = LogView(self.node.log, LEDGERS, number, lambda: LedgerLists(number), self.node.clock)
+            lists = view.ask(lambda found: found, deadline)
+        starts = self.node.admin.start_offsets(topic.kafka_topic, partitions, deadline)
+        ends = self.node.admin.end_offsets(topic.kafka_topic, partitions, deadline)
+        return list(infos(lists, topic, {p: LogRange(starts[p], ends[p]) for p in partitions}))

@@ -1,0 +1,205 @@
+"""The maintenance of a cluster's topics, shared out among processes by a Kafka group.
+
+Whoever is assigned partition i of `ledgers` owns the lists in it, and sees to the message TTL of their topics. One
+thread serves all partitions of a process, round by round.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from layer.deadline import Deadline
+from layer.errors import Closed, Corrupt, Fenced, LayerError
+from layer.kafka.fetcher import Fetcher
+from layer.kafka.group import GroupCallbacks, GroupConsumer
+from layer.kafka.shared_work import Assignment, SharedWork
+from layer.ledgers.expiring import MessageExpiry
+from layer.ledgers.kafka_topics import FETCH_QUEUE_KBYTES, KafkaDataTopics
+from layer.ledgers.owner import LedgerOwner, TopicLogs, Turn
+from layer.metadata.processes import member_client_id
+from layer.node import Node
+from mapping.state_topics import LEDGERS
+from mapping.subscription_group import group_id
+
+_log: Final = logging.getLogger(__name__)
+
+GROUP_ID: Final = group_id(LEDGERS.kafka_name, "maintenance")
+EVERY_S: Final = 60.0
+_ROUND_S: Final = 300.0
+_AGAIN_S: Final = 1.0
+_FIND_TOPIC_S: Final = 30.0
+_MEMBER_QUEUE_KBYTES: Final = 64  # nothing is ever fetched
+
+
+class Round(NamedTuple):
+    """What one round over a process's partitions did."""
+
+    partitions: int
+    topics: int
+    written: int
+    """Ledgers."""
+    expired: int
+    """Cursors of partitions that were set past expired messages."""
+    more: bool
+
+
+class Maintenance:
+    """Thread-safe; joins the group when it is made, and leaves it in `close`.
+
+    A round a minute, the next one at once while there is more to do, and when partitions are assigned. What cannot be
+    done in one is left to the next. Memory: `LedgerLists` of the partitions owned, and a picture of the topics in them.
+    """
+
+    def __init__(self, node: Node, *, every_s: float = EVERY_S) -> None:
+        self._services = services = node
+        self._expiry = MessageExpiry(node, node.memberships.cursors.read, node.memberships.live_cursors.change)
+        self._every_s = every_s
+        self._lock = threading.Lock()
+        self._assigned: set[int] = set()
+        self._owners: dict[int, LedgerOwner] = {}
+        self._unreadable: dict[int, str] = {}
+        self._wake = threading.Event()
+        self._ended = threading.Event()
+        self._rounds = 0
+        self._moved = threading.Condition()
+        self._fetcher = Fetcher(services.settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
+        self._data = KafkaDataTopics(services.topics, services.admin, self._fetcher)
+        self._thread = threading.Thread(target=self._run, name="pok-maintenance", daemon=True)
+        self._thread.start()
+        self._group = SharedWork(
+            GROUP_ID,
+            self._open_member,
+            Assignment(self._on_assigned, self._on_revoked),
+            name="pok-maintenance-group",
+            without="this process keeps no lists of ledgers, and no messages expire by it",
+        )
+
+    # Any thread ---------------------------------------------------------------------------------------------------
+
+    def owned(self) -> list[int]:
+        """The state partitions assigned to this process, in order."""
+        with self._lock:
+            return sorted(self._assigned)
+
+    def wait_for_round(self, deadline: Deadline) -> bool:
+        """Whether a round that begins after this call, over at least one partition, ended well in time; it begins at
+        once."""
+        with self._moved:
+            wanted = self._rounds + 2  # one may be under way
+            self._wake.set()
+            while self._rounds < wanted and not deadline.passed():
+                self._moved.wait(deadline.remaining_s())
+                self._wake.set()
+            return self._rounds >= wanted
+
+    def close(self, deadline: Deadline) -> None:
+        """Leave the group, and end the threads; a second call does nothing."""
+        self._ended.set()
+        self._wake.set()
+        self._group.close(deadline)
+        self._thread.join(deadline.remaining_s())
+        self._fetcher.close()
+
+    # Its own thread -----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            pause_s = self._every_s
+            try:
+                done = self._round(Deadline.after(_ROUND_S)) if self.owned() else None
+                if done is not None:
+                    _log.debug("ledgers: %s", done)
+                    pause_s = 0.0 if done.more else pause_s
+                    self._tell_of(done)
+            except LayerError as failure:
+                pause_s = min(_AGAIN_S, pause_s)
+                level = logging.DEBUG if isinstance(failure, Closed) or self._ended.is_set() else logging.WARNING
+                _log.log(level, "lists of ledgers could not be kept, again in %.0f s: %s", pause_s, failure)
+            except Exception:
+                _log.exception("lists of ledgers could not be kept, again in %.0f s", pause_s)
+            self._wake.wait(pause_s)
+            self._wake.clear()
+
+    def _tell_of(self, done: Round) -> None:
+        if done.partitions and done.partitions == len(self.owned()):
+            with self._moved:
+                self._rounds += 1
+                self._moved.notify_all()
+
+    def _round(self, deadline: Deadline) -> Round:
+        owners = self._taken_over(deadline)
+        self._data.look([owner.state_partition for owner in owners], deadline)
+        turns: list[Turn] = []
+        topics: list[TopicLogs] = []
+        for owner in owners:
+            try:
+                turns.append(owner.turn(deadline))
+                topics.extend(self._data.living(owner.state_partition, deadline))
+            except Fenced as fenced:
+                _log.info("%s", fenced)
+                self._wake.set()
+            except Corrupt as unreadable:
+                self._tell_unreadable(owner.state_partition, unreadable)
+        return Round(
+            len(turns),
+            len(topics),
+            sum(turn.written for turn in turns),
+            self._expiry.run(topics, deadline),
+            any(turn.more for turn in turns),
+        )
+
+    def _taken_over(self, deadline: Deadline) -> list[LedgerOwner]:
+        """The owners that serve now: of all partitions assigned that could be taken over."""
+        with self._lock:
+            assigned = sorted(self._assigned)
+            self._owners = {number: owner for number, owner in self._owners.items() if number in self._assigned}
+        serving = []
+        for number in assigned:
+            owner = self._owners.get(number)
+            if owner is None:
+                owner = LedgerOwner(self._services.log, number, self._data, self._services.clock)
+                self._owners[number] = owner
+            try:
+                if owner.owner is None:
+                    owner.take_over(deadline)
+                    _log.info("ledgers=%d taken over as %s", number, owner.owner)
+            except Fenced as fenced:
+                _log.info("%s", fenced)
+                self._wake.set()
+            except Corrupt as unreadable:
+                self._tell_unreadable(number, unreadable)
+            else:
+                self._unreadable.pop(number, None)
+                serving.append(owner)
+        return serving
+
+    def _tell_unreadable(self, number: int, failure: Corrupt) -> None:
+        told = str(failure)
+        level = logging.DEBUG if self._unreadable.get(number) == told else logging.ERROR
+        self._unreadable[number] = told
+        _log.log(level, "ledgers=%d its lists are not kept: %s", number, told)
+
+    # The group ----------------------------------------------------------------------------------------------------
+
+    def _on_assigned(self, partitions: Iterable[int]) -> None:
+        with self._lock:
+            self._assigned.update(partitions)
+        self._wake.set()
+
+    def _on_revoked(self, partitions: Iterable[int]) -> None:
+        with self._lock:
+            self._assigned.difference_update(partitions)
+
+    def _open_member(self, callbacks: GroupCallbacks) -> GroupConsumer:
+        self._services.log.end_offset(LEDGERS, 0, Deadline.after(_FIND_TOPIC_S))  # makes it, if it is not there
+        config = self._services.settings.group_member(
+            group_id=GROUP_ID,
+            client_id=member_client_id(self._services.settings.client_id, secrets.token_hex(16)),
+            fetch_queue_kbytes=_MEMBER_QUEUE_KBYTES,
+            partitioned=False,
+        )
+        return GroupConsumer(config, LEDGERS.kafka_name, callbacks)
