@@ -70,7 +70,7 @@ class Acknowledge:
     """Acknowledge these entries and messages of batch entries, by ledger index and entry id; what is acknowledged
     already stays so, what lies beyond the log's end is passed over. The result is how many ledgers changed.
 
-    One request is one record: `layer.deliveries.acknowledging` splits what is too much for one.
+    One request is one record: `layer.deliveries.acks_by_readers` splits what is too much for one.
     """
 
     ledgers: Mapping[int, Holes]
