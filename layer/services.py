@@ -15,6 +15,7 @@ from layer.cursor.store import CursorStore
 from layer.deadline import Deadline
 from layer.deduplication.journal import SequenceJournal
 from layer.kafka.fetcher import Fetcher
+from layer.kafka.group import GroupCallbacks, GroupConsumer
 from layer.kafka.opening import open_admin
 from layer.kafka.producer import KafkaProducer
 from layer.kafka.settings import KafkaSettings
@@ -23,6 +24,7 @@ from layer.limits import raise_open_file_limit
 from layer.metadata.entities import Entities
 from layer.metadata.namespaces import NAMESPACE_KEYS, Namespaces
 from layer.metadata.policies import DEDUPLICATION, Policy, applied
+from layer.metadata.processes import member_client_id
 from layer.metadata.producers import ProducerRegistry
 from layer.metadata.subscriptions import SUBSCRIPTION_KEYS, Subscriptions
 from layer.metadata.topics import TOPIC_KEYS, Topics
@@ -56,6 +58,8 @@ _STATE_LINGER_MS: Final = 0.0
 """Of the state log's own producer: its appends are waited for, and whoever appends together does so in one call."""
 _STATE: Final = "state"
 _TAIL_WAIT_MS: Final = 500
+_FIND_TOPIC_S: Final = 30.0
+_MEMBER_QUEUE_KBYTES: Final = 64  # nothing is ever fetched
 FETCH_QUEUE_KBYTES: Final = 16 * 1024
 
 
@@ -184,6 +188,18 @@ class Services:
     def hold_up(self, txns: Collection[TxnId]) -> None:
         """See `Abandoned.hold_up`."""
         raise NotImplementedError
+
+    def member_sharing(self, topic: StateTopic, group_id: str, callbacks: GroupCallbacks) -> GroupConsumer:
+        """A new membership in a group that shares out the partitions of a state topic, as `SharedWork` opens one. Makes
+        the topic, if it is not there."""
+        self.log.end_offset(topic, 0, Deadline.after(_FIND_TOPIC_S))
+        config = self.settings.group_member(
+            group_id=group_id,
+            client_id=member_client_id(self.settings.client_id, secrets.token_hex(16)),
+            fetch_queue_kbytes=_MEMBER_QUEUE_KBYTES,
+            partitioned=False,
+        )
+        return GroupConsumer(config, topic.kafka_name, callbacks)
 
     def has_state_topic(self, topic: StateTopic, deadline: Deadline) -> bool:
         """Whether it exists. To read it would make it."""

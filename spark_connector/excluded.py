@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from struct import iter_unpack, unpack, unpack_from
+from struct import iter_unpack, pack, unpack, unpack_from
 from typing import Final
 
 from pyroaring import BitMap, BitMap64
@@ -199,3 +199,20 @@ def _of_members(data: bytes) -> int:
     for (member,) in iter_unpack("<H", data):
         found[member >> 3] |= 1 << (member & 7)
     return int.from_bytes(found, "little")
+
+
+def members(bits: int) -> BitMap:
+    """Of one block's number."""
+    data = bits.to_bytes(_BITMAP_BYTES, "little")
+    count = bits.bit_count()
+    if count > _MOST_LISTED:
+        return BitMap.deserialize(pack("<IIHHI", _PLAIN_COOKIE, 1, 0, count - 1, 16) + data)
+    return BitMap(set_bits(data))
+
+
+def set_bits(data: bytes) -> list[int]:
+    """Which bits are 1, the lowest of the first byte being bit 0."""
+    return [8 * at + bit for at, byte in enumerate(data) if byte for bit in _BITS[byte]]
+
+
+_BITS: Final = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]

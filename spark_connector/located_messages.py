@@ -18,6 +18,7 @@ from mapping.errors import MappingError
 from mapping.ledger import PARTITION_BITS, RANGE_BITS
 from mapping.message_id import decode_message_id
 from spark_connector.errors import NotReadable
+from spark_connector.excluded import set_bits
 from spark_connector.stream_plan import Entries
 
 _BUCKET: Final = 32_768
@@ -198,10 +199,7 @@ def _add_bits(found: BitMap64, bucket: int, raw: bytes) -> None:
     if raw == _FULL:
         found.add_range(base, base + _BUCKET)
         return
-    found.update([base + 8 * at + bit for at, byte in enumerate(raw) if byte for bit in _BITS[byte]])
-
-
-_BITS: Final = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
+    found.update([base + bit for bit in set_bits(raw)])
 
 
 def _add_words(

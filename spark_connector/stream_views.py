@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from struct import pack
-from typing import Final
 
-from pyroaring import BitMap, BitMap64
+from pyroaring import BitMap64
 
 from layer.cursor.batch_acks import BatchAckSet
-from spark_connector.excluded import BLOCK, BLOCK_BITS, ExcludedOffsets
+from spark_connector.excluded import BLOCK, BLOCK_BITS, ExcludedOffsets, members
 from spark_connector.ranges import Range
 from spark_connector.stream_plan import Entries
 from spark_connector.visibility import PartitionView
-
-_MOST_LISTED: Final = 4_096
-"""Members of a container of roaring's portable format that is no bitmap (see `excluded`)."""
-_BITS: Final = [[bit for bit in range(8) if byte >> bit & 1] for byte in range(256)]
 
 
 def visible(view: PartitionView, start: int, end: int) -> BitMap64:
@@ -29,7 +23,7 @@ def visible(view: PartitionView, start: int, end: int) -> BitMap64:
     for block, bits in view.excluded.blocks.items():
         base = block << BLOCK_BITS
         if base < high and base + BLOCK > low:
-            found -= BitMap64(base + member for member in _members(bits)) if bits + 1 >> BLOCK == 0 else _all_of(base)
+            found -= BitMap64(base + member for member in members(bits)) if bits + 1 >> BLOCK == 0 else _all_of(base)
     return found
 
 
@@ -54,12 +48,3 @@ def _all_of(base: int) -> BitMap64:
     found = BitMap64()
     found.add_range(base, base + BLOCK)
     return found
-
-
-def _members(bits: int) -> BitMap:
-    """Of one block's number."""
-    data = bits.to_bytes(BLOCK // 8, "little")
-    count = bits.bit_count()
-    if count > _MOST_LISTED:
-        return BitMap.deserialize(pack("<IIHHI", 12_346, 1, 0, count - 1, 16) + data)
-    return BitMap([8 * at + bit for at, byte in enumerate(data) if byte for bit in _BITS[byte]])

@@ -7,7 +7,6 @@ thread serves all partitions of a process, round by round.
 from __future__ import annotations
 
 import logging
-import secrets
 import threading
 from collections.abc import Iterable
 from typing import Final, NamedTuple
@@ -20,7 +19,6 @@ from layer.kafka.shared_work import Assignment, SharedWork
 from layer.ledgers.expiring import MessageExpiry
 from layer.ledgers.kafka_topics import FETCH_QUEUE_KBYTES, KafkaDataTopics
 from layer.ledgers.owner import LedgerOwner, TopicLogs, Turn
-from layer.metadata.processes import member_client_id
 from layer.node import Node
 from mapping.state_topics import LEDGERS
 from mapping.subscription_group import group_id
@@ -31,8 +29,6 @@ GROUP_ID: Final = group_id(LEDGERS.kafka_name, "maintenance")
 EVERY_S: Final = 60.0
 _ROUND_S: Final = 300.0
 _AGAIN_S: Final = 1.0
-_FIND_TOPIC_S: Final = 30.0
-_MEMBER_QUEUE_KBYTES: Final = 64  # nothing is ever fetched
 
 
 class Round(NamedTuple):
@@ -195,11 +191,4 @@ class Maintenance:
             self._assigned.difference_update(partitions)
 
     def _open_member(self, callbacks: GroupCallbacks) -> GroupConsumer:
-        self._services.log.end_offset(LEDGERS, 0, Deadline.after(_FIND_TOPIC_S))  # makes it, if it is not there
-        config = self._services.settings.group_member(
-            group_id=GROUP_ID,
-            client_id=member_client_id(self._services.settings.client_id, secrets.token_hex(16)),
-            fetch_queue_kbytes=_MEMBER_QUEUE_KBYTES,
-            partitioned=False,
-        )
-        return GroupConsumer(config, LEDGERS.kafka_name, callbacks)
+        return self._services.member_sharing(LEDGERS, GROUP_ID, callbacks)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import threading
 from typing import Final
 
@@ -10,7 +9,6 @@ from layer.deadline import Deadline
 from layer.errors import Closed
 from layer.kafka.assigned import AssignedConsumer
 from layer.kafka.group import GroupCallbacks, GroupConsumer
-from layer.metadata.processes import member_client_id
 from layer.services import Services
 from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
 from layer.transactions.client_transaction import TransactionClient
@@ -33,9 +31,7 @@ from mapping.txn_id import TxnId
 
 _ASSIGNED_S: Final = 10.0
 _SERVING_S: Final = 5.0
-_FIND_TOPIC_S: Final = 30.0
 _REQUESTS_WAIT_MS: Final = 500
-_FETCH_QUEUE_KBYTES: Final = 64  # nothing is ever fetched
 
 
 class Transactions:
@@ -156,15 +152,7 @@ class Transactions:
         return AssignedConsumer(config, TRANSACTION_REQUESTS.kafka_name)
 
     def _open_member(self, callbacks: GroupCallbacks) -> GroupConsumer:
-        topic = TRANSACTION_COORDINATOR_ASSIGN
-        self._services.log.end_offset(topic, 0, Deadline.after(_FIND_TOPIC_S))  # makes it, if it is not there
-        config = self._services.settings.group_member(
-            group_id=GROUP_ID,
-            client_id=member_client_id(self._services.settings.client_id, secrets.token_hex(16)),
-            fetch_queue_kbytes=_FETCH_QUEUE_KBYTES,
-            partitioned=False,
-        )
-        return GroupConsumer(config, topic.kafka_name, callbacks)
+        return self._services.member_sharing(TRANSACTION_COORDINATOR_ASSIGN, GROUP_ID, callbacks)
 
 
 def _at_most(seconds: float, deadline: Deadline) -> Deadline:
