@@ -1,8 +1,8 @@
 """`python -m tests [--second-look] [arguments of pytest]`: what `make test` runs, in phases, each to its end.
 
-Pure tests spread over the cores. Tests on a broker share two processes, a file always in one of them, each process
+Pure tests spread over the cores. Tests on a broker share three processes, a file always in one of them, each process
 with a broker of its own: most of their time is waiting. Those that kill and stop processes, or whole brokers, come
-after them, two files at a time as well.
+after them, three files at a time as well.
 
 With `--second-look` (CI) at most two tests that failed run once more, alone. What passes then is told as FLAKY, with
 its first failure, and does not fail the run; it is a bug to be cured all the same. More than two, or failing again,
@@ -29,6 +29,8 @@ _FLAKY: Final = 2
 """Failed tests of a run that are given a second look; more than that is no accident."""
 _TESTS_FAILED: Final = 1
 """pytest's exit code when it ran to its end and something failed."""
+_BROKERS: Final = "3"
+"""Processes with a broker of their own: with two, two cores stand idle for more than half of the time."""
 _NO_TESTS: Final = 5
 """pytest's exit code for an empty selection, such as `-k` of one phase's test in the others."""
 
@@ -68,8 +70,8 @@ class Phase:
 
 PHASES: Final = (
     Phase("pure tests", "not kafka and not spark", ("-n", "auto", "--maxprocesses", "8")),
-    Phase("tests on a broker and on Spark", "(kafka or spark) and not kills", ("-n", "2", "--dist", "loadfile")),
-    Phase("tests that kill and stop", "kafka and kills", ("-n", "2", "--dist", "loadfile")),
+    Phase("tests on a broker and on Spark", "(kafka or spark) and not kills", ("-n", _BROKERS, "--dist", "loadfile")),
+    Phase("tests that kill and stop", "kafka and kills", ("-n", _BROKERS, "--dist", "loadfile")),
 )
 
 

@@ -131,7 +131,7 @@ class CompareAndSet(Generic[E]):
             self._log.append(self._topic, self._partition, key, value, deadline)
         except AppendOutcomeUnknown as unknown:
             _log.info("entity=%s version=%d append outcome unknown, reading: %s", entity, version, unknown)
-        outcome = judge(version, attempt, self._read_back(entity, version, deadline))
+        outcome = self._judged(entity, version, attempt, deadline)
         if isinstance(outcome, Lost):
             self._tombstone(entity, [key], deadline)
         elif isinstance(outcome, Won):
@@ -145,9 +145,13 @@ class CompareAndSet(Generic[E]):
             return None
         return self.read(entity, deadline)
 
-    def _read_back(self, entity: E, version: int, deadline: Deadline) -> Versioned | None:
+    def _judged(self, entity: E, version: int, attempt: str, deadline: Deadline) -> Outcome:
+        def judged(entities: VersionedEntities[E]) -> Outcome:
+            winner = entities.winner(entity, version) if self._keep_winners else None
+            return judge(version, attempt, entities.state(entity), winner)
+
         try:
-            return self.read(entity, deadline)
+            return self._view.ask(judged, deadline)
         except (StoreError, Closed) as failure:
             kind = NotAuthorized if isinstance(failure, NotAuthorized) else AppendOutcomeUnknown
             raise kind(

@@ -72,17 +72,19 @@ class OutcomeUnknown:
 Outcome: TypeAlias = Won | Lost | OutcomeUnknown
 
 
-def judge(version: int, attempt: str, state: Versioned | None) -> Outcome:
+def judge(version: int, attempt: str, state: Versioned | None, winner: Versioned | None = None) -> Outcome:
     """What became of the proposal (version, attempt), given the state at an end that was asked for after its append.
 
     A lower version stands there only when the append was not acknowledged: the record may still arrive, and win.
-    A higher one proves nothing either way: compaction may have taken the evidence.
+    A higher one proves nothing either way: compaction may have taken the evidence. Where winners are never cleaned it
+    cannot: `winner` is the version's first record then, if there is one.
     """
-    if state is None or state.version != version:
+    decisive = winner or state
+    if state is None or decisive is None or decisive.version != version:
         return OutcomeUnknown(state)
-    if state.attempt != attempt:
+    if decisive.attempt != attempt:
         return Lost(state)
-    return Won(version, state.offset)
+    return Won(version, decisive.offset)
 
 
 def whole(value: bytes) -> bytes:
@@ -135,6 +137,19 @@ class VersionedEntities(Generic[E]):
         """The winner of every version still present, oldest first. Complete where winners are never cleaned."""
         versions = self._versions.get(entity, {})
         return [_first(versions[version]) for version in sorted(versions)]
+
+    def winner(self, entity: E, version: int) -> Versioned | None:
+        """The winner of this version, where superseded winners stay; None when it is not there.
+
+        A proposer read what it followed. So a first record behind one of a higher version came late, when the winner
+        had been removed.
+        """
+        versions = self._versions.get(entity, {})
+        if version not in versions:
+            return None
+        found = _first(versions[version])
+        came_first = all(found.offset < _first(versions[higher]).offset for higher in versions if higher > version)
+        return found if came_first else None
 
     def to_clean(self, entity: E, *, keep_winners: bool = False) -> list[bytes]:
         """Keys to tombstone now: every version's losers; once none is left, superseded winners, oldest first.

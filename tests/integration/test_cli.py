@@ -23,6 +23,7 @@ from typer.testing import CliRunner
 import layer as pulsar
 from layer.admin import AdminClient
 from layer.cli.main import app
+from layer.metadata.policies import POLICIES
 
 pytestmark = pytest.mark.kafka
 
@@ -533,13 +534,8 @@ def test_policies(done: Pok, refused: Pok, unique: Callable[..., str]) -> None:
     topic = f"{namespace}/t"
     done("namespaces", "create", namespace)
     done("topics", "create", topic)
-    names = [
-        "deduplication",
-        "schema_compatibility_strategy",
-        "schema_validation_enforced",
-        "is_allow_auto_update_schema",
-    ]
-    assert [line.split() for line in done("namespaces", "policy", "get", namespace).lines] == [[n, "-"] for n in names]
+    unset = [line.split() for line in done("namespaces", "policy", "get", namespace).lines]
+    assert unset == [[name, "-"] for name in POLICIES]
     set_now = done("namespaces", "policy", "set", namespace, "deduplication", "true")
     assert set_now.lines == [f"policy deduplication of {namespace} is true"]
     assert done("topics", "policy", "get", topic, "deduplication").lines == ["-"]
@@ -550,10 +546,9 @@ def test_policies(done: Pok, refused: Pok, unique: Callable[..., str]) -> None:
         "namespaces", "policy", "set", namespace, "schema_compatibility_strategy", "backward-transitive"
     ).lines == [f"policy schema_compatibility_strategy of {namespace} is BACKWARD_TRANSITIVE"]
     assert done("topics", "policy", "get", topic, "--applied", "--output", "json").json == {
+        **{name: policy.default for name, policy in POLICIES.items()},
         "deduplication": False,
         "schema_compatibility_strategy": "BACKWARD_TRANSITIVE",
-        "schema_validation_enforced": False,
-        "is_allow_auto_update_schema": True,
     }
     sideways = refused("topics", "policy", "set", topic, "schema_compatibility_strategy", "sideways").err
     assert "takes one of UNDEFINED, ALWAYS_INCOMPATIBLE" in sideways

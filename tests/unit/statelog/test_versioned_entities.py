@@ -68,6 +68,21 @@ def test_a_proposal_is_judged_by_what_stands_at_the_end() -> None:
     assert judge(1, "mine", None) == OutcomeUnknown(None)
 
 
+def test_where_winners_stay_a_superseded_proposal_knows_that_it_won() -> None:
+    entities = folded("a/1/x", "a/1/y", "a/2/z", "a/3/v")
+    state = entities.state("a")
+    assert state is not None
+    assert judge(2, "z", state, entities.winner("a", 2)) == Won(2, 2)
+    assert judge(1, "y", state, entities.winner("a", 1)) == Lost(state)
+    assert judge(4, "w", state, entities.winner("a", 4)) == OutcomeUnknown(state)
+
+
+def test_what_comes_late_where_winners_were_removed_is_no_winner() -> None:
+    entities = folded("a/1/x", "a/2/removal", "-a/1/x", "a/1/late", "a/3/z")
+    assert entities.winner("a", 1) is None
+    assert entities.winner("a", 2) == Versioned(2, 1, "removal", b"a/2/removal")
+
+
 def test_what_is_removed_below_a_version_leaves_the_rest_and_losers_go_before_their_winners() -> None:
     entities = folded("a/1/x", "a/2/y", "a/1/late", "a/3/z", "a/3/lost", "b/1/q")
     assert entities.keys_below("a", 3) == [b"a/1/late", b"a/1/x", b"a/2/y"]
