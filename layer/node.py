@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import Final
 
 from layer.deadline import Deadline
+from layer.duties.state import RunsDuties
 from layer.kafka import handles
 from layer.kafka.settings import KafkaSettings
 from layer.memberships import Memberships
@@ -19,6 +20,7 @@ from layer.transactions.service import Transactions
 from mapping.txn_id import TxnId
 
 _CLOSE_S: Final = 10.0
+_DUTIES_S: Final = 5.0
 
 
 class Node(Services):
@@ -32,6 +34,8 @@ class Node(Services):
         self.abandoned = Abandoned(self.looking, self.transactions.served, self.transactions.join, self.clock)
         self.timer = Timer()
         self.users = 0
+        self.duties: list[RunsDuties] = []
+        """What this process does for the cluster, beside its own producers and consumers."""
 
     def hold_up(self, txns: Collection[TxnId]) -> None:
         self.abandoned.hold_up(txns)
@@ -40,6 +44,8 @@ class Node(Services):
         """Leave every group (acknowledgements are saved), answer what is under way, end every thread."""
         self.memberships.close(deadline)
         self.readers.close(deadline)
+        for duties in list(self.duties):
+            duties.close(Deadline.after(min(_DUTIES_S, deadline.remaining_s())))
         self.abandoned.close(deadline)
         self.transactions.close(deadline)
         self.timer.close(deadline.remaining_s())  # before the producers: it sends the batches that are still open

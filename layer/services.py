@@ -189,13 +189,15 @@ class Services:
         """See `Abandoned.hold_up`."""
         raise NotImplementedError
 
-    def member_sharing(self, topic: StateTopic, group_id: str, callbacks: GroupCallbacks) -> GroupConsumer:
+    def member_sharing(
+        self, topic: StateTopic, group_id: str, callbacks: GroupCallbacks, member: str = ""
+    ) -> GroupConsumer:
         """A new membership in a group that shares out the partitions of a state topic, as `SharedWork` opens one. Makes
-        the topic, if it is not there."""
+        the topic, if it is not there. `member` begins its client id, as that of the settings does otherwise."""
         self.log.end_offset(topic, 0, Deadline.after(_FIND_TOPIC_S))
         config = self.settings.group_member(
             group_id=group_id,
-            client_id=member_client_id(self.settings.client_id, secrets.token_hex(16)),
+            client_id=member_client_id(member or self.settings.client_id, secrets.token_hex(16)),
             fetch_queue_kbytes=_MEMBER_QUEUE_KBYTES,
             partitioned=False,
         )

@@ -2,39 +2,146 @@
 
 from __future__ import annotations
 
-import typer
+import threading
+from typing import Annotated, Final, Optional
 
+import typer
+from prometheus_client import CollectorRegistry
+
+from layer.admin import AdminClient
 from layer.cli.command import command
-from layer.cli.connection import admin_of
 from layer.cli.output import news, show_result
-from layer.cli.settings import Settings
+from layer.cli.settings import CONNECT_TIMEOUT_MS, OPERATION_TIMEOUT_S, Settings
 from layer.cli.stopping import told_to_stop
 from layer.client.errors import pulsar_errors
 from layer.deadline import Deadline
-from layer.ledgers.maintenance import Maintenance
+from layer.duties.health import KafkaAnswers, ServiceHealth
+from layer.duties.running import RunningDuties
+from layer.duties.state import DutyName
+from layer.duties.web import ServiceServer
+from layer.exceptions import ConnectError, Timeout
+from layer.metadata.processes import SERVICE
+from layer.metrics import MetricsCollector
 
-_JOIN_S = 30.0
-_CLOSE_S = 10.0
+DEFAULT_PORT: Final = 9464
+_AGAIN_S: Final = 2.0
+_LOOK_FIRST_S: Final = 0.1
+_LOOK_S: Final = 2.0
+_PATIENCE_S: Final = 15.0
 
 
 def register(app: typer.Typer) -> None:
     command(app, "serve")(serve)
 
 
-def serve(settings: Settings) -> None:
-    """Keep lists of ledgers, expire messages (TTL) and serve transactions until Ctrl-C. Several share the work.
+def serve(
+    settings: Settings,
+    port: Annotated[
+        int,
+        typer.Option(
+            "--port", min=0, max=65535, help="Answer GET /metrics, /health/live and /health/ready; 0: a free one."
+        ),
+    ] = DEFAULT_PORT,
+    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "0.0.0.0",  # noqa: S104
+    only: Annotated[
+        Optional[list[DutyName]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        typer.Option("--only", help="Do this and what else is named so. May be repeated."),
+    ] = None,
+    without: Annotated[
+        Optional[list[DutyName]],  # noqa: UP045
+        typer.Option("--without", help="Leave this to others. May be repeated."),
+    ] = None,
+    stop_timeout: Annotated[
+        float, typer.Option("--stop-timeout", min=0, max=3600, help="How long stopping may take, in seconds.")
+    ] = 20.0,
+) -> None:
+    """Do what a cluster needs done until SIGTERM or Ctrl-C; several share it, and take over from each other.
 
-    They take over from each other. Transactions need no such process: programs that use them serve them too. Nobody
-    else does the other things.
+    Keeps lists of ledgers, expires messages (TTL), removes what dead processes left behind, and serves transactions. A
+    broker that is away is waited for.
     """
-    with admin_of(settings) as admin, told_to_stop() as stop:
-        with pulsar_errors():
-            admin.node.transactions.join(Deadline.after(_JOIN_S))
-            maintenance = Maintenance(admin.node)
+    duties = _chosen(only or (), without or ())
+    health = ServiceHealth()
+    registry = CollectorRegistry()
+    registry.register(MetricsCollector())
+    with pulsar_errors():
+        server = ServiceServer(host, port, registry, health)
+    try:
+        news(f"metrics and health on port {server.port}")
+        with told_to_stop() as stop:
+            admin = _connected(settings, health, stop)
+            if admin is not None:
+                try:
+                    _run(settings, admin, duties, health, stop, stop_timeout)
+                finally:
+                    admin.close()
+    finally:
+        server.close()
+
+
+def _chosen(only: list[DutyName] | tuple[()], without: list[DutyName] | tuple[()]) -> set[DutyName]:
+    chosen = set(only or DutyName) - set(without)
+    if not chosen:
+        raise typer.BadParameter("nothing is left to be done", param_hint="--without")
+    return chosen
+
+
+def _connected(settings: Settings, health: ServiceHealth, stop: threading.Event) -> AdminClient | None:
+    """As soon as a broker answers; None when told to stop before. Raises what waiting does not change."""
+    told = ""
+    while not stop.is_set():
         try:
-            maintenance.wait_for_round(Deadline.after(_JOIN_S))
-            show_result(settings, f"serving {settings.url}", {"serving": settings.url})
-            stop.wait()
-            news("stopping ...")
-        finally:
-            maintenance.close(Deadline.after(_CLOSE_S))
+            return AdminClient(
+                settings.url,
+                operation_timeout_seconds=OPERATION_TIMEOUT_S,
+                connection_timeout_ms=CONNECT_TIMEOUT_MS,
+                kafka_config=settings.kafka_config,
+            )
+        except (ConnectError, Timeout) as away:
+            failure = str(away)
+        health.waits_for(failure)
+        if failure != told:
+            news(f"waiting for Kafka at {settings.bootstrap}: {failure}")
+            told = failure
+        stop.wait(_AGAIN_S)
+    return None
+
+
+def _run(
+    settings: Settings,
+    admin: AdminClient,
+    duties: set[DutyName],
+    health: ServiceHealth,
+    stop: threading.Event,
+    stop_timeout_s: float,
+) -> None:
+    with pulsar_errors():
+        running = RunningDuties(admin.node, duties, SERVICE)
+    kafka = KafkaAnswers(admin.node.admin)
+    health.runs(running.states, kafka)
+    try:
+        _tell_of(health, settings, duties, stop)
+    finally:
+        health.stops()
+        news("stopping ...")
+        deadline = Deadline.after(stop_timeout_s)
+        running.close(deadline)
+        if deadline.passed():
+            news(f"stopped after {stop_timeout_s:g} s with work under way; others take it over")
+
+
+def _tell_of(health: ServiceHealth, settings: Settings, duties: set[DutyName], stop: threading.Event) -> None:
+    """Say when it begins to serve, why it does not, and when it does again, until it is to stop."""
+    names = sorted(duty.value for duty in duties)
+    patience = Deadline.after(_PATIENCE_S)
+    served, said = False, tuple[str, ...]()
+    while not stop.wait(_LOOK_S if served else _LOOK_FIRST_S):
+        reasons = tuple(health.ready().reasons)
+        if not served and not reasons:
+            result = {"serving": settings.url, "duties": names}
+            show_result(settings, f"serving {settings.url}: {', '.join(names)}", result)
+        elif reasons != said and (served or patience.passed()):
+            news(f"not ready: {'; '.join(reasons)}" if reasons else "ready again")
+        else:
+            continue
+        served, said = served or not reasons, reasons

@@ -64,6 +64,15 @@ class SharedWork:
         """Whether Kafka has answered with an assignment (which may be empty), or that there will be none for now."""
         return self._settled.wait(deadline.remaining_s())
 
+    @property
+    def answered(self) -> bool:
+        """As `wait_until_assigned`, now."""
+        return self._settled.is_set()
+
+    def is_alive(self) -> bool:
+        """Its thread is; it ends with `close` only."""
+        return self._thread.is_alive()
+
     def close(self, deadline: Deadline) -> None:
         """Leave the group, and end the thread; a second call does nothing."""
         self._ended.set()

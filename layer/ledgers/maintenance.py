@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from layer.deadline import Deadline
+from layer.duties.state import DutyName, DutyState
 from layer.errors import Closed, Corrupt, Fenced, LayerError
 from layer.kafka.fetcher import Fetcher
 from layer.kafka.group import GroupCallbacks, GroupConsumer
@@ -20,6 +21,7 @@ from layer.ledgers.expiring import MessageExpiry
 from layer.ledgers.kafka_topics import FETCH_QUEUE_KBYTES, KafkaDataTopics
 from layer.ledgers.owner import LedgerOwner, TopicLogs, Turn
 from layer.node import Node
+from layer.turns import Turns
 from mapping.state_topics import LEDGERS
 from mapping.subscription_group import group_id
 
@@ -50,8 +52,10 @@ class Maintenance:
     done in one is left to the next. Memory: `LedgerLists` of the partitions owned, and a picture of the topics in them.
     """
 
-    def __init__(self, node: Node, *, every_s: float = EVERY_S) -> None:
+    def __init__(self, node: Node, *, every_s: float = EVERY_S, member: str = "") -> None:
+        """`member`: see `Services.member_sharing`."""
         self._services = services = node
+        self._member = member
         self._expiry = MessageExpiry(node, node.memberships.cursors.read, node.memberships.live_cursors.change)
         self._every_s = every_s
         self._lock = threading.Lock()
@@ -61,6 +65,7 @@ class Maintenance:
         self._wake = threading.Event()
         self._ended = threading.Event()
         self._rounds = 0
+        self._turns = Turns()
         self._moved = threading.Condition()
         self._fetcher = Fetcher(services.settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
         self._data = KafkaDataTopics(services.topics, services.admin, self._fetcher)
@@ -92,6 +97,16 @@ class Maintenance:
                 self._wake.set()
             return self._rounds >= wanted
 
+    def state(self) -> DutyState:
+        threads = ((self._thread.name, self._thread.is_alive()), ("pok-maintenance-group", self._group.is_alive()))
+        return DutyState(
+            DutyName.MAINTENANCE.value,
+            self._group.answered,
+            len(self.owned()),
+            tuple(name for name, alive in threads if not alive and not self._ended.is_set()),
+            (("ledgers", self._turns.seen()),),
+        )
+
     def close(self, deadline: Deadline) -> None:
         """Leave the group, and end the threads; a second call does nothing."""
         self._ended.set()
@@ -106,7 +121,8 @@ class Maintenance:
         while not self._ended.is_set():
             pause_s = self._every_s
             try:
-                done = self._round(Deadline.after(_ROUND_S)) if self.owned() else None
+                with self._turns.one():
+                    done = self._round(Deadline.after(_ROUND_S)) if self.owned() else None
                 if done is not None:
                     _log.debug("ledgers: %s", done)
                     pause_s = 0.0 if done.more else pause_s
@@ -191,4 +207,4 @@ class Maintenance:
             self._assigned.difference_update(partitions)
 
     def _open_member(self, callbacks: GroupCallbacks) -> GroupConsumer:
-        return self._services.member_sharing(LEDGERS, GROUP_ID, callbacks)
+        return self._services.member_sharing(LEDGERS, GROUP_ID, callbacks, self._member)

@@ -35,6 +35,22 @@ def member_client_id(base: str, session: str) -> str:
     return f"{base}-{session[:12]}@{this_process()}"
 
 
+SERVICE: Final = "pok-serve"
+"""Begins the client ids of a service's memberships in the groups that share duties out."""
+STAND_IN: Final = "pok-stand-in"
+"""The same of a client's process that does a service's duties while there is none."""
+
+
+def stands_in(client_id: str) -> bool:
+    """Whether a member of such a group is a client's process. Whoever is not is a service."""
+    return client_id.startswith(f"{STAND_IN}-")
+
+
+def process_of(client_id: str) -> str:
+    """What `this_process` was for a member; '' for a client id that does not tell."""
+    return client_id.partition("@")[2]
+
+
 def membership_ended(client_id: str) -> None:
     """This process closed that member and serves nothing by it any more.
 

@@ -14,6 +14,7 @@ from layer.dispatch.member import SubscriptionMember
 from layer.meters import SubscriptionMeter
 from layer.metrics.asking import answer
 from layer.metrics.clusters import ClusterCounts, of_clusters
+from layer.metrics.duties import duties
 from layer.metrics.reading import reading
 from layer.metrics.transactions import transactions
 from layer.node import Node, live_nodes
@@ -89,6 +90,7 @@ class MetricsCollector(Collector):
             for node in nodes
         )
         yield from transactions(nodes)
+        yield from duties(nodes)
 
 
 def _sending(nodes: list[Node]) -> Iterator[Metric]:

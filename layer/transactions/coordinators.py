@@ -126,6 +126,11 @@ class Coordinators:
         with self._lock:
             return sorted(number for number, served in self._served.items() if served.coordinator.serving)
 
+    def dead_threads(self) -> list[str]:
+        """Of coordinators that are to be served: names of threads that are not alive."""
+        with self._lock:
+            return [f"pok-coordinator-{number}" for number, served in self._served.items() if not served.is_alive()]
+
     def submit(self, coordinator: int, wish: Wish, deadline: Deadline) -> Future[TxnId]:
         """As `Coordinator.submit`. Raises TransactionCoordinatorNotFound when this process does not have it."""
         with self._lock:

@@ -6,6 +6,7 @@ import threading
 from typing import Final
 
 from layer.deadline import Deadline
+from layer.duties.state import DutyName, DutyState
 from layer.errors import Closed
 from layer.kafka.assigned import AssignedConsumer
 from layer.kafka.group import GroupCallbacks, GroupConsumer
@@ -108,6 +109,19 @@ class Transactions:
     def owned(self) -> list[int]:
         """The coordinators assigned to this process, in order."""
         return self._coordinators.owned()
+
+    def state(self) -> DutyState:
+        """What this process serves."""
+        with self._lock:
+            group, rounds, closed = self._group, self._rounds, self._closed
+        dead = [] if closed else self._coordinators.dead_threads()
+        if group is not None and not closed and not group.is_alive():
+            dead.append("pok-coordinators")
+        if rounds is not None and not closed and not rounds.is_alive():
+            dead.append("pok-transaction-upkeep")
+        turns = () if rounds is None else (("upkeep", rounds.turns.seen()),)
+        joined = group is not None and group.answered
+        return DutyState(DutyName.TRANSACTIONS.value, joined, len(self.owned()), tuple(dead), turns)
 
     def state_sizes(self) -> tuple[int, int]:
         """How many buffer entries, and how many acks and ENDs, are on record in the partitions that this process

@@ -11,6 +11,7 @@ from layer.deadline import Deadline
 from layer.errors import Closed, LayerError
 from layer.transactions.sealing import Sealing
 from layer.transactions.upkeep import Upkeep
+from layer.turns import Turns
 
 _log: Final = logging.getLogger(__name__)
 
@@ -36,9 +37,14 @@ class UpkeepRounds:
         self._served = served
         self._first_s = first_s
         self._every_s = every_s
+        self.turns = Turns()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="pok-transaction-upkeep", daemon=True)
         self._thread.start()
+
+    def is_alive(self) -> bool:
+        """Its thread is; it ends with `close` only."""
+        return self._thread.is_alive()
 
     def close(self, deadline: Deadline) -> None:
         """End it, after what it is doing; a second call does nothing."""
@@ -50,8 +56,9 @@ class UpkeepRounds:
         while not self._ended.wait(pause_s):
             pause_s = self._every_s
             try:
-                sealed = self._sealing.run(self._served(), Deadline.after(_ROUND_S))
-                done = self._upkeep.run(self._served(), Deadline.after(_ROUND_S))
+                with self.turns.one():
+                    sealed = self._sealing.run(self._served(), Deadline.after(_ROUND_S))
+                    done = self._upkeep.run(self._served(), Deadline.after(_ROUND_S))
             except LayerError as failure:
                 level = logging.DEBUG if isinstance(failure, Closed) else logging.WARNING
                 _log.log(level, "state of transactions could not be cleaned, again in %.0f s: %s", pause_s, failure)

@@ -1,0 +1,73 @@
+"""Duties that run in this process, on one node."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Sequence
+from typing import Final, Protocol
+
+from layer.deadline import Deadline
+from layer.duties.state import DutyName, DutyState
+from layer.errors import LayerError
+from layer.ledgers.maintenance import Maintenance
+from layer.node import Node
+
+_log: Final = logging.getLogger(__name__)
+_BRIEFLY_S: Final = 0.1
+
+
+class Duty(Protocol):
+    def state(self) -> DutyState: ...
+
+    def close(self, deadline: Deadline) -> None: ...
+
+
+class _Transactions:
+    """Those of the node, which ends them itself in any case."""
+
+    def __init__(self, node: Node) -> None:
+        self._transactions = node.transactions
+        self._transactions.join(Deadline.after(_BRIEFLY_S))
+
+    def state(self) -> DutyState:
+        return self._transactions.state()
+
+    def close(self, deadline: Deadline) -> None:
+        self._transactions.close(deadline)
+
+
+class RunningDuties:
+    """Those of `names`, from when this is made until `close`. Thread-safe."""
+
+    def __init__(self, node: Node, names: Collection[DutyName], member: str) -> None:
+        """`member` begins the client ids of its memberships (`layer.metadata.processes`).
+
+        Raises:
+            LayerError: one of them cannot be begun; then none is.
+        """
+        self._node = node
+        self._duties: list[Duty] = []
+        try:
+            for name in sorted(names):
+                self._duties.append(_begin(node, name, member))
+        except LayerError:
+            self.close(Deadline.after(_BRIEFLY_S))
+            raise
+        node.duties.append(self)
+
+    def states(self) -> Sequence[DutyState]:
+        return [duty.state() for duty in self._duties]
+
+    def close(self, deadline: Deadline) -> None:
+        if self in self._node.duties:
+            self._node.duties.remove(self)
+        for duty in self._duties:
+            duty.close(deadline)
+
+
+def _begin(node: Node, name: DutyName, member: str) -> Duty:
+    match name:
+        case DutyName.MAINTENANCE:
+            return Maintenance(node, member=member)
+        case DutyName.TRANSACTIONS:
+            return _Transactions(node)

@@ -1,0 +1,34 @@
+"""What this process does for a cluster, as `pok serve` or in a service's stead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from layer.node import Node
+
+_DUTY: Final = ("cluster", "duty")
+_WORK: Final = (*_DUTY, "work")
+
+
+def duties(nodes: list[Node]) -> Iterator[Metric]:
+    joined = GaugeMetricFamily("pok_duty_joined", "1 when Kafka's group has answered with a share.", labels=_DUTY)
+    partitions = GaugeMetricFamily("pok_duty_partitions", "Partitions of the share.", labels=_DUTY)
+    done = CounterMetricFamily("pok_duty_turns", "Rounds that ended well.", labels=_WORK)
+    failed = CounterMetricFamily("pok_duty_turns_failed", "Rounds that failed.", labels=_WORK)
+    last = GaugeMetricFamily("pok_duty_last_turn_seconds", "How long the last round took.", labels=_WORK)
+    under_way = GaugeMetricFamily("pok_duty_turn_under_way_seconds", "How long this one has lasted.", labels=_WORK)
+    for node in nodes:
+        for state in [state for runs in list(node.duties) for state in runs.states()]:
+            labels = [node.cluster_id, state.name]
+            joined.add_metric(labels, state.joined)
+            partitions.add_metric(labels, state.partitions)
+            for work, seen in state.turns:
+                of_work = [*labels, work]
+                done.add_metric(of_work, seen.done)
+                failed.add_metric(of_work, seen.failed)
+                last.add_metric(of_work, seen.last_s)
+                under_way.add_metric(of_work, seen.under_way_s)
+    yield from (joined, partitions, done, failed, last, under_way)
