@@ -40,6 +40,10 @@ class CheckpointFold:
         sessions = self._by_cursor.get(cursor, {})
         return max(sessions.values(), key=lambda found: (found.version, found.save), default=None)
 
+    def all(self) -> dict[_Cursor, dict[str, CursorCheckpoint]]:
+        """By cursor (topic, partition, subscription) and session; a copy."""
+        return {cursor: dict(sessions) for cursor, sessions in self._by_cursor.items()}
+
 
 class Checkpoints:
     """Thread-safe. Memory: one small record per cursor of the state partitions that were asked for."""

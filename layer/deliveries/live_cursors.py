@@ -204,6 +204,7 @@ class LiveCursors:
             commits.setdefault(subscription.saving_group(partition), {})[partition] = save.commit
         try:
             for group, offsets in commits.items():
+                deadline.check("a cursor that nobody owns to be changed")  # what it refers to is not kept for ever
                 self._admin.alter_committed(group, topic.kafka_topic, offsets, deadline)
         except errors.SubscriptionBusy:
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from typing import Final, Protocol
 
 from layer.deadline import Deadline
@@ -11,6 +12,10 @@ from layer.duties.state import DutyName, DutyState
 from layer.errors import LayerError
 from layer.ledgers.maintenance import Maintenance
 from layer.node import Node
+from layer.tidying.cursors import CursorTidying
+from layer.tidying.idle_groups import IdleGroups
+from layer.tidying.rounds import TidyingRounds
+from layer.tidying.signs import SignTidying
 
 _log: Final = logging.getLogger(__name__)
 _BRIEFLY_S: Final = 0.1
@@ -20,6 +25,31 @@ class Duty(Protocol):
     def state(self) -> DutyState: ...
 
     def close(self, deadline: Deadline) -> None: ...
+
+
+class _Maintenance:
+    """Whoever maintains partition i of `ledgers` also tidies partition i of the topics that are shared out alike."""
+
+    def __init__(self, node: Node, member: str) -> None:
+        self._maintenance = Maintenance(node, member=member)
+        work = (
+            CursorTidying(node.log, node.clock, node.topics, node.subscriptions, node.admin),
+            IdleGroups(node.log, node.clock, node.topics, node.subscriptions, node.admin),
+            SignTidying(node.log, node.clock, node.producers),
+        )
+        self._tidying = TidyingRounds(work, self._maintenance.owned)
+        self._closed = False
+
+    def state(self) -> DutyState:
+        state = self._maintenance.state()
+        dead = state.dead if self._closed or self._tidying.is_alive() else (*state.dead, "pok-tidying")
+        turns = (*state.turns, ("tidying", self._tidying.turns.seen()))
+        return replace(state, dead=dead, turns=turns, written=tuple(self._tidying.written.items()))
+
+    def close(self, deadline: Deadline) -> None:
+        self._closed = True
+        self._maintenance.close(deadline)
+        self._tidying.close(deadline)
 
 
 class _Transactions:
@@ -68,6 +98,6 @@ class RunningDuties:
 def _begin(node: Node, name: DutyName, member: str) -> Duty:
     match name:
         case DutyName.MAINTENANCE:
-            return Maintenance(node, member=member)
+            return _Maintenance(node, member)
         case DutyName.TRANSACTIONS:
             return _Transactions(node)

@@ -29,7 +29,8 @@ class DutyState:
         joined: Kafka's group has answered with this process's share (which may be nothing), or with a refusal.
         partitions: the share now.
         dead: names of threads that should be alive and are not.
-        turns: of each thread that works in turns, by its name.
+        turns: of each kind of work that is done in turns, by its name.
+        written: records that were written, tombstones among them, by kind of work.
     """
 
     name: str
@@ -37,6 +38,7 @@ class DutyState:
     partitions: int
     dead: tuple[str, ...] = ()
     turns: tuple[tuple[str, TurnsSeen], ...] = ()
+    written: tuple[tuple[str, int], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -48,6 +50,7 @@ class DutyState:
                        "under_way_s": round(seen.under_way_s, 3), "failure": seen.failure}
                 for name, seen in self.turns
             },
+            "written": dict(self.written),
         }  # fmt: skip
 
 

@@ -226,6 +226,18 @@ class ProducerRegistry:
             else:
                 self._take_sign_back(membership.topic, deadline)
 
+    def dismiss_session(self, topic: str, session: str, deadline: Deadline) -> None:
+        """Take back whatever a session claims on a topic: its process is dead."""
+
+        def dismissed(current: Versioned | None) -> bytes | None:
+            if current is None:
+                return None
+            claims = decode_claims(current.value)
+            living = {name: claim for name, claim in claims.claims.items() if claim.session != session}
+            return None if len(living) == len(claims.claims) else encode_claims(replace(claims, claims=living))
+
+        self._entities.update(topic, topic, dismissed, deadline)
+
     def tell_soon(self, topic: str) -> None:
         """Have the keeper tell of a topic's producers before it is due."""
         self._untold.add(topic)

@@ -20,15 +20,18 @@ def duties(nodes: list[Node]) -> Iterator[Metric]:
     failed = CounterMetricFamily("pok_duty_turns_failed", "Rounds that failed.", labels=_WORK)
     last = GaugeMetricFamily("pok_duty_last_turn_seconds", "How long the last round took.", labels=_WORK)
     under_way = GaugeMetricFamily("pok_duty_turn_under_way_seconds", "How long this one has lasted.", labels=_WORK)
+    written = CounterMetricFamily("pok_duty_records_written", "State records, tombstones too.", labels=_WORK)
     for node in nodes:
         for state in [state for runs in list(node.duties) for state in runs.states()]:
             labels = [node.cluster_id, state.name]
             joined.add_metric(labels, state.joined)
             partitions.add_metric(labels, state.partitions)
+            for work, records in state.written:
+                written.add_metric([*labels, work], records)
             for work, seen in state.turns:
                 of_work = [*labels, work]
                 done.add_metric(of_work, seen.done)
                 failed.add_metric(of_work, seen.failed)
                 last.add_metric(of_work, seen.last_s)
                 under_way.add_metric(of_work, seen.under_way_s)
-    yield from (joined, partitions, done, failed, last, under_way)
+    yield from (joined, partitions, done, failed, last, under_way, written)

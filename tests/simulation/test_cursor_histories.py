@@ -15,15 +15,21 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from layer import errors
+from layer.cursor import commit_metadata
 from layer.cursor import segments as segments_module
 from layer.cursor import store as store_module
 from layer.cursor.batch_acks import BatchAckSet
+from layer.cursor.leftovers import CursorOf, FoundSegments, SegmentName, orphans
 from layer.cursor.saved import Unneeded
+from layer.cursor.segments import CursorSegments
 from layer.cursor.store import CursorStore
 from layer.deadline import Deadline
 from layer.dispatch.partition import OwnedPartition
 from layer.kafka.records import CommittedOffset
-from tests.simulation.cursors import LogThatBreaks, an_identity, owned_by, prepared, send_away
+from mapping.state_keys import CursorSegmentKey, encode_key
+from mapping.state_records.cursor_marker import SegmentRef
+from mapping.state_topics import CURSORS
+from tests.simulation.cursors import TOPIC, LogThatBreaks, an_identity, owned_by, prepared, send_away
 
 DEADLINE = Deadline.never()
 EVERYTHING = 10**9
@@ -50,7 +56,8 @@ class CursorBesideASet(RuleBasedStateMachine):
         record=st.sampled_from((300, 320, 350, 900_000)),
     )
     def begin(self, entries_per_ledger: int, metadata: int, record: int) -> None:
-        store_module.MAX_METADATA_CHARS = metadata  # type: ignore[attr-defined]
+        for module in (store_module, commit_metadata):
+            module.MAX_METADATA_CHARS = metadata  # type: ignore[attr-defined]
         segments_module.LARGEST_RECORD_BYTES = record  # type: ignore[misc]
         self.log = LogThatBreaks()
         self.store = CursorStore(self.log)
@@ -71,7 +78,9 @@ class CursorBesideASet(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "owned"):
             self.crash()
-        store_module.MAX_METADATA_CHARS, segments_module.LARGEST_RECORD_BYTES = self.limits  # type: ignore[misc, attr-defined]
+        for module in (store_module, commit_metadata):
+            module.MAX_METADATA_CHARS = self.limits[0]  # type: ignore[attr-defined]
+        segments_module.LARGEST_RECORD_BYTES = self.limits[1]  # type: ignore[misc]
 
     # Acknowledgements ---------------------------------------------------------------------------------------------
 
@@ -139,10 +148,10 @@ class CursorBesideASet(RuleBasedStateMachine):
 
     # Saves --------------------------------------------------------------------------------------------------------
 
-    @rule(meanwhile=st.lists(offsets, max_size=3), checkpoint=st.booleans())
-    def save(self, meanwhile: list[int], checkpoint: bool) -> None:
-        """`meanwhile` is acknowledged while the commit is under way."""
-        self._save(meanwhile)
+    @rule(meanwhile=st.lists(offsets, max_size=3), checkpoint=st.booleans(), tidied=st.booleans())
+    def save(self, meanwhile: list[int], checkpoint: bool, tidied: bool) -> None:
+        """`meanwhile` is acknowledged, and maintenance may tidy, while the commit is under way."""
+        self._save(meanwhile, tidied=tidied)
         if checkpoint:
             self._write_checkpoint()
 
@@ -239,6 +248,39 @@ class CursorBesideASet(RuleBasedStateMachine):
         self.log.compact(rng)
         self.log.drop_tombstones(rng, EVERYTHING)
 
+    @rule()
+    def tidy(self) -> None:
+        """Maintenance removes what nothing refers to; nobody is taking the cursor over just then."""
+        there = self._segments_there()
+        assert self.committed is not None
+        left = orphans(CursorSegments(self.log), self.identity, there, [self.committed], self.checkpoint, DEADLINE)
+        keys = [CursorSegmentKey(TOPIC, 3, "audit", *name) for name in left]
+        partition = CURSORS.partition_for(TOPIC)
+        self.log.append_many(CURSORS, partition, [(encode_key(key), None) for key in keys], DEADLINE)
+        wanted = self._referred_to(self.committed, None) | self._referred_to(None, self.checkpoint)
+        kept = {name for name in self._segments_there() if name.session != self.session.hex()}
+        assert kept == {name for name in wanted if name.session != self.session.hex()}
+        for seed in range(5):
+            self.log.compact(random.Random(seed))
+
+    def _segments_there(self) -> set[SegmentName]:
+        fold = FoundSegments(before_ms=10**15)
+        partition = CURSORS.partition_for(TOPIC)
+        end = self.log.end_offset(CURSORS, partition, DEADLINE)
+        for record in (each for batch in self.log.read(CURSORS, partition, 0, end, DEADLINE) for each in batch):
+            fold.apply(record)
+        return fold.by_cursor.get(CursorOf(TOPIC, 3, "audit"), set())
+
+    def _referred_to(self, commit: CommittedOffset | None, checkpoint: CommittedOffset | None) -> set[SegmentName]:
+        saved = self.store.recover(self.identity, commit, checkpoint, 0, DEADLINE).saved
+        names = set()
+        for ref in saved.references() if saved is not None else ():
+            if isinstance(ref, SegmentRef):
+                names.add(SegmentName(ref.session.hex(), ref.save, ref.segment))
+            else:
+                names.update(SegmentName(ref.session.hex(), ref.save, -1 - page) for page in range(ref.pages + 1))
+        return names
+
     # It agrees ----------------------------------------------------------------------------------------------------
 
     @invariant()
@@ -269,11 +311,14 @@ class CursorBesideASet(RuleBasedStateMachine):
 
     # Inside -------------------------------------------------------------------------------------------------------
 
-    def _save(self, meanwhile: list[int], *, clean: bool = True) -> Unneeded:
+    def _save(self, meanwhile: list[int], *, clean: bool = True, tidied: bool = False) -> Unneeded:
         save = prepared(self.store, self.owned, self.session, self.version)
+        if tidied:
+            self.tidy()
         self.committed, self.durable = save.commit, (frozenset(self.acked), self._partial())
         self._acknowledge(meanwhile)
         obsolete = self.owned.save_accepted(save)
+        self._referred_to(save.commit, None)  # all of it is there
         if clean:
             self.store.clean(self.identity, obsolete, DEADLINE)
         return obsolete

@@ -1,0 +1,317 @@
+"""What tidying removes from state topics, and what it keeps; on the state log in memory."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from layer.cursor.checkpoints import CheckpointFold
+from layer.cursor.identity import CursorIdentity
+from layer.cursor.leftovers import CursorOf, FoundSegments
+from layer.cursor.machine import CursorState
+from layer.cursor.saved import Save, Saved
+from layer.cursor.store import CursorStore
+from layer.deadline import Deadline
+from layer.dispatch.strategy import SubscriptionType
+from layer.errors import ConnectFailed
+from layer.kafka.records import CommittedOffset, GroupDescription, GroupMember
+from layer.metadata.processes import this_process
+from layer.metadata.subscription import Subscription, cursor_identity
+from layer.metadata.topics import LastLife, Topic
+from layer.statelog.memory_log import MemoryStateLog
+from layer.statelog.view import LogView
+from layer.tidying.cursors import CursorTidying
+from layer.tidying.idle_groups import IdleGroups
+from layer.tidying.rounds import TidyingRounds
+from layer.tidying.signs import SignTidying
+from layer.tidying.work import DAY_MS
+from layer.waiting import wait_until
+from mapping.ledger import LedgerLayout
+from mapping.state_keys import ProducerSessionKey, decode_key, encode_key
+from mapping.state_records.cursor_checkpoint import CursorCheckpoint
+from mapping.state_records.metadata import LifeState, TopicRecord
+from mapping.state_records.producers import SignOfLife, encode_sign_of_life
+from mapping.state_topics import CURSOR_CHECKPOINTS, CURSORS, PRODUCERS
+from mapping.topic_name import TopicName
+from tests.clocks import PacedClock
+
+NEVER = Deadline.never()
+NAME = "persistent://public/default/orders"
+PARTITION = CURSORS.partition_for(NAME)
+CURSOR = CursorOf(NAME, 0, "audit")
+
+
+def a_topic(incarnation: int = 7) -> Topic:
+    layout = LedgerLayout(incarnation, 100)
+    return Topic(TopicName.parse(NAME), "public.default.orders", "abcdefghijklmnopqrstuv", 1, False, layout)
+
+
+@dataclass
+class Cluster:
+    """One topic with one subscription on one partition, and what its group has."""
+
+    clock: PacedClock = field(default_factory=PacedClock)
+    life: LastLife | None = field(default_factory=lambda: LastLife(7, a_topic()))
+    subscription: Subscription | None = field(
+        default_factory=lambda: Subscription(a_topic(), "audit", SubscriptionType.SHARED, "g", 9, {})
+    )
+    commit: CommittedOffset | None = None
+    members: tuple[GroupMember, ...] = ()
+    dismissed: list[tuple[str, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.log = MemoryStateLog(self.clock)
+        self.store = CursorStore(self.log)
+
+    def last_life(self, name: TopicName, deadline: Deadline) -> LastLife | None:
+        return self.life
+
+    def find(self, *asked: object) -> Subscription | None:
+        return self.subscription
+
+    def committed(
+        self, group_id: str, topic: str, partitions: Sequence[int], deadline: Deadline
+    ) -> dict[int, CommittedOffset]:
+        return {} if self.commit is None else {0: self.commit}
+
+    def describe_group(self, group_id: str, deadline: Deadline) -> GroupDescription:
+        return GroupDescription(group_id, "EMPTY", self.members)
+
+    def dismiss_session(self, topic: str, session: str, deadline: Deadline) -> None:
+        self.dismissed.append((topic, session))
+
+    # What is written ----------------------------------------------------------------------------------------------
+
+    @property
+    def identity(self) -> CursorIdentity:
+        assert self.subscription is not None
+        return cursor_identity(self.subscription, 0)
+
+    def save(self, last: Save | None, session: bytes, number: int, *, acked: int = 9_000, commit: bool = True) -> Save:
+        """One with segments: every third offset up to `acked` is a hole."""
+        state = CursorState(0, self.identity.entries_per_ledger)
+        state.acknowledge([offset for offset in range(1, acked) if offset % 3])
+        lineage = self.identity.lineage(session, 1, number)
+        found = self.store.prepare(self.identity, state, last.saved if last else Saved(lineage), lineage, NEVER)
+        if commit:
+            self.commit = found.commit
+        return found
+
+    def checkpoint(self, commit: CommittedOffset, session: bytes, version: int, save: int) -> None:
+        lineage = self.identity.lineage(session, version, save)
+        self.store.write_checkpoint(self.identity, commit, lineage, self.clock.now_ms(), NEVER)
+
+    def segments(self) -> set[str]:
+        """Sessions and saves that have records, as `session/save`."""
+        view = LogView(self.log, CURSORS, PARTITION, lambda: FoundSegments(10**18), self.clock)
+        names = view.ask(lambda fold: fold.by_cursor.get(CURSOR, set()), NEVER)
+        return {f"{bytes.fromhex(name.session)[0]}/{name.save}" for name in names}
+
+    def checkpoints(self) -> list[CursorCheckpoint]:
+        view = LogView(self.log, CURSOR_CHECKPOINTS, PARTITION, CheckpointFold, self.clock)
+        return [*view.ask(lambda fold: fold.all().get(CURSOR, {}), NEVER).values()]
+
+    def tidying(self) -> CursorTidying:
+        return CursorTidying(self.log, self.clock, self, self, self)
+
+
+A, B, C = (bytes([number]) * 16 for number in (1, 2, 3))
+
+
+def test_segments_of_a_save_that_was_never_committed_go_after_a_day() -> None:
+    cluster = Cluster()
+    last = cluster.save(None, A, 1)
+    cluster.save(last, A, 2, acked=12_000, commit=False)  # its process was killed; B took over with what A had
+    cluster.save(None, B, 0)
+    cluster.checkpoint(last.commit, A, 1, 1)
+    tidying = cluster.tidying()
+    assert tidying.run(PARTITION, NEVER) == 0
+    cluster.clock.ms += DAY_MS + 1
+    cluster.save(None, B, 5, commit=False)  # under way
+    cluster.save(None, C, 0, commit=False)  # somebody takes over just now
+    assert tidying.run(PARTITION, NEVER) > 0
+    assert cluster.segments() == {"1/1", "2/0", "2/5", "3/0"}
+    cluster.clock.ms += DAY_MS + 1
+    cluster.checkpoint(CommittedOffset(0, ""), B, 1, 0)
+    assert tidying.run(PARTITION, NEVER) > 0
+    assert cluster.segments() == {"1/1", "2/0", "2/5"}
+    assert tidying.run(PARTITION, NEVER) == 0
+
+
+def test_of_topics_and_subscriptions_that_are_gone_nothing_is_left() -> None:
+    for change in ("life", "subscription", "partitions"):
+        cluster = Cluster()
+        cluster.checkpoint(cluster.save(None, A, 1).commit, A, 1, 1)
+        assert cluster.subscription is not None
+        if change == "life":
+            cluster.life = LastLife(7, None)
+        else:
+            cluster.subscription = replace(cluster.subscription, partitions=()) if change == "partitions" else None
+        assert cluster.tidying().run(PARTITION, NEVER) == 0
+        cluster.clock.ms += DAY_MS + 1
+        assert cluster.tidying().run(PARTITION, NEVER) > 0
+        cluster.subscription = Cluster().subscription
+        assert (cluster.segments(), cluster.checkpoints()) == (set(), [])
+
+
+def test_what_nobody_knows_of_or_cannot_be_read_stays(caplog: pytest.LogCaptureFixture) -> None:
+    cluster = Cluster()
+    cluster.checkpoint(cluster.save(None, A, 1).commit, A, 1, 1)
+    cluster.clock.ms += DAY_MS + 1
+    cluster.life = None
+    assert cluster.tidying().run(PARTITION, NEVER) == 0
+    cluster.life = LastLife(7, a_topic())
+    other = Cluster()
+    cluster.commit = other.save(None, A, 1).commit
+    end = cluster.log.end_offset(CURSORS, PARTITION, NEVER)
+    for offset, record in cluster.log.read_at(CURSORS, PARTITION, range(end), NEVER).items():
+        if offset == end - 1:  # the marker
+            cluster.log.append(CURSORS, PARTITION, record.key, None, NEVER)
+    cluster.log.compact(random.Random(3))
+    tidying = cluster.tidying()
+    assert tidying.run(PARTITION, NEVER) == tidying.run(PARTITION, NEVER) == 0
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "1/1" in cluster.segments()
+
+
+def test_of_checkpoints_the_newest_of_this_life_stays() -> None:
+    cluster = Cluster()
+    one, two = cluster.save(None, A, 1).commit, cluster.save(None, B, 4).commit
+    cluster.checkpoint(one, A, 1, 1)
+    cluster.checkpoint(two, B, 2, 4)
+    former = replace(cluster, subscription=Subscription(a_topic(), "audit", SubscriptionType.SHARED, "g", 3, {}))
+    former.log, former.store = cluster.log, cluster.store
+    former.checkpoint(former.save(None, C, 8).commit, C, 8, 8)
+    cluster.clock.ms += DAY_MS + 1
+    assert cluster.tidying().run(PARTITION, NEVER) > 0
+    assert [(found.version, found.save) for found in cluster.checkpoints()] == [(2, 4)]
+    assert cluster.segments() == {"2/4"}
+
+
+def test_found_segments_are_bounded_and_the_next_call_goes_on() -> None:
+    cluster = Cluster()
+    cluster.save(None, A, 1)
+    total = cluster.log.end_offset(CURSORS, PARTITION, NEVER)
+    seen, start, calls = 0, 0, 0
+    while start is not None:
+        fold = FoundSegments(10**18, start, most=40)
+        for batch in cluster.log.read(CURSORS, PARTITION, 0, total, NEVER):
+            for record in batch:
+                fold.apply(record)
+        seen += sum(map(len, fold.by_cursor.values()))
+        start, calls = fold.full_at, calls + 1  # type: ignore[assignment]
+    assert (seen, calls) == (total, -(-total // 40))
+
+
+# Idle groups --------------------------------------------------------------------------------------------------------
+
+
+class ActiveTopics(Cluster):
+    def active(self, deadline: Deadline) -> list[TopicRecord]:
+        return [TopicRecord(NAME, LifeState.ACTIVE, "public.default.orders", 0, 100, 7, "abcdefghijklmnopqrstuv")]
+
+    def find(self, *asked: object) -> Topic:  # type: ignore[override]
+        return a_topic()
+
+    def list(self, topic: Topic, deadline: Deadline) -> list[Subscription]:
+        return [] if self.subscription is None else [self.subscription]
+
+    def idle(self) -> IdleGroups:
+        return IdleGroups(self.log, self.clock, self, self, self)
+
+
+def test_what_an_idle_group_has_is_copied_once() -> None:
+    cluster = ActiveTopics()
+    first = cluster.save(None, A, 1)
+    cluster.checkpoint(first.commit, A, 1, 1)
+    idle = cluster.idle()
+    assert idle.run(PARTITION, NEVER) == 0
+    last = cluster.save(first, A, 7, acked=10_000)
+    cluster.members = (GroupMember("m", "c", "h", ()),)
+    assert idle.run(PARTITION, NEVER) == 0
+    cluster.members = ()
+    assert (idle.run(PARTITION, NEVER), idle.run(PARTITION, NEVER)) == (1, 0)
+    newest = max(cluster.checkpoints(), key=lambda found: (found.version, found.save))
+    found = cluster.store.recover(
+        cluster.identity, None, CommittedOffset(newest.kafka_offset, newest.metadata), 0, NEVER
+    )
+    cluster.store.load_all(cluster.identity, found, NEVER)
+    assert len(found.state.deleted) == sum(offset % 3 > 0 for offset in range(1, 10_000))
+    assert found.saved is not None
+    assert found.saved.references() == last.saved.references()
+
+
+def test_what_a_kafka_tool_set_is_copied_as_a_seek() -> None:
+    cluster = ActiveTopics()
+    cluster.checkpoint(cluster.save(None, A, 1).commit, A, 1, 1)
+    idle = cluster.idle()
+    for offset in (500, 20):
+        cluster.commit = CommittedOffset(offset, "")
+        assert (idle.run(PARTITION, NEVER), idle.run(PARTITION, NEVER)) == (1, 0)
+        newest = max(cluster.checkpoints(), key=lambda found: (found.version, found.save))
+        copy = CommittedOffset(newest.kafka_offset, newest.metadata)
+        for commit in (cluster.commit, None):  # as long as Kafka has it, and when it was forgotten
+            found = cluster.store.recover(cluster.identity, commit, copy, 0, NEVER)
+            assert (found.state.next_unacked, len(found.state.deleted)) == (offset, 0)
+            assert found.version == newest.version
+
+
+# Signs of life ------------------------------------------------------------------------------------------------------
+
+
+def test_signs_of_the_dead_go() -> None:
+    cluster = Cluster()
+    partition, now = PRODUCERS.partition_for(NAME), cluster.clock.now_ms()
+    here = this_process()
+    gone = here.rsplit(":", 1)[0] + ":1"  # this process id, begun at another time
+    for session, process, deadline_ms in (
+        ("dead", gone, now + 10_000), ("living", here, now + 10_000), ("stopped", here, now - DAY_MS - 1),
+        ("elsewhere", "host:1:1", now - DAY_MS + 1), ("forgotten", "host:1:1", now - DAY_MS - 1),
+    ):  # fmt: skip
+        key = encode_key(ProducerSessionKey(NAME, session))
+        cluster.log.append(PRODUCERS, partition, key, encode_sign_of_life(SignOfLife(deadline_ms, process)), NEVER)
+    tidying = SignTidying(cluster.log, cluster.clock, cluster)
+    assert (tidying.run(partition, NEVER), tidying.run(partition, NEVER)) == (3, 0)
+    assert cluster.dismissed == [(NAME, "forgotten"), (NAME, "stopped")]
+    end = cluster.log.end_offset(PRODUCERS, partition, NEVER)
+    records = cluster.log.read_at(PRODUCERS, partition, range(end), NEVER).values()
+    tombstoned = {getattr(decode_key(record.key), "session", "") for record in records if record.value is None}
+    assert tombstoned == {"dead", "forgotten", "stopped"}
+
+
+# The thread ---------------------------------------------------------------------------------------------------------
+
+
+class Counted:
+    def __init__(self, name: str, *, fails: bool = False) -> None:
+        self.name = name
+        self.ran: list[int] = []
+        self._fails = fails
+
+    def run(self, partition: int, deadline: Deadline) -> int:
+        self.ran.append(partition)
+        if self._fails:
+            raise ConnectFailed("away")
+        return 2
+
+
+def test_each_partition_is_tidied_some_time_after_it_came_and_then_again_and_again() -> None:
+    good, bad = Counted("good"), Counted("bad", fails=True)
+    owned = [3, 5]
+    rounds = TidyingRounds([bad, good], lambda: owned, first_s=0.0, every_s=0.01, look_s=0.001)
+    within = Deadline.after(30)
+    assert wait_until(lambda: good.ran.count(3) >= 3 and good.ran.count(5) >= 3, within)
+    owned.remove(3)
+    assert wait_until(lambda: good.ran[-3:] == [5, 5, 5], within)
+    rounds.close(within)
+    assert not rounds.is_alive()
+    assert rounds.written == {"good": 2 * len(good.ran), "bad": 0}
+    seen = rounds.turns.seen()
+    assert (seen.done, seen.failed) == (len(good.ran), len(bad.ran))
+    late = Counted("late")
+    waiting = TidyingRounds([late], lambda: [1], look_s=0.001)
+    assert not wait_until(lambda: bool(late.ran), Deadline.after(0.05))
+    waiting.close(within)
