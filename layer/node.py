@@ -8,6 +8,7 @@ from collections.abc import Collection
 from typing import Final
 
 from layer.deadline import Deadline
+from layer.duties.standing_in import StandIn
 from layer.duties.state import RunsDuties
 from layer.kafka import handles
 from layer.kafka.settings import KafkaSettings
@@ -34,6 +35,7 @@ class Node(Services):
         self.abandoned = Abandoned(self.looking, self.transactions.served, self.transactions.join, self.clock)
         self.timer = Timer()
         self.users = 0
+        self.stand_in = StandIn(self)
         self.duties: list[RunsDuties] = []
         """What this process does for the cluster, beside its own producers and consumers."""
 

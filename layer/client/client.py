@@ -95,6 +95,7 @@ class Client:
         cursor_memory_limit_bytes: int = DEFAULT_BYTES,
         metrics_port: int | None = None,
         enable_transaction: bool = False,
+        stand_in: bool | None = None,
     ) -> None:
         """`enable_transaction` is the Java client's; see `new_transaction`.
 
@@ -102,8 +103,9 @@ class Client:
         (1 to 60,000: how long an acknowledgement may wait before it is durable), `max_pattern_topics` (1 or more: how
         many topics one pattern may open; each is a membership in a Kafka group), `cursor_memory_limit_bytes` (1 MiB or
         more: how much of what is acknowledged out of order is kept in memory; the largest limit of the process's
-        Clients of a cluster counts) and `metrics_port` (where `GET /metrics` answers with this process's metrics, 0
-        for a free port; docs/metrics.md).
+        Clients of a cluster counts), `metrics_port` (where `GET /metrics` answers with this process's metrics, 0
+        for a free port; docs/metrics.md) and `stand_in` (whether this process may do the duties of `pok serve` while
+        no service is there; None: as the environment's POK_STAND_IN says, and else yes; docs/architecture.md).
 
         Raises:
             ValueError: the URL is neither `kafka://host:port[,host:port...]` nor `kafka+ssl://...`, or an argument has
@@ -134,6 +136,7 @@ class Client:
             cursor_memory_limit_bytes=cursor_memory_limit_bytes,
             metrics_port=metrics_port,
             enable_transaction=enable_transaction,
+            stand_in=stand_in,
         )
         options.check()
         install_logger(logger)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,10 +14,15 @@ from layer.client.options import check_range, check_type, check_type_or_none, no
 from layer.client.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
 from layer.client.service_url import parse_service_url
 from layer.cursor.budget import LEAST_BYTES
+from layer.exceptions import InvalidConfiguration
 from layer.kafka.settings import KafkaSettings
 
 DEFAULT_MAX_TOPICS: Final = 200
 """Of a pattern: each is a membership in a Kafka group, which takes 5 threads and 8 open files."""
+
+STAND_IN_VARIABLE: Final = "POK_STAND_IN"
+_YES: Final = frozenset({"", "1", "true", "yes", "on"})
+_NO: Final = frozenset({"0", "false", "no", "off"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +51,7 @@ class ClientOptions:
     cursor_memory_limit_bytes: int
     metrics_port: int | None
     enable_transaction: bool
+    stand_in: bool | None
 
     def check(self) -> None:
         """Raises what `Client.__init__` says, but for the security options (`kafka_settings`)."""
@@ -75,9 +82,21 @@ class ClientOptions:
         check_type_or_none(str, "log_conf_file_path", self.log_conf_file_path)
         check_type(bool, "use_tls", self.use_tls)
         check_type(bool, "enable_transaction", self.enable_transaction)
+        check_type_or_none(bool, "stand_in", self.stand_in)
+        self.stands_in()
         check_type_or_none(str, "listener_name", self.listener_name)
         not_yet("listener_name (Kafka's listeners have ports of their own)", when=self.listener_name is not None)
         not_yet("log_conf_file_path (use logger)", when=self.log_conf_file_path is not None)
+
+    def stands_in(self) -> bool:
+        """Whether the client's process may do a service's duties. Raises InvalidConfiguration."""
+        if self.stand_in is not None:
+            return self.stand_in
+        said = os.environ.get(STAND_IN_VARIABLE, "").strip().lower()
+        if said not in _YES | _NO:
+            expected = ", ".join(sorted((_YES | _NO) - {""}))
+            raise InvalidConfiguration(f"the environment's {STAND_IN_VARIABLE} is {said!r}, expected one of {expected}")
+        return said in _YES
 
     def service_info(self) -> ServiceInfo:
         return ServiceInfo(self.service_url, self.authentication, self.tls_trust_certs_file_path)

@@ -21,6 +21,7 @@ from layer.client.stats_log import StatsLine, StatsLog
 from layer.client.table_view import TableView
 from layer.client.transaction import Transaction
 from layer.deadline import Deadline
+from layer.duties.standing_in import LOOK_S
 from layer.exceptions import AlreadyClosed, InvalidConfiguration
 from layer.kafka.settings import KafkaSettings
 from layer.metadata.topics import Topic
@@ -42,6 +43,7 @@ class Session:
         self.max_pattern_topics = options.max_pattern_topics
         self._cursor_memory_limit_bytes = options.cursor_memory_limit_bytes
         self._transactions_enabled = options.enable_transaction
+        self._stands_in = options.stands_in()
         self.letter_producer = letter_producer
         """For copies of messages."""
         self.threads = ListenerThreads(options.message_listener_threads)
@@ -72,6 +74,9 @@ class Session:
             if self._node is None:
                 self._node = acquire(self._settings, Deadline.after(self._connect_timeout_s))
                 self._node.store.budget.allow(self._cursor_memory_limit_bytes)
+                if self._stands_in:
+                    self._node.stand_in.wanted()
+                    self.periodic.every(LOOK_S, self._node.stand_in.look)
             return self._node
 
     def letter_versions(self) -> LetterVersions:
@@ -162,6 +167,8 @@ class Session:
             if self._metrics_server is not None:
                 _release_metrics(self._metrics_server)
             if node is not None:
+                if self._stands_in:
+                    node.stand_in.unwanted()
                 release(node)
 
 

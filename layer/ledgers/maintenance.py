@@ -18,16 +18,15 @@ from layer.kafka.fetcher import Fetcher
 from layer.kafka.group import GroupCallbacks, GroupConsumer
 from layer.kafka.shared_work import Assignment, SharedWork
 from layer.ledgers.expiring import MessageExpiry
+from layer.ledgers.group import GROUP_ID
 from layer.ledgers.kafka_topics import FETCH_QUEUE_KBYTES, KafkaDataTopics
 from layer.ledgers.owner import LedgerOwner, TopicLogs, Turn
 from layer.node import Node
 from layer.turns import Turns
 from mapping.state_topics import LEDGERS
-from mapping.subscription_group import group_id
 
 _log: Final = logging.getLogger(__name__)
 
-GROUP_ID: Final = group_id(LEDGERS.kafka_name, "maintenance")
 EVERY_S: Final = 60.0
 _ROUND_S: Final = 300.0
 _AGAIN_S: Final = 1.0

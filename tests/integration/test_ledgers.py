@@ -188,7 +188,7 @@ def test_pok_serve_keeps_lists_until_it_is_told_to_stop(
     admin.create_topic(topic, entries_per_ledger=SIZE)
     _send(client, topic, SIZE + 5)
     with subprocess.Popen(
-        [sys.executable, "-m", "layer.cli", "--url", service_url, "serve"],
+        [sys.executable, "-m", "layer.cli", "--url", service_url, "serve", "--port", "0"],
         stdout=subprocess.PIPE, text=True, env=os.environ,
     ) as process:  # fmt: skip
         try:

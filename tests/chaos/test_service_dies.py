@@ -1,0 +1,156 @@
+"""`pok serve` processes that are killed, stopped and left without a broker; clients that stand in for them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import layer as pulsar
+from layer.admin import AdminClient
+from layer.deadline import Deadline
+from layer.duties import standing_in
+from layer.embedded import EmbeddedBroker
+from layer.ledgers.group import GROUP_ID
+from layer.metadata.processes import is_over, stands_in
+from mapping.state_topics import LEDGERS
+from tests.chaos.processes import PATIENCE_S, eventually
+
+_ROOT = Path(__file__).parents[2]
+_ALL = LEDGERS.partitions
+
+
+class ServiceProcess:
+    """`pok serve` on a free port, and what it says."""
+
+    def __init__(self, url: str, *arguments: str) -> None:
+        self.lines: list[str] = []
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "layer.cli", "--url", url, "serve", "--port", "0", *arguments],
+            cwd=_ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        self._ear = threading.Thread(target=self._listen)
+        self._ear.start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        self.lines += []
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip("\n"))
+
+    def says(self, beginning: str) -> str:
+        found: list[str] = []
+
+        def said() -> bool:
+            found[:] = [line for line in self.lines if line.startswith(beginning)]
+            return bool(found) or self.process.poll() is not None
+
+        eventually(lambda: f"it says {beginning!r}: {self.lines[-5:]}", said)
+        assert found, self.lines
+        return found[-1]
+
+    def get(self, path: str) -> tuple[int, str]:
+        port = self.says("metrics and health on port ").rpartition(" ")[2]
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=30) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return refused.code, refused.read().decode()
+
+    def is_ready(self) -> bool:
+        return self.get("/health/ready")[0] == 200
+
+    def duty(self, name: str) -> Any:
+        return json.loads(self.get("/health/live")[1])["duties"][name]
+
+    def owned(self) -> int:
+        return int(self.duty("maintenance")["partitions"])
+
+    def end(self, number: int = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        code = self.process.wait(PATIENCE_S)
+        self._ear.join(PATIENCE_S)
+        if self.process.stdout is not None:
+            self.process.stdout.close()
+        return code
+
+
+@contextmanager
+def served(url: str, *arguments: str) -> Iterator[ServiceProcess]:
+    service = ServiceProcess(url, *arguments)
+    try:
+        yield service
+    finally:
+        if service.process.poll() is None:
+            service.end(signal.SIGKILL)
+
+
+def test_services_share_the_work_take_over_and_outlast_their_broker(own_broker: EmbeddedBroker) -> None:
+    url = f"kafka://{own_broker.bootstrap}"
+    with served(url) as first, served(url) as second:
+        assert first.says("serving ").endswith(": maintenance, transactions")
+        second.says("serving ")
+        eventually("they share", lambda: 0 < first.owned() < _ALL and first.owned() + second.owned() == _ALL)
+        eventually("rounds are made", lambda: first.duty("maintenance")["turns"]["ledgers"]["done"])
+        assert "pok_duty_partitions{" in first.get("/metrics")[1]
+        first.end(signal.SIGKILL)
+        eventually("the other one takes over", lambda: second.owned() == _ALL)
+
+        own_broker.kill()
+        eventually("it is not ready without a broker", lambda: not second.is_ready())
+        assert second.get("/health/live")[0] == 200
+        second.says("not ready: Kafka: ")
+        with served(url) as early:
+            early.says("waiting for Kafka at ")
+            assert (early.get("/health/live")[0], early.is_ready()) == (200, False)
+            own_broker.start()
+            early.says("serving ")
+            second.says("ready again")
+            eventually("they share", lambda: 0 < early.owned() < _ALL and early.owned() + second.owned() == _ALL)
+            assert early.end(signal.SIGINT) == 0
+        eventually("the other one has all again", lambda: second.owned() == _ALL)
+        assert second.end() == 0
+        assert second.lines[-1] == "stopping ..."
+
+
+def test_a_client_stands_in_while_no_service_is_there(
+    service_url: str, unique: Callable[..., str], monkeypatch: Any
+) -> None:
+    for name in ("FIRST_S", "SURE_S", "WHILE_S", "EVERY_S", "LOOK_S"):
+        monkeypatch.setattr(standing_in, name, 0.05)
+    monkeypatch.setattr("layer.client.session.LOOK_S", 0.05)
+    with AdminClient(service_url) as admin:
+        client = pulsar.Client(service_url, stand_in=True)
+        client.get_topic_partitions(unique())
+        node = admin.node
+
+        def members() -> list[str]:
+            described = node.admin.describe_group(GROUP_ID, Deadline.after(PATIENCE_S))
+            return [member.client_id for member in described.members if not is_over(member.client_id)]
+
+        eventually("it stands in", lambda: node.stand_in.standing and any(map(stands_in, members())))
+        eventually("it has its share", lambda: sum(state.partitions for state in node.duties[0].states()) == _ALL)
+        with served(service_url) as service:
+            service.says("serving ")
+            eventually("it leaves", lambda: not node.stand_in.standing and not any(map(stands_in, members())))
+            eventually("the service has all", lambda: service.owned() == _ALL)
+            service.end(signal.SIGKILL)
+        eventually("it stands in again", lambda: node.stand_in.standing)
+        eventually("it has its share", lambda: sum(state.partitions for state in node.duties[0].states()) == _ALL)
+        child = os.fork()
+        if child == 0:
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        client.close()
+        assert not node.stand_in.standing
+        assert node.duties == []
