@@ -5,8 +5,9 @@
     POK_BOOTSTRAP=host:9092 python examples/flights_demo.py    on a cluster of yours (a new topic, deleted at the end)
 
 Each flight is one message. A Shared subscription with four consumers acknowledges every flight one by one, except those
-that never left. Their process is killed with SIGKILL half way and started again. At the end every number stands beside
-the one counted in the data frame; the exit code is 1 if any disagrees.
+that never left. Their process is killed with SIGKILL half way and started again. What remains a new consumer receives,
+and Spark reads it, too. At the end every number stands beside the one counted in the data frame; the exit code is 1 if
+any disagrees.
 """
 
 from __future__ import annotations
@@ -24,11 +25,12 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from flights import kafka_tools, picture
+from flights import kafka_tools, picture, spark_view
 from flights.consuming import ConsumingProcess, DemoFailed, Sample, Sampler, Watch, rate, seconds_until_first
 from flights.data import FlightId, Truth, as_messages, load_flights
 from flights.evidence import DURABLE
 from flights.publish import Published, publish
+from flights.spark_view import SparkView
 from flights.verdict import Observed, Row, verdict
 from flights.worker import CONSUMERS
 from rich.console import Console
@@ -47,6 +49,7 @@ from rich.text import Text
 import layer as pulsar
 from layer.admin import AdminClient
 from layer.embedded import BrokerKind, EmbeddedBrokerError, ExternalBroker, open_broker
+from spark_connector import SparkNotReady
 
 PARTITIONS = 4
 SHORTEST_RUN_S = 4.0
@@ -85,9 +88,10 @@ def main() -> int:
             published = publish_all(stage, list(as_messages(flights)))
             processes, samples = consume_with_a_kill(stage, published)
             remaining = read_remaining(stage)
+            by_spark = None if options.without_spark else count_with_spark(stage, options.output)
             backlog = stage.admin.subscription_stats(stage.topic, SUBSCRIPTION).backlog
             evidence = [process.evidence.events for process in processes]
-            rows = verdict(truth, Observed(published.count(), evidence, remaining, backlog))
+            rows = verdict(truth, Observed(published.count(), evidence, remaining, backlog, by_spark))
             show_picture(story(published, processes, samples, remaining), options.output)
             right = show_verdict(rows, options.output)
             show_kafkas_view(stage)
@@ -216,6 +220,27 @@ def read_remaining(stage: Stage) -> list[tuple[FlightId, str]]:
     return remaining
 
 
+def count_with_spark(stage: Stage, output: Path) -> SparkView | None:
+    """The same by Spark; None when this machine cannot run it, which is said."""
+    console.rule("[bold]5  the same, counted by Spark")
+    log = output / "spark.log"
+    console.print(f"Spark starts; its Kafka connector (63 MB) is fetched once, at the first run. It writes to {log}")
+    started_s = time.monotonic()
+    try:
+        with spark_view.started(log) as spark:
+            console.print(f"Spark {spark.version} is there after {time.monotonic() - started_s:.1f} s")
+            began_s = time.monotonic()
+            found = spark_view.remaining(spark, stage.service_url, stage.topic, SUBSCRIPTION)
+    except SparkNotReady as missing:
+        console.print(f"[yellow]without Spark: {missing}")
+        return None
+    console.print(
+        f"spark_connector.read_pulsar(..., subscription={SUBSCRIPTION!r}) has [bold]{len(found.flights):,} rows[/] of "
+        f"{len(found.by_carrier)} carriers, read and counted in {time.monotonic() - began_s:.1f} s"
+    )
+    return found
+
+
 def story(
     published: Published,
     processes: list[ConsumingProcess],
@@ -246,7 +271,7 @@ def story(
 
 
 def show_picture(drawn: picture.Story, output: Path) -> None:
-    console.rule("[bold]5  acknowledged, over time")
+    console.rule("[bold]6  acknowledged, over time")
     console.print(picture.terminal(drawn, min(console.width, 100)))
     file = output / "acknowledgements.png"
     picture.draw(drawn, file)
@@ -255,7 +280,7 @@ def show_picture(drawn: picture.Story, output: Path) -> None:
 
 def show_verdict(rows: list[Row], output: Path) -> bool:
     """The table, also as JSON; True when every row agrees."""
-    console.rule("[bold]6  the run beside the data frame")
+    console.rule("[bold]7  the run beside the data frame")
     table = Table()
     table.add_column("")
     table.add_column("this run", justify="right")
@@ -276,7 +301,7 @@ def show_verdict(rows: list[Row], output: Path) -> bool:
 
 
 def show_kafkas_view(stage: Stage) -> None:
-    console.rule("[bold]7  the same, seen by Kafka's own tool")
+    console.rule("[bold]8  the same, seen by Kafka's own tool")
     stats = stage.admin.subscription_stats(stage.topic, SUBSCRIPTION)
     command = kafka_tools.describe_command(stage.bootstrap, stats.group)
     console.print(kafka_tools.as_line(command), style="cyan", soft_wrap=True)
@@ -309,6 +334,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--flights", type=int, metavar="N", help="only a sample of N flights (1000 or more)")
     parser.add_argument("--keep", action="store_true", help="leave the broker running until Ctrl-C")
     parser.add_argument("--broker", choices=["auto", "embedded", "docker", "external"], default="auto")
+    parser.add_argument("--without-spark", action="store_true", help="leave out the step that Spark counts")
     parser.add_argument("--output", type=Path, default=Path("demo-output"), help="where the picture and numbers go")
     options = parser.parse_args()
     if options.flights is not None and options.flights < FEWEST_FLIGHTS:

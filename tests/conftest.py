@@ -12,6 +12,8 @@ from typing import Any, cast
 import pytest
 from hypothesis import HealthCheck, settings
 
+import layer as pulsar
+from layer.admin import AdminClient
 from layer.embedded import (
     Broker,
     BrokerKind,
@@ -99,6 +101,21 @@ def bootstrap(kafka_broker: Broker) -> str:
 def service_url(kafka_broker: Broker) -> str:
     """The shared broker as a Client's service URL."""
     return f"kafka://{kafka_broker.bootstrap}"
+
+
+@pytest.fixture
+def client(service_url: str) -> Iterator[pulsar.Client]:
+    """A client of the shared broker, closed at the end of the test."""
+    made = pulsar.Client(service_url)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def admin(service_url: str) -> Iterator[AdminClient]:
+    """An administrator of the shared broker, closed at the end of the test."""
+    with AdminClient(service_url) as made:
+        yield made
 
 
 @pytest.fixture

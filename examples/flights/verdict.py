@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from flights.data import FlightId, Truth
 from flights.evidence import DURABLE, RECEIVED, Event
+from flights.spark_view import SparkView
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,8 @@ class Observed:
     """(flight, carrier) of what a new consumer of the subscription still gets at the end."""
     backlog: int
     """What the admin client counts as unacknowledged at the end."""
+    by_spark: SparkView | None = None
+    """What Spark reads of the subscription at the end; None where there is no Spark."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +51,20 @@ def verdict(truth: Truth, observed: Observed) -> list[Row]:
         _same("  of these, with a departure time", len(remaining.keys() - truth.without_departure), 0),
         _same("  without departure time, but not among them", len(truth.without_departure - remaining.keys()), 0),
         _same("  delivered twice to that consumer", remaining.total() - len(remaining), 0),
+        *([] if observed.by_spark is None else _spark_rows(truth, remaining, observed.by_spark)),
         *_carrier_rows(truth, observed),
+    ]
+
+
+def _spark_rows(truth: Truth, remaining: Counter[FlightId], found: SparkView) -> list[Row]:
+    expected = truth.without_departure_by_carrier
+    flights = Counter(flight for flight, _ in found.flights)
+    carriers = {carrier for carrier in found.by_carrier.keys() | expected.keys()
+                if found.by_carrier.get(carrier, 0) != expected.get(carrier, 0)}  # fmt: skip
+    return [
+        _same("holes: what Spark reads of the subscription", len(found.flights), len(truth.without_departure)),
+        _same("  not the flights that the new consumer gets", len((flights - remaining) + (remaining - flights)), 0),
+        _same("  carriers with another number of them", len(carriers), 0),
     ]
 
 

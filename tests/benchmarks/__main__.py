@@ -14,10 +14,12 @@ from layer.embedded import EmbeddedBroker, EmbeddedBrokerError
 from layer.kafka.settings import KafkaSettings
 from tests.benchmarks import machine, report
 from tests.benchmarks.kept import GroupResult, Sitting, keep, kept
-from tests.benchmarks.plan import GROUPS, REQUIREMENTS, SCHEMA_WORKERS, Cell, Group, System
+from tests.benchmarks.model import Cell, Group, System
+from tests.benchmarks.plan import GROUPS, REQUIREMENTS, SCHEMA_WORKERS
 from tests.benchmarks.sdk_workers import plain
-from tests.benchmarks.session import Outcome, Session, WorkerFailed, run_worker
+from tests.benchmarks.session import Outcome, Session, run_worker
 from tests.benchmarks.verdict import Verdict, judge
+from tests.benchmarks.worker import WorkerFailed
 from tests.compat.pulsar_standalone import PulsarOptions, PulsarStandalone, PulsarStandaloneError
 
 _REPORT: Final = Path("docs/benchmarks.md")
@@ -83,7 +85,7 @@ def _all_cells() -> list[str]:
 
 def _choose(pattern: str | None, *, with_layer: bool) -> dict[Group, list[Cell]]:
     def wanted(group: Group, cell: Cell) -> bool:
-        if cell.system is System.LAYER and not with_layer:
+        if not with_layer and (cell.system is System.LAYER or group.resident is not None):
             return False
         name = f"{group.name}/{cell.name}"
         return pattern is None or fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(group.name, pattern)

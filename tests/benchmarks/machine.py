@@ -12,6 +12,7 @@ import confluent_kafka
 from layer.embedded import EmbeddedBrokerError
 from layer.embedded.download import KAFKA_VERSION
 from layer.embedded.java import find_java
+from spark_connector.session import CONNECTOR_VERSION
 from tests.compat.pulsar_standalone import PULSAR_VERSION
 
 
@@ -25,6 +26,7 @@ def facts() -> dict[str, str]:
         "Java": _java(),
         "Apache Kafka": f"{KAFKA_VERSION} (embedded broker)",
         "confluent-kafka": f"{version('confluent-kafka')}, librdkafka {confluent_kafka.libversion()[0]}",
+        "Apache Spark": f"pyspark {_installed('pyspark')}, connector {CONNECTOR_VERSION}",
         "Apache Pulsar": f"{PULSAR_VERSION} (standalone)",
         "pulsar-client": _installed("pulsar-client"),
     }

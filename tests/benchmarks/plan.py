@@ -2,72 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from enum import Enum
 from typing import Any, Final
 
-MILLION: Final = 1_000_000
+from tests.benchmarks.model import MILLION, Cell, Group, Requirement, Rule, System
+from tests.benchmarks.spark_plan import SPARK, SPARK_REQUIREMENTS
+
 PENDING: Final = 100_000
 """Messages under way at most, ours, raw and Pulsar's alike."""
-
-
-class System(Enum):
-    """Who does the work of a cell."""
-
-    LAYER = "layer"
-    RAW = "raw confluent-kafka"
-    PULSAR = "pulsar-client on Pulsar"
-    CLIENT = "pulsar-client without a server"
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Cell:
-    """One measured thing.
-
-    `worker` names a function of the system's module (`sdk_workers`, `raw_workers`) and `args` are its arguments;
-    `messages` is cut to a tenth by `--quick`. `reads` says that the topic is filled once, by the layer's own producer
-    (Pulsar's for Pulsar), before the first round.
-    """
-
-    name: str
-    system: System
-    worker: str
-    messages: int
-    args: Mapping[str, Any] = field(default_factory=dict)
-    reads: bool = False
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Group:
-    """Cells whose rounds are interleaved. One more round at a tenth of the messages warms up and is dropped."""
-
-    name: str
-    title: str
-    rounds: int
-    cells: tuple[Cell, ...]
-
-
-class Rule(Enum):
-    RATIO_AT_LEAST = "at least {} x"
-    RATIO_AT_MOST = "at most {} x"
-    ADDS_AT_MOST = "adds less than {}"
-    BELOW = "below {}"
-
-
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """`metric` of cell `ours`, compared with the same metric of cell `beside`. Cells are named `group/cell`.
-
-    Medians over the rounds are compared; `BELOW` takes the worst round.
-    """
-
-    text: str
-    ours: str
-    metric: str
-    rule: Rule
-    threshold: float
-    beside: str | None = None
 
 
 def _peer(
@@ -261,6 +202,7 @@ GROUPS: Final = (
         rounds=1,
         cells=tuple(Cell(f"{count}", System.LAYER, "start_up", count, {}) for count in (10_000, 100_000, MILLION)),
     ),
+    *SPARK,
 )
 
 REQUIREMENTS: Final = (
@@ -375,4 +317,5 @@ REQUIREMENTS: Final = (
         0.8,
         "schemas/protobuf-alone",
     ),
+    *SPARK_REQUIREMENTS,
 )

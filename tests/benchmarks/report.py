@@ -9,7 +9,8 @@ from importlib import resources
 from typing import Any
 
 from tests.benchmarks.kept import GroupResult
-from tests.benchmarks.plan import GROUPS, Group
+from tests.benchmarks.model import Group
+from tests.benchmarks.plan import GROUPS
 from tests.benchmarks.verdict import Verdict, series
 
 _NOT_SHOWN = frozenset({"messages", "took_s"})

@@ -6,19 +6,24 @@ import json
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.benchmarks.plan import CURSOR_WORKERS, SCHEMA_WORKERS, TRANSACTION_WORKERS, Cell, Group, System
-from tests.benchmarks.worker import RESULT
+from tests.benchmarks.model import Cell, Group, System
+from tests.benchmarks.plan import CURSOR_WORKERS, SCHEMA_WORKERS, TRANSACTION_WORKERS
+from tests.benchmarks.resident import Resident
+from tests.benchmarks.worker import RESULT, WorkerFailed
 
 _WORKER_TIMEOUT_S: Final = 900.0
 _SDK: Final = {System.LAYER: "layer", System.PULSAR: "pulsar"}
 _WARM_UP_DIVISOR: Final = 10
 _Filled = dict[tuple[str, int, int, int], str]
+_Measure = Callable[[Cell, int], dict[str, Any]]
+"""A cell and a number of messages -> its figures. Raises WorkerFailed."""
 _SUBSCRIBING: Final = {"receive", "holes", "ack_rate"}
 
 
@@ -28,10 +33,6 @@ class Outcome:
 
     rounds: list[dict[str, Any]] = field(default_factory=list)
     failure: str | None = None
-
-
-class WorkerFailed(Exception):
-    """A worker ended with an error or in silence; the message is its last line."""
 
 
 def run_worker(module: str, function: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -65,18 +66,37 @@ class Session:
         """A dropped round at a tenth, then the rounds; every other one goes through the cells backwards."""
         chosen = list(cells)
         outcomes = {cell.name: Outcome() for cell in chosen}
-        filled: _Filled = {}
-        for number in range(group.rounds + 1):
-            for cell in chosen if number % 2 else reversed(chosen):
-                outcome = outcomes[cell.name]
-                if outcome.failure is None:
-                    self._once(cell, outcome, filled, warm_up=number == 0)
+        with ExitStack() as stack:
+            measure = self._in_processes_of_their_own()
+            if group.resident is not None:
+                measure = self._in_one_process(stack.enter_context(Resident(group.resident, _WORKER_TIMEOUT_S)))
+            for number in range(group.rounds + 1):
+                for cell in chosen if number % 2 else reversed(chosen):
+                    outcome = outcomes[cell.name]
+                    if outcome.failure is None:
+                        self._once(cell, outcome, measure, warm_up=number == 0)
         return outcomes
 
-    def _once(self, cell: Cell, outcome: Outcome, filled: _Filled, *, warm_up: bool) -> None:
+    def _in_processes_of_their_own(self) -> _Measure:
+        filled: _Filled = {}
+
+        def measure(cell: Cell, messages: int) -> dict[str, Any]:
+            return run_worker(self._module(cell), cell.worker, self._arguments(cell, messages, filled))
+
+        return measure
+
+    def _in_one_process(self, resident: Resident) -> _Measure:
+        """It makes and fills its topics itself."""
+
+        def measure(cell: Cell, messages: int) -> dict[str, Any]:
+            return resident.call(cell.worker, {"url": self._url(System.LAYER), "messages": messages, **cell.args})
+
+        return measure
+
+    def _once(self, cell: Cell, outcome: Outcome, measure: _Measure, *, warm_up: bool) -> None:
         messages = max(100, cell.messages // self.scale // (_WARM_UP_DIVISOR if warm_up else 1))
         try:
-            result = run_worker(self._module(cell), cell.worker, self._arguments(cell, messages, filled))
+            result = measure(cell, messages)
         except WorkerFailed as failure:
             outcome.failure = str(failure)
             return

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tests.benchmarks.plan import Requirement, Rule
+from tests.benchmarks.model import Requirement, Rule
 from tests.benchmarks.session import Outcome
 
 

@@ -14,6 +14,10 @@ from typing import Final
 RESULT: Final = "RESULT "
 
 
+class WorkerFailed(Exception):
+    """A worker ended with an error or in silence; the message is its last line."""
+
+
 def peak_mb() -> float:
     """The most that was ever resident in this process, in MB of 1024 x 1024."""
     status = Path("/proc/self/status").read_text(encoding="ascii")

@@ -106,6 +106,21 @@ def test_a_wrong_count_disagrees(truth: Any, observed: Any, falsify: Callable[[A
     assert row in disagreeing(truth, falsify(observed))
 
 
+def test_spark_is_compared_with_the_consumer_flight_by_flight(truth: Any, observed: Any) -> None:
+    from flights.spark_view import SparkView
+
+    right = SparkView([(3, "UA"), (7, "AA")], {"UA": 1, "AA": 1})
+    assert disagreeing(truth, replace(observed, by_spark=right)) == set()
+    other = replace(right, flights=[(3, "UA"), (8, "AA")])
+    assert disagreeing(truth, replace(observed, by_spark=other)) == {"not the flights that the new consumer gets"}
+    twice = SparkView([*right.flights, (3, "UA")], {"UA": 2, "AA": 1})
+    assert disagreeing(truth, replace(observed, by_spark=twice)) == {
+        "holes: what Spark reads of the subscription",
+        "not the flights that the new consumer gets",
+        "carriers with another number of them",
+    }
+
+
 def test_a_line_that_a_kill_cut_off_was_not_said(truth: Any, tmp_path: Path) -> None:
     from flights.evidence import Follower
 
@@ -120,10 +135,12 @@ def test_a_line_that_a_kill_cut_off_was_not_said(truth: Any, tmp_path: Path) -> 
 
 @pytest.mark.kafka
 def test_the_demo_on_a_sample(bootstrap: str, tmp_path: Path) -> None:
+    """Without Spark's step, which has a test of its own (tests/spark/test_examples.py)."""
     pytest.importorskip("pandas")
     pytest.importorskip("matplotlib")
+    arguments = ["--flights", str(SAMPLE), "--output", str(tmp_path), "--without-spark"]
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / "flights_demo.py"), "--flights", str(SAMPLE), "--output", str(tmp_path)],
+        [sys.executable, str(EXAMPLES / "flights_demo.py"), *arguments],
         env={**os.environ, "POK_BOOTSTRAP": bootstrap},
         stdin=subprocess.DEVNULL,
         capture_output=True,

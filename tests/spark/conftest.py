@@ -9,9 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import layer as pulsar
 import spark_connector
-from layer.admin import AdminClient
 from spark_connector import SparkNotReady
 
 SETTINGS = {
@@ -22,7 +20,11 @@ SETTINGS = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.sql.session.timeZone": "UTC",
+    # A JVM of a minute or two: what its second compiler and parallel collector would save, they cost here.
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto",
 }
+MASTER = "local[2,2]"
+"""Two threads; a failed task is run once more, as on every cluster."""
 _PY4J = ("ignore:unclosed <socket:ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 """py4j leaves the closing of its sockets to the garbage collector."""
 _HERE = Path(__file__).parent
@@ -43,7 +45,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(missing: Callable[[str, str], None]) -> Iterator[SparkSession]:
     try:
-        made = spark_connector.session("tests", master="local[2]", config=SETTINGS)
+        made = spark_connector.session("tests", master=MASTER, config=SETTINGS)
     except SparkNotReady as reason:
         missing("spark", str(reason))
     made.sparkContext.setLogLevel("ERROR")
@@ -56,16 +58,3 @@ def sockets_end_here() -> Iterator[None]:
     """Where they are expected, not in a later test."""
     yield
     gc.collect()
-
-
-@pytest.fixture
-def client(service_url: str) -> Iterator[pulsar.Client]:
-    made = pulsar.Client(service_url)
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def admin(service_url: str) -> Iterator[AdminClient]:
-    with AdminClient(service_url) as made:
-        yield made

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 import spark_connector
 from spark_connector import BatchContext, stream, stream_pulsar
 from spark_connector.checkpoint_files import CheckpointFiles
-from tests.spark.conftest import SETTINGS
+from tests.spark.conftest import MASTER, SETTINGS
 from tests.spark.streams import Sink
 
 STEPS = ("planned", "sunk", "decided", "acknowledged")
@@ -61,7 +61,7 @@ def main(said: dict[str, Any]) -> None:
         deaths.at("sunk")
 
     files.write, steps.acknowledge_entries = written, acknowledged
-    spark = spark_connector.session("stream", master="local[2]", config=SETTINGS)
+    spark = spark_connector.session("stream", master=MASTER, config=SETTINGS)
     spark.sparkContext.setLogLevel("ERROR")
     query = stream_pulsar(
         spark, service_url=said["url"], topic=said["topic"], subscription="s", maxOffsetsPerTrigger=said["most"]

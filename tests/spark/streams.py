@@ -16,6 +16,8 @@ from spark_connector import stream_pulsar
 
 SHARED = pulsar.ConsumerType.Shared
 SILENCE_MS = 1_500
+PATIENCE_MS = 30_000
+BRIEFLY_MS = 600
 
 
 class Sink:
@@ -71,13 +73,15 @@ def produce(client: pulsar.Client, topic: str, numbers: range, **options: Any) -
     producer.close()
 
 
-def rest(client: pulsar.Client, topic: str) -> list[int]:
-    """What a fresh consumer receives; it acknowledges nothing."""
+def rest(client: pulsar.Client, topic: str, count: int | None = None) -> list[int]:
+    """What a fresh consumer receives; it acknowledges nothing. `count`: how many are expected, which saves waiting for
+    an end of what comes."""
     consumer = client.subscribe(topic, "s", consumer_type=SHARED)
-    found = []
+    found: list[int] = []
     while True:
+        patience_ms = SILENCE_MS if count is None else PATIENCE_MS if len(found) < count else BRIEFLY_MS
         try:
-            found.append(int(consumer.receive(SILENCE_MS).data()))
+            found.append(int(consumer.receive(patience_ms).data()))
         except pulsar.Timeout:
             consumer.close()
             return sorted(found)

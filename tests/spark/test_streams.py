@@ -58,7 +58,7 @@ def test_available_now_keeps_to_the_limit_and_ends_at_the_end(
     query = over.run(maxOffsetsPerTrigger=200)
     assert [len(values) for values in over.sink.batches().values()] == [200, 200, 100]
     assert over.sink.values() == once(range(500))
-    assert rest(client, topic) == []
+    assert rest(client, topic, 0) == []
     progress: Any = query.recentProgress
     assert sum(each["numInputRows"] for each in progress) == 500
     assert progress[-1]["sources"][0]["metrics"]["delivered"] == "500"
@@ -96,7 +96,7 @@ def test_a_running_stream_goes_on_with_what_comes(
         until(partial(_nothing_left, admin, topic), "the last batch to be acknowledged")
     finally:
         query.stop()
-    assert rest(client, topic) == []
+    assert rest(client, topic, 0) == []
     assert query.exception() is None
 
 
@@ -111,7 +111,7 @@ def test_acknowledgements_of_others_stay_and_are_not_delivered(over: Stream, cli
     left = Counter(number for number in range(100) if number % 3)
     assert over.sink.values() == left
     consumer.close()
-    assert rest(client, topic) == []
+    assert rest(client, topic, 0) == []
 
 
 def test_a_live_consumer_goes_on_beside_a_stream(over: Stream, client: pulsar.Client, topic: str) -> None:
@@ -127,7 +127,7 @@ def test_a_live_consumer_goes_on_beside_a_stream(over: Stream, client: pulsar.Cl
         got.add(int(consumer.receive(20_000).data()))
     consumer.close()
     assert over.sink.values() == once(range(200))
-    assert rest(client, topic) == list(range(200, 210))
+    assert rest(client, topic, 10) == list(range(200, 210))
 
 
 def test_what_fn_refuses_comes_again_with_the_next_start(over: Stream, client: pulsar.Client, topic: str) -> None:
@@ -144,11 +144,11 @@ def test_what_fn_refuses_comes_again_with_the_next_start(over: Stream, client: p
     over.run(refusing)
     refused = [0, 7, 10, 20, 30, 40, 50]
     assert over.sink.values() == once(range(60)) - Counter(refused)
-    assert rest(client, topic) == refused
+    assert rest(client, topic, len(refused)) == refused
     produce(client, topic, range(60, 70))
     over.run()
     assert over.sink.values() == once(range(70))
-    assert rest(client, topic) == []
+    assert rest(client, topic, 0) == []
 
 
 def test_what_fn_refuses_comes_again_in_a_later_batch(
@@ -172,7 +172,7 @@ def test_what_fn_refuses_comes_again_in_a_later_batch(
         query.stop()
     assert seen[0][1] == list(range(20))
     assert seen[1][1] == list(range(5))
-    assert rest(client, topic) == []
+    assert rest(client, topic, 0) == []
 
 
 def test_messages_of_a_batch_are_refused_one_by_one(over: Stream, client: pulsar.Client, topic: str) -> None:
@@ -184,10 +184,10 @@ def test_messages_of_a_batch_are_refused_one_by_one(over: Stream, client: pulsar
         over.sink.write(df.where("not cast(cast(value as string) as int) in (3, 4, 40)"), batch_id)
 
     over.run(refusing)
-    assert rest(client, topic) == [3, 4, 40]
+    assert rest(client, topic, 3) == [3, 4, 40]
     over.run()
     assert over.sink.values() == once(range(64))
-    assert rest(client, topic) == []
+    assert rest(client, topic, 0) == []
 
 
 def test_a_batch_that_failed_comes_again_as_it_was(over: Stream, client: pulsar.Client, topic: str) -> None:
@@ -200,7 +200,7 @@ def test_a_batch_that_failed_comes_again_as_it_was(over: Stream, client: pulsar.
 
     with pytest.raises(StreamingQueryException, match="no luck"):
         over.run(failing)
-    assert rest(client, topic) == list(range(40))
+    assert rest(client, topic, 40) == list(range(40))
     consumer = client.subscribe(topic, "s", consumer_type=SHARED)
     for message in [consumer.receive(20_000) for _ in range(40)]:
         if int(message.data()) < 10:
@@ -211,7 +211,7 @@ def test_a_batch_that_failed_comes_again_as_it_was(over: Stream, client: pulsar.
     over.run()
     # The sink may have the first ten already, from before they were acknowledged elsewhere.
     assert over.sink.batches() == {0: seen[0], 1: list(range(40, 50))}
-    assert rest(client, topic) == []
+    assert rest(client, topic, 0) == []
 
 
 def test_acknowledgements_are_made_up_for_without_another_delivery(
@@ -227,11 +227,11 @@ def test_acknowledgements_are_made_up_for_without_another_delivery(
         with pytest.raises(StreamingQueryException, match="without delivering it again"):
             over.run()
     assert over.sink.values() == once(range(40))
-    assert rest(client, topic) == list(range(40))
+    assert rest(client, topic, 40) == list(range(40))
     again: list[int] = []
     over.run(lambda df, batch_id: again.append(batch_id))
     assert again == []
-    assert rest(client, topic) == []
+    assert rest(client, topic, 0) == []
 
 
 def test_open_transactions_hold_a_stream_up_and_aborted_ones_never_come(
@@ -254,7 +254,7 @@ def test_open_transactions_hold_a_stream_up_and_aborted_ones_never_come(
         committed.commit()
         over.run()
         assert over.sink.values() == once(range(4))
-        assert rest(with_transactions, topic) == []
+        assert rest(with_transactions, topic, 0) == []
     finally:
         with_transactions.close()
 
@@ -275,7 +275,7 @@ def test_what_a_transaction_took_comes_when_it_gives_it_back(over: Stream, servi
         consumer.close()
         over.run()
         assert over.sink.values() == once(range(10))
-        assert rest(client, topic) == []
+        assert rest(client, topic, 0) == []
     finally:
         client.close()
 
@@ -337,7 +337,7 @@ def test_nothing_is_acknowledged_where_that_is_not_wanted(over: Stream, client: 
     produce(client, topic, range(10, 20))
     over.run()
     assert over.sink.values() == once(range(20))
-    assert rest(client, topic) == list(range(20))
+    assert rest(client, topic, 20) == list(range(20))
 
 
 def test_two_streams_share_a_process(
@@ -378,4 +378,4 @@ def test_a_query_that_stops_in_a_batch_ends_with_it(over: Stream, client: pulsar
     assert not stopping.is_alive()
     over.run()
     assert over.sink.values() == once(range(10))
-    assert rest(client, topic) == []
+    assert rest(client, topic, 0) == []

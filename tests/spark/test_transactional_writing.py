@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -28,7 +25,6 @@ from tests.spark.test_writing import read
 Unique = Callable[..., str]
 
 _MINUTE_MS = 60_000
-_ROOT = Path(__file__).resolve().parents[2]
 
 
 def numbers(spark: SparkSession, start: int, end: int, partitions: int = 2) -> DataFrame:
@@ -83,47 +79,34 @@ def test_a_job_that_takes_longer_than_its_transaction_leaves_nothing(
     assert texts(client, topic) == [7]
 
 
-_RETRIED = """
-import logging, sys
-from pathlib import Path
-import spark_connector
-from pyspark.sql import functions as F
-
-logging.basicConfig(level=logging.WARNING, stream=sys.stdout, format="%(message)s")
-url, topic, mark, transaction = sys.argv[1:]
-settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-spark = spark_connector.session("retried", master="local[2,4]", config=settings)
-
-@F.udf("string")
-def once(value):
-    if value == "1500" and not Path(mark).exists():
-        Path(mark).touch()
-        raise RuntimeError("the first attempt fails")
-    return value
-
-rows = spark.range(0, 2000, 1, 2).select(once(F.col("id").cast("string")).alias("value"))
-spark_connector.write_pulsar(rows, service_url=url, topic=topic, schema="bytes", transaction=transaction)
-spark.stop()
-"""
-
-
-@pytest.mark.kills
 def test_a_task_that_is_run_again_writes_nothing_twice(
-    spark: SparkSession, client: pulsar.Client, service_url: str, unique: Unique, tmp_path: Path
+    spark: SparkSession,
+    client: pulsar.Client,
+    service_url: str,
+    unique: Unique,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """In a Spark of its own, which runs a failed task again, as every cluster does."""
+    """The session runs a failed task again, as every cluster does."""
 
-    def run(topic: str, transaction: str) -> str:
-        command = [sys.executable, "-c", _RETRIED, service_url, topic, str(tmp_path / topic), transaction]
-        environment = {**os.environ, "PYTHONPATH": str(_ROOT)}
-        found = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
-        assert found.returncode == 0, found.stderr[-2000:]
-        return found.stdout
+    def run(topic: str, transaction: bool) -> None:
+        mark = str(tmp_path / topic)
+
+        @F.udf("string")
+        def once(value: str) -> str:
+            if value == "1500" and not Path(mark).exists():
+                Path(mark).touch()
+                raise RuntimeError("the first attempt fails")
+            return value
+
+        rows = numbers(spark, 0, 2000).select(once(F.col("value")).alias("value"))
+        write_pulsar(rows, service_url=service_url, topic=topic, schema="bytes", transaction=transaction)
 
     plain, together = unique("plain"), unique("together")
-    run(plain, "false")
+    run(plain, False)
     assert len(texts(client, plain)) > 2000  # the need for all this
-    assert "attempt=1 of a write was undone: 1 failed tasks" in run(together, "true")
+    run(together, True)
+    assert "attempt=1 of a write was undone: 1 failed tasks" in caplog.text
     assert texts(client, together) == list(range(2000))
 
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.benchmarks import report
 from tests.benchmarks.kept import GroupResult, Sitting, keep, kept
-from tests.benchmarks.plan import GROUPS, REQUIREMENTS, Group
+from tests.benchmarks.model import Group
+from tests.benchmarks.plan import GROUPS, REQUIREMENTS
+from tests.benchmarks.resident import Resident
 from tests.benchmarks.session import Outcome
 from tests.benchmarks.verdict import judge
+from tests.benchmarks.worker import WorkerFailed
 
 
 def measured(group: Group, began: str, figure: float) -> GroupResult:
@@ -59,3 +64,11 @@ def test_the_report_says_of_each_group_when_it_was_measured() -> None:
     for group in GROUPS:
         assert f"### {group.title}\n\n{results[group.name].sitting}." in text
     assert "2026-01-01 10:00 UTC, commit abc1234, load 0.50 before." in text
+
+
+def test_a_process_that_stays_answers_call_after_call() -> None:
+    with Resident("verdict", 60) as resident:
+        with pytest.raises(WorkerFailed, match=r"AttributeError: .*no attribute 'nothing'"):
+            resident.call("nothing", {})
+        with pytest.raises(WorkerFailed, match="TypeError: judge"):
+            resident.call("judge", {"requirement": None})

@@ -1,0 +1,192 @@
+"""The measured programs of Spark, ours beside its own Kafka source; all run in one process and one session.
+
+Each takes `url`, the layer's service URL, and `messages`, how many the topic holds. Topics are filled, and
+subscriptions made, when they are asked for first; that is not measured, and then the number of rows is checked.
+"""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+import time
+import uuid
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
+
+from layer.admin import AdminClient
+from spark_connector import read_pulsar, session, stream_pulsar
+from tests.benchmarks.session import run_worker
+from tests.benchmarks.spark_states import HALF, NONE
+from tests.benchmarks.worker import peak_mb
+
+PLAIN: Final = "plain"
+"""Messages one by one."""
+TRANSACTIONS: Final = "transactions"
+"""In transactions of 100; for each ten that are committed one more is aborted."""
+BATCHES: Final = "batches"
+"""In batches of the SDK's default limits."""
+
+_PARTITIONS: Final = 4
+_IN_TRANSACTION: Final = 100
+_SETTINGS: Final = {
+    "spark.driver.memory": "3g",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.log.level": "ERROR",
+}
+_MB: Final = 1024 * 1024
+
+
+# What is measured -----------------------------------------------------------------------------------------------------
+
+
+def read_plain(url: str, messages: int, kind: str = PLAIN, size: int = 200, headers: bool = False) -> dict[str, Any]:
+    """Spark's own Kafka source over the whole topic, all of its columns."""
+    kafka_topic = _kafka_topic(url, _topic(url, messages, kind, size))
+    start_s = time.monotonic()
+    source = _spark().read.format("kafka").option("kafka.bootstrap.servers", _bootstrap(url))
+    _consume(source.option("subscribe", kafka_topic).option("includeHeaders", str(headers).lower()).load())
+    return {"read_s": _since(start_s)}
+
+
+def read(
+    url: str, messages: int, kind: str = PLAIN, size: int = 200, state: str | None = None, columns: str | None = None
+) -> dict[str, Any]:
+    """`read_pulsar`, snapshot and planning included. `state`: of a subscription (`spark_states`); None: of none."""
+    topic = _topic(url, messages, kind, size)
+    options: dict[str, Any] = {"service_url": url, "topic": topic, "columns": columns}
+    if state is not None:
+        options["subscription"] = _subscription(url, topic, messages, state)
+    start_s = time.monotonic()
+    frame = read_pulsar(_spark(), **options)
+    planned_s = _since(start_s)
+    _consume(frame)
+    return {"read_s": _since(start_s), "plan_s": planned_s}
+
+
+def stream_plain(url: str, messages: int, batches: int) -> dict[str, Any]:
+    """Spark's own Kafka source and `foreachBatch`, in so many micro-batches."""
+    kafka_topic = _kafka_topic(url, _topic(url, messages, PLAIN, 200))
+    with tempfile.TemporaryDirectory() as directory:
+        start_s = time.monotonic()
+        source = _spark().readStream.format("kafka").option("kafka.bootstrap.servers", _bootstrap(url))
+        source = source.option("subscribe", kafka_topic).option("startingOffsets", "earliest")
+        rows = source.option("maxOffsetsPerTrigger", messages // batches).load()
+        writer = rows.writeStream.foreachBatch(lambda frame, number: _consume(frame))
+        query = writer.option("checkpointLocation", directory).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return {"read_s": _since(start_s)}
+
+
+def stream(url: str, messages: int, batches: int, acknowledge: bool) -> dict[str, Any]:
+    """`stream_pulsar` on a subscription that has acknowledged a random half; each micro-batch asks for the state."""
+    topic = _topic(url, messages, PLAIN, 200)
+    # What is acknowledged back changes the subscription: each round has its own.
+    subscription = _new_subscription(url, topic, HALF)[0] if acknowledge else _subscription(url, topic, messages, HALF)
+    with tempfile.TemporaryDirectory() as directory:
+        start_s = time.monotonic()
+        asked = stream_pulsar(
+            _spark(), service_url=url, topic=topic, subscription=subscription, acknowledge=acknowledge,
+            maxOffsetsPerTrigger=messages // batches,
+        )  # fmt: skip
+        query = asked.foreach_batch(lambda frame, number: _consume(frame), checkpoint=directory, available_now=True)
+        query.awaitTermination()
+        return {"read_s": _since(start_s)}
+
+
+def driver(url: str, messages: int, state: str) -> dict[str, Any]:
+    """What a snapshot takes of the driver: time, the most that Python grew by, what the JVM holds of it afterwards."""
+    topic = _topic(url, messages, PLAIN, 20)
+    subscription = _subscription(url, topic, messages, state)
+    gc.collect()
+    held_mb = _jvm_mb()
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # VmHWM begins anew
+    before_mb = peak_mb()
+    start_s = time.monotonic()
+    frame = read_pulsar(_spark(), service_url=url, topic=topic, subscription=subscription, columns="__offset")
+    planned_s = _since(start_s)
+    grown_mb = round(peak_mb() - before_mb, 1)
+    start_s = time.monotonic()
+    frame.agg(F.count("*")).collect()
+    counted_s = _since(start_s)
+    return {
+        "plan_s": planned_s, "count_s": counted_s, "python_mb": grown_mb, "jvm_mb": round(_jvm_mb() - held_mb, 1)
+    }  # fmt: skip
+
+
+# What it is measured on -----------------------------------------------------------------------------------------------
+
+
+@cache
+def _spark() -> SparkSession:
+    return session("benchmarks", master="local[*]", config=_SETTINGS)
+
+
+def _consume(frame: DataFrame) -> None:
+    """Have every column of every row made, and drop it."""
+    frame.write.format("noop").mode("overwrite").save()
+
+
+@cache
+def _topic(url: str, messages: int, kind: str, size: int) -> str:
+    name = f"bench-spark-{uuid.uuid4().hex}"
+    with AdminClient(url) as admin:
+        admin.create_partitioned_topic(name, _PARTITIONS)
+    where = {"sdk": "layer", "url": url, "topic": name, "messages": messages, "size": size}
+    if kind == TRANSACTIONS:
+        run_worker("sdk_workers", "produce_in_transactions", {**where, "in_transaction": _IN_TRANSACTION})
+    else:
+        run_worker("sdk_workers", "produce", {**where, "batching": kind == BATCHES})
+    _check(read_pulsar(_spark(), service_url=url, topic=name, columns="__offset"), messages)
+    return name
+
+
+@cache
+def _subscription(url: str, topic: str, messages: int, state: str) -> str:
+    name, acknowledged = _new_subscription(url, topic, state)
+    frame = read_pulsar(_spark(), service_url=url, topic=topic, subscription=name, columns="__offset")
+    _check(frame, messages - acknowledged)
+    return name
+
+
+def _new_subscription(url: str, topic: str, state: str = NONE) -> tuple[str, int]:
+    """Its name, and how many messages it has acknowledged."""
+    name = f"s-{uuid.uuid4().hex}"
+    what = {"url": url, "topic": topic, "subscription": name, "state": state}
+    return name, int(run_worker("spark_states", "prepare", what)["acknowledged"])
+
+
+def _check(frame: DataFrame, expected: int) -> None:
+    found = frame.count()
+    if found != expected:
+        raise RuntimeError(f"{found} rows were read instead of {expected}")
+
+
+@cache
+def _kafka_topic(url: str, topic: str) -> str:
+    with AdminClient(url) as admin:
+        return admin.topic_stats(topic).kafka_topic
+
+
+def _bootstrap(url: str) -> str:
+    return url.removeprefix("kafka://")
+
+
+def _jvm_mb() -> float:
+    """What the JVM's heap holds, garbage apart."""
+    jvm: Any = _spark()._jvm
+    runtime = jvm.java.lang.Runtime.getRuntime()
+    for _ in range(3):  # Spark's own cleaner drops what became unreachable in between
+        jvm.java.lang.System.gc()
+    return float(runtime.totalMemory() - runtime.freeMemory()) / _MB
+
+
+def _since(start_s: float) -> float:
+    return round(time.monotonic() - start_s, 3)
