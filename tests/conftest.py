@@ -32,6 +32,7 @@ settings.register_profile(
 settings.load_profile("project")
 
 _KILLS_S = 600
+_SPARK = "tests/spark"
 _CHAOS = Path(__file__).parent / "chaos"
 _BROKER_FIXTURES = frozenset({"kafka_broker", "bootstrap", "service_url", "own_broker"})
 
@@ -51,6 +52,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         choices=["kafka", "pulsar", "spark"],
         help="fail instead of skip where this is missing (may be repeated)",
     )
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadfile`, but for Spark's tests, which all go to one process: each would start a JVM and warm it up."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneProcessForSpark(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _SPARK if nodeid.startswith(f"{_SPARK}/") else super()._split_scope(nodeid)
+
+    return OneProcessForSpark(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)

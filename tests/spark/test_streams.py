@@ -59,6 +59,9 @@ def test_available_now_keeps_to_the_limit_and_ends_at_the_end(
     assert [len(values) for values in over.sink.batches().values()] == [200, 200, 100]
     assert over.sink.values() == once(range(500))
     assert rest(client, topic, 0) == []
+    kept = {path.name for path in (Path(over.checkpoint) / "pulsar").iterdir() if not path.name.startswith(".")}
+    assert kept == {"2.plan", "2.outcome"}  # of one batch
+    assert json.loads((Path(over.checkpoint) / "pulsar" / "2.plan").read_text())["v"] == 1
     progress: Any = query.recentProgress
     assert sum(each["numInputRows"] for each in progress) == 500
     assert progress[-1]["sources"][0]["metrics"]["delivered"] == "500"
@@ -350,14 +353,6 @@ def test_two_streams_share_a_process(
     for query in queries:
         query.awaitTermination()
     assert over.sink.values() == other.sink.values() == once(range(50))
-
-
-def test_the_checkpoint_keeps_the_plan_of_one_batch(over: Stream, client: pulsar.Client, topic: str) -> None:
-    produce(client, topic, range(100))
-    over.run(maxOffsetsPerTrigger=10)
-    names = {path.name for path in (Path(over.checkpoint) / "pulsar").iterdir() if not path.name.startswith(".")}
-    assert names == {"9.plan", "9.outcome"}
-    assert json.loads((Path(over.checkpoint) / "pulsar" / "9.plan").read_text())["v"] == 1
 
 
 def test_a_query_that_stops_in_a_batch_ends_with_it(over: Stream, client: pulsar.Client, topic: str) -> None:

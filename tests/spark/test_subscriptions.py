@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -138,6 +140,13 @@ class History:
         else:
             self.open.append(txn)
 
+    def left(self) -> list[pulsar.Message]:
+        """What the subscription's next consumer receives."""
+        consumer = self.consumer()
+        found = receive_rest(consumer)
+        consumer.close()
+        return found
+
     def seek(self) -> None:
         if self.chance.random() < 0.3:
             consumer = self.consumer()
@@ -147,35 +156,55 @@ class History:
             consumer.close()
 
 
+_KINDS = (pulsar.ConsumerType.Shared, pulsar.ConsumerType.Exclusive, pulsar.ConsumerType.KeyShared)
+_TOGETHER = 5
+_SEEDS = 40
+
+
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(3, 40))])
+@pytest.mark.parametrize(
+    "seeds",
+    [
+        range(3),
+        *(
+            pytest.param(range(first, min(first + _TOGETHER, _SEEDS)), marks=pytest.mark.soak)
+            for first in range(3, _SEEDS, _TOGETHER)
+        ),
+    ],
+    ids=lambda seeds: f"{seeds[0]}-{seeds[-1]}",
+)
 def test_rows_are_what_the_next_consumer_gets(
     spark: SparkSession,
     transactional: pulsar.Client,
     admin: AdminClient,
     service_url: str,
     unique: Callable[..., str],
-    seed: int,
+    seeds: range,
 ) -> None:
-    chance = random.Random(seed)
-    topic = unique()
-    if seed % 3:
-        admin.create_partitioned_topic(topic, 1 + seed % 4, entries_per_ledger=10)
-    else:
-        admin.create_topic(topic, entries_per_ledger=10)
-    kind = [pulsar.ConsumerType.Shared, pulsar.ConsumerType.Exclusive, pulsar.ConsumerType.KeyShared][seed % 3]
-    history = History(transactional, topic, kind, chance)
-    history.play(12)
-    options = {"service_url": service_url, "topic": topic, "columns": EVERYTHING}
-    found = rows_of(read_pulsar(spark, subscription="s", **options))
-    everything = rows_of(read_pulsar(spark, **options))
-    consumer = history.consumer()
-    expected = shown(receive_rest(consumer))
-    consumer.close()
-    assert found == expected
+    """Each history has its own topic; they are played side by side (most of that is waiting), and read by one job."""
+    histories = []
+    for seed in seeds:
+        topic = unique(f"seed{seed}")
+        if seed % 3:
+            admin.create_partitioned_topic(topic, 1 + seed % 4, entries_per_ledger=10)
+        else:
+            admin.create_topic(topic, entries_per_ledger=10)
+        histories.append(History(transactional, topic, _KINDS[seed % 3], random.Random(seed)))
+    with ThreadPoolExecutor(len(histories)) as threads:
+        list(threads.map(lambda history: history.play(12), histories))
+        options = {
+            "service_url": service_url,
+            "topics": ",".join(history.topic for history in histories),
+            "columns": EVERYTHING,
+        }
+        found = rows_of(read_pulsar(spark, subscription="s", **options))
+        everything = rows_of(read_pulsar(spark, **options))
+        expected = [shown(messages) for messages in threads.map(History.left, histories)]
+    assert found == reduce(Counter.__add__, expected)
     assert not found - everything
-    for txn in history.open:
-        txn.abort()
+    for history in histories:
+        for txn in history.open:
+            txn.abort()
 
 
 def plan_of(frame: DataFrame) -> str:
@@ -336,7 +365,7 @@ def test_many_aborted_transactions_cost_no_more_than_their_offsets(
 ) -> None:
     topic = unique()
     producer = transactional.create_producer(topic, block_if_queue_full=True)
-    for number in range(300):
+    for number in range(90):
         txn = transactional.new_transaction(60_000)
         producer.send(str(number).encode(), txn=txn)
         if number % 3:
@@ -344,4 +373,4 @@ def test_many_aborted_transactions_cost_no_more_than_their_offsets(
         else:
             txn.commit()
     frame = read_pulsar(spark, service_url=service_url, topic=topic)
-    assert [int(bytes(row["value"])) for row in frame.collect()] == list(range(0, 300, 3))
+    assert [int(bytes(row["value"])) for row in frame.collect()] == list(range(0, 90, 3))

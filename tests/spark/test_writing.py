@@ -6,6 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Callable
 from datetime import datetime, timezone
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ from layer.schema import (
 )
 from schema_compat.model import SchemaInfo, SchemaType
 from spark_connector import InvalidWriteOption, write_pulsar
+from spark_connector.encoding import encoded
 from tests.integration.schema_support import latest_version, registered
 
 Unique = Callable[..., str]
@@ -106,28 +108,43 @@ def test_a_schema_made_of_the_columns(
     assert latest_version(admin, topic) == 1
 
 
+PLAIN: list[tuple[SchemaType, str, Any]] = [
+    (SchemaType.STRING, "'ä'", "ä"),
+    (SchemaType.INT32, "-5", -5),
+    (SchemaType.INT8, "cast(-128 as tinyint)", -128),
+    (SchemaType.INT64, "9000000000000000000L", 9 * 10**18),
+    (SchemaType.DOUBLE, "1.1D", 1.1),
+    (SchemaType.FLOAT, "cast(0.25 as float)", 0.25),
+    (SchemaType.BOOLEAN, "true", True),
+    (
+        SchemaType.TIMESTAMP,
+        "timestamp_millis(1700000000123L)",
+        datetime(2023, 11, 14, 22, 13, 20, 123000, timezone.utc),
+    ),
+    (SchemaType.INSTANT, "timestamp_micros(-1500000L)", datetime(1969, 12, 31, 23, 59, 58, 500000, timezone.utc)),
+    (SchemaType.LOCAL_DATE, "date'1969-12-31'", datetime(1969, 12, 31).date()),
+    (SchemaType.LOCAL_DATE_TIME, "timestamp_ntz'1969-12-31 23:00:00.000001'", datetime(1969, 12, 31, 23, 0, 0, 1)),
+]
+
+
+def test_plain_values(spark: SparkSession) -> None:
+    """What is written of each type, read as the SDK reads it; one job for all."""
+    infos = {kind: SchemaInfo(kind, b"", kind.name) for kind, _, _ in PLAIN}
+    frames = []
+    for kind, sql, _ in PLAIN:
+        value = spark.sql(f"select {sql} as value")
+        frames.append(value.select(F.lit(kind.name), encoded(value, infos[kind], frozenset()).payload))
+    found = {SchemaType[name]: bytes(payload) for name, payload in reduce(DataFrame.union, frames).collect()}
+    read_back = {kind: AutoConsumeSchema().decode_as_written(found[kind], infos[kind]) for kind in infos}
+    assert read_back == {kind: expected for kind, _, expected in PLAIN}
+
+
 @pytest.mark.parametrize(
     ("kind", "sql", "expected"),
-    [
-        (SchemaType.STRING, "'ä'", "ä"),
-        (SchemaType.INT32, "-5", -5),
-        (SchemaType.INT8, "cast(-128 as tinyint)", -128),
-        (SchemaType.INT64, "9000000000000000000L", 9 * 10**18),
-        (SchemaType.DOUBLE, "1.1D", 1.1),
-        (SchemaType.FLOAT, "cast(0.25 as float)", 0.25),
-        (SchemaType.BOOLEAN, "true", True),
-        (
-            SchemaType.TIMESTAMP,
-            "timestamp_millis(1700000000123L)",
-            datetime(2023, 11, 14, 22, 13, 20, 123000, timezone.utc),
-        ),
-        (SchemaType.INSTANT, "timestamp_micros(-1500000L)", datetime(1969, 12, 31, 23, 59, 58, 500000, timezone.utc)),
-        (SchemaType.LOCAL_DATE, "date'1969-12-31'", datetime(1969, 12, 31).date()),
-        (SchemaType.LOCAL_DATE_TIME, "timestamp_ntz'1969-12-31 23:00:00.000001'", datetime(1969, 12, 31, 23, 0, 0, 1)),
-    ],
+    [one for one in PLAIN if one[0] in (SchemaType.INT64, SchemaType.LOCAL_DATE_TIME)],
     ids=lambda value: value.name if isinstance(value, SchemaType) else "",
 )
-def test_plain_values(
+def test_plain_values_on_a_topic(
     spark: SparkSession,
     client: pulsar.Client,
     service_url: str,
@@ -137,12 +154,8 @@ def test_plain_values(
     expected: Any,
 ) -> None:
     topic = unique()
-    write_pulsar(
-        spark.sql(f"select {sql} as value"),
-        service_url=service_url,
-        topic=topic,
-        schema=SchemaInfo(kind, b"", kind.name),
-    )
+    info = SchemaInfo(kind, b"", kind.name)
+    write_pulsar(spark.sql(f"select {sql} as value"), service_url=service_url, topic=topic, schema=info)
     (message,) = read(client, topic, AutoConsumeSchema())
     assert message.value() == expected
 
@@ -267,7 +280,6 @@ def test_an_incompatible_schema_writes_nothing(
 
 def test_no_python_touches_a_row(spark: SparkSession, service_url: str, unique: Unique) -> None:
     """What is given to Spark's sink is an expression from one end to the other."""
-    from spark_connector.encoding import encoded
     from spark_connector.record_columns import MessageColumns, sink_columns
     from spark_connector.write_options import parse_write_options
 
