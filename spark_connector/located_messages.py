@@ -7,6 +7,7 @@ is 4 KiB for each 32,768 offsets that were met, and a word for each 64 messages 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import reduce
 from typing import Any, Final
 
 from pyroaring import BitMap64
@@ -130,11 +131,14 @@ def _by_message_id(messages: DataFrame, topics: list[Topic]) -> DataFrame:
     fields = digits.select(
         *(F.regexp_extract("digits", _MESSAGE_ID, group + 1).alias(name) for group, name in enumerate(_FIELDS))
     )
-    numbers = fields.select(
-        _number(F.col("ledger"), 9).alias("ledger"),
-        _number(F.col("entry"), 5).alias("entry"),
-        F.when(F.col("index") == "", -1).otherwise(_number(F.col("index"), 5)).cast("int").alias("index"),
-        _number(F.col("size"), 5).cast("int").alias("size"),
+    # A projection of its own: within one, each byte's expression would hold the text's conversion once more, and the
+    # code that Spark generates would soon be too long to be compiled.
+    bytes_of = fields.select(*(part for name in _PLACE_FIELDS for part in _converted(name)))
+    numbers = bytes_of.select(
+        _number("ledger", 9).alias("ledger"),
+        _number("entry", 5).alias("entry"),
+        F.coalesce(_number("index", 5), F.lit(-1)).cast("int").alias("index"),
+        _number("size", 5).cast("int").alias("size"),
     )
     size: Column = F.lit(None).cast("bigint")
     life = F.shiftright("ledger", PARTITION_BITS + RANGE_BITS)
@@ -151,19 +155,26 @@ def _by_message_id(messages: DataFrame, topics: list[Topic]) -> DataFrame:
 
 
 _FIELDS: Final = ("ledger", "entry", "of_partition", "index", "size")
+_PLACE_FIELDS: Final = ("ledger", "entry", "index", "size")
 
 
-def _number(digits: Column, most_bytes: int) -> Column:
-    """A varint from its hexadecimal digits; null for none."""
-    low = F.conv(F.rpad(F.substr(digits, F.lit(1), F.lit(_LOW_DIGITS)), _LOW_DIGITS, "0"), 16, 10).cast("bigint")
-    groups = min(most_bytes, _LOW_DIGITS // 2)
-    found = _group(low, _LOW_DIGITS // 2 - 1, 0)
-    for group in range(1, groups):
-        found = found.bitwiseOR(_group(low, _LOW_DIGITS // 2 - 1 - group, group))
-    for group in range(groups, most_bytes):
-        byte = F.conv(F.rpad(F.substr(digits, F.lit(2 * group + 1), F.lit(2)), 2, "0"), 16, 10).cast("bigint")
-        found = found.bitwiseOR(_group(byte, 0, group))
-    return F.when(digits != "", found)
+def _converted(name: str) -> list[Column]:
+    """A varint's hexadecimal digits as two numbers, of its first seven bytes and of the two behind; null for none."""
+    digits = F.when(F.col(name) != "", F.col(name))
+    parts = ((name, 1, _LOW_DIGITS), (f"{name}_behind", _LOW_DIGITS + 1, 4))
+    return [
+        F.conv(F.rpad(F.substr(digits, F.lit(start), F.lit(length)), length, "0"), 16, 10).cast("bigint").alias(part)
+        for part, start, length in parts
+    ]
+
+
+def _number(name: str, most_bytes: int) -> Column:
+    """A varint of that many bytes at most, from what `_converted` gives."""
+    low, behind = F.col(name), F.col(f"{name}_behind")
+    first = _LOW_DIGITS // 2
+    groups = [_group(low, first - 1 - group, group) for group in range(min(most_bytes, first))]
+    groups += [_group(behind, most_bytes - 1 - group, group) for group in range(first, most_bytes)]
+    return reduce(Column.bitwiseOR, groups)
 
 
 def _group(number: Column, byte: int, group: int) -> Column:
