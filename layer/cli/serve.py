@@ -28,6 +28,7 @@ _AGAIN_S: Final = 2.0
 _LOOK_FIRST_S: Final = 0.1
 _LOOK_S: Final = 2.0
 _PATIENCE_S: Final = 15.0
+_TELL_AGAIN_S: Final = 60.0
 
 
 def register(app: typer.Typer) -> None:
@@ -88,7 +89,7 @@ def _chosen(only: list[DutyName] | tuple[()], without: list[DutyName] | tuple[()
 
 def _connected(settings: Settings, health: ServiceHealth, stop: threading.Event) -> AdminClient | None:
     """As soon as a broker answers; None when told to stop before. Raises what waiting does not change."""
-    told = ""
+    quiet = Deadline.after(0)
     while not stop.is_set():
         try:
             return AdminClient(
@@ -100,9 +101,9 @@ def _connected(settings: Settings, health: ServiceHealth, stop: threading.Event)
         except (ConnectError, Timeout) as away:
             failure = str(away)
         health.waits_for(failure)
-        if failure != told:
+        if quiet.passed():
             news(f"waiting for Kafka at {settings.bootstrap}: {failure}")
-            told = failure
+            quiet = Deadline.after(_TELL_AGAIN_S)
         stop.wait(_AGAIN_S)
     return None
 
@@ -137,11 +138,12 @@ def _tell_of(health: ServiceHealth, settings: Settings, duties: set[DutyName], s
     served, said = False, tuple[str, ...]()
     while not stop.wait(_LOOK_S if served else _LOOK_FIRST_S):
         reasons = tuple(health.ready().reasons)
+        kinds = tuple(reason.partition(":")[0] for reason in reasons)  # librdkafka's words differ each time
         if not served and not reasons:
             result = {"serving": settings.url, "duties": names}
             show_result(settings, f"serving {settings.url}: {', '.join(names)}", result)
-        elif reasons != said and (served or patience.passed()):
+        elif kinds != said and (served or patience.passed()):
             news(f"not ready: {'; '.join(reasons)}" if reasons else "ready again")
         else:
             continue
-        served, said = served or not reasons, reasons
+        served, said = served or not reasons, kinds

@@ -5,14 +5,14 @@ have to read what all cursors of the partition wrote, while it opens one. So mai
 
 Why nothing that is needed goes. A record can be needed in three ways. *A commit or the newest checkpoint refers to it*:
 it is kept. *The owner has written it for a save under way*: then it has the session that the commit names, and a higher
-save. *Somebody writes a first save with a new session, to take the cursor over*: that takes seconds, and only records
-are looked at that are older than a day; the caller sees to that. A record that is in none of them never comes into
-one, because a save refers to what it wrote itself and to what the save before it referred to.
+save, and the group has members. *Somebody writes a first save with a new session, to take the cursor over*: that takes
+seconds, and only records are looked at that are older than a day; the caller sees to that. A record that is in none of
+them never comes into one, because a save refers to what it wrote itself and to what the save before it referred to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from layer.cursor.identity import CursorIdentity
@@ -86,11 +86,13 @@ def orphans(
     found: Iterable[SegmentName],
     commits: Sequence[CommittedOffset],
     checkpoint: CommittedOffset | None,
+    is_owned: Callable[[], bool],
     deadline: Deadline,
 ) -> list[SegmentName]:
     """Those of `found` that a living cursor does not need, in order.
 
-    `commits` are what its groups have, read after `found` and after the newest `checkpoint` of this life.
+    `commits` are what its groups have, read after `found` and after the newest `checkpoint` of this life. `is_owned`:
+    whether the groups have members; asked only where that matters.
 
     Raises:
         Corrupt: what a commit refers to cannot be read, or where no commit is ours what the checkpoint refers to.
@@ -108,7 +110,9 @@ def orphans(
             if not ours:
                 raise  # else the commits count, and this is a copy of a state that was left behind
     saved = {metadata.lineage.session.hex(): metadata.lineage.save for metadata in ours}
-    return sorted(name for name in found if name not in needed and not _under_way(name, saved))
+    unneeded = sorted(name for name in found if name not in needed)
+    under_way = [name for name in unneeded if name.session in saved and name.save > saved[name.session]]
+    return [name for name in unneeded if name not in under_way] if under_way and is_owned() else unneeded
 
 
 def of_this_life(identity: CursorIdentity, commit: CommittedOffset) -> CommitMetadata | None:
@@ -118,11 +122,6 @@ def of_this_life(identity: CursorIdentity, commit: CommittedOffset) -> CommitMet
     except CorruptRecord as error:
         raise Corrupt(f"cursor {identity}: committed offset {commit.kafka_offset}: {error}") from error
     return metadata if metadata is not None and metadata.lineage.same_life(identity.lineage(b"", 0, 0)) else None
-
-
-def _under_way(name: SegmentName, saved: Mapping[str, int]) -> bool:
-    """It may be of a save that the cursor's owner has not committed yet."""
-    return name.session in saved and name.save > saved[name.session]
 
 
 def _referred_to(

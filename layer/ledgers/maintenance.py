@@ -30,6 +30,7 @@ _log: Final = logging.getLogger(__name__)
 EVERY_S: Final = 60.0
 _ROUND_S: Final = 300.0
 _AGAIN_S: Final = 1.0
+_AGAIN_MOST_S: Final = 30.0
 
 
 class Round(NamedTuple):
@@ -117,6 +118,7 @@ class Maintenance:
     # Its own thread -----------------------------------------------------------------------------------------------
 
     def _run(self) -> None:
+        again_s = _AGAIN_S
         while not self._ended.is_set():
             pause_s = self._every_s
             try:
@@ -126,8 +128,9 @@ class Maintenance:
                     _log.debug("ledgers: %s", done)
                     pause_s = 0.0 if done.more else pause_s
                     self._tell_of(done)
+                again_s = _AGAIN_S
             except LayerError as failure:
-                pause_s = min(_AGAIN_S, pause_s)
+                pause_s, again_s = min(again_s, pause_s), min(2 * again_s, _AGAIN_MOST_S)
                 level = logging.DEBUG if isinstance(failure, Closed) or self._ended.is_set() else logging.WARNING
                 _log.log(level, "lists of ledgers could not be kept, again in %.0f s: %s", pause_s, failure)
             except Exception:

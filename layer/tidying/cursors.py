@@ -18,7 +18,7 @@ from layer.cursor.leftovers import CursorOf, FoundSegments, SegmentName, of_this
 from layer.cursor.segments import CursorSegments
 from layer.deadline import Deadline
 from layer.errors import LayerError
-from layer.kafka.records import CommittedOffset
+from layer.kafka.records import CommittedOffset, GroupDescription
 from layer.metadata.subscription import Subscription, cursor_identity
 from layer.metadata.topics import LastLife, Topic
 from layer.statelog.api import StateLog
@@ -51,6 +51,7 @@ class Groups(Protocol):
     def committed(
         self, group_id: str, topic: str, partitions: Sequence[int], deadline: Deadline
     ) -> dict[int, CommittedOffset]: ...
+    def describe_group(self, group_id: str, deadline: Deadline) -> GroupDescription: ...
 
 
 Checkpointed: TypeAlias = Mapping[str, CursorCheckpoint]
@@ -127,7 +128,15 @@ class CursorTidying:
             return 0
         checkpoint = None if newest is None else _as_commit(copies[newest])
         commits = self._commits(subscription, cursor.partition, deadline)
-        gone = orphans(self._segments, identity, found, commits, checkpoint, deadline)
+        gone = orphans(
+            self._segments,
+            identity,
+            found,
+            commits,
+            checkpoint,
+            lambda: self._is_owned(subscription, deadline),
+            deadline,
+        )
         return self._remove(cursor, gone, sorted(unneeded), deadline)
 
     def _identity(
@@ -149,6 +158,9 @@ class CursorTidying:
             if of_this_life(identity, _as_commit(copied)) is not None
         }
         return max(places, key=lambda session: places[session], default=None)
+
+    def _is_owned(self, subscription: Subscription, deadline: Deadline) -> bool:
+        return any(self._groups.describe_group(group, deadline).members for group in subscription.groups)
 
     def _commits(self, subscription: Subscription, partition: int, deadline: Deadline) -> list[CommittedOffset]:
         groups = {subscription.whole_group, subscription.partition_groups.get(partition, subscription.whole_group)}

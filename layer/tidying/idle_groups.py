@@ -19,7 +19,7 @@ from layer.cursor.identity import CursorIdentity
 from layer.cursor.leftovers import of_this_life
 from layer.deadline import Deadline
 from layer.errors import LayerError
-from layer.kafka.records import CommittedOffset, GroupDescription
+from layer.kafka.records import CommittedOffset
 from layer.metadata.subscription import Subscription, cursor_identity
 from layer.metadata.topics import Topic
 from layer.statelog.api import StateLog
@@ -54,12 +54,6 @@ class Subscriptions(Protocol):
     def list(self, topic: Topic, deadline: Deadline) -> list[Subscription]: ...
 
 
-class DescribedGroups(Groups, Protocol):
-    """What is asked of `KafkaAdmin`."""
-
-    def describe_group(self, group_id: str, deadline: Deadline) -> GroupDescription: ...
-
-
 _Copies: TypeAlias = Mapping[tuple[str, int, str], Mapping[str, CursorCheckpoint]]
 """By cursor (topic, partition, subscription) and session."""
 
@@ -70,7 +64,7 @@ class IdleGroups:
     name = "idle groups"
 
     def __init__(
-        self, log: StateLog, clock: Clock, topics: Topics, subscriptions: Subscriptions, groups: DescribedGroups
+        self, log: StateLog, clock: Clock, topics: Topics, subscriptions: Subscriptions, groups: Groups
     ) -> None:
         self._log = log
         self._clock = clock

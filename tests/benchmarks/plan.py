@@ -69,6 +69,9 @@ TRANSACTIONS: Final = {
 }
 """Messages in all for each (messages of a transaction, transactions open at once)."""
 
+SERVICE_WORKERS: Final = frozenset({"serve_idle"})
+"""They are in `service_workers`; their messages are topics."""
+
 SCHEMA_WORKERS: Final = frozenset({"codec", "checks"})
 """They are in `schema_workers`, and need no server."""
 
@@ -190,6 +193,12 @@ GROUPS: Final = (
         ),
     ),
     Group(
+        "serve-idle",
+        "`pok serve` a minute after it began to serve a cluster with so many topics, in which nothing happens",
+        rounds=1,
+        cells=(Cell("layer", System.LAYER, "serve_idle", 1_000),),
+    ),
+    Group(
         "schema-checks",
         "May this Avro schema of 200 fields follow that one, asked for FULL",
         rounds=3,
@@ -206,6 +215,7 @@ GROUPS: Final = (
 )
 
 REQUIREMENTS: Final = (
+    Requirement("idle `pok serve` of 1,000 topics, MB resident", "serve-idle/layer", "rss_mb", Rule.BELOW, 150),
     Requirement(
         "produce 200 B, raw writing no header", "produce/layer", "per_s", Rule.RATIO_AT_LEAST, 0.7, "produce/raw"
     ),

@@ -14,7 +14,7 @@ from typing import Any, Final
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.benchmarks.model import Cell, Group, System
-from tests.benchmarks.plan import CURSOR_WORKERS, SCHEMA_WORKERS, TRANSACTION_WORKERS
+from tests.benchmarks.plan import CURSOR_WORKERS, SCHEMA_WORKERS, SERVICE_WORKERS, TRANSACTION_WORKERS
 from tests.benchmarks.resident import Resident
 from tests.benchmarks.worker import RESULT, WorkerFailed
 
@@ -110,6 +110,8 @@ class Session:
             return "schema_workers"
         if cell.worker in TRANSACTION_WORKERS:
             return "transaction_workers"
+        if cell.worker in SERVICE_WORKERS:
+            return "service_workers"
         return "raw_workers" if cell.system is System.RAW else "sdk_workers"
 
     def _arguments(self, cell: Cell, messages: int, filled: _Filled) -> dict[str, Any]:

@@ -248,12 +248,14 @@ class CursorBesideASet(RuleBasedStateMachine):
         self.log.compact(rng)
         self.log.drop_tombstones(rng, EVERYTHING)
 
-    @rule()
-    def tidy(self) -> None:
+    @rule(owned=st.booleans())
+    def tidy(self, owned: bool) -> None:
         """Maintenance removes what nothing refers to; nobody is taking the cursor over just then."""
         there = self._segments_there()
         assert self.committed is not None
-        left = orphans(CursorSegments(self.log), self.identity, there, [self.committed], self.checkpoint, DEADLINE)
+        left = orphans(
+            CursorSegments(self.log), self.identity, there, [self.committed], self.checkpoint, lambda: owned, DEADLINE
+        )
         keys = [CursorSegmentKey(TOPIC, 3, "audit", *name) for name in left]
         partition = CURSORS.partition_for(TOPIC)
         self.log.append_many(CURSORS, partition, [(encode_key(key), None) for key in keys], DEADLINE)
@@ -314,7 +316,7 @@ class CursorBesideASet(RuleBasedStateMachine):
     def _save(self, meanwhile: list[int], *, clean: bool = True, tidied: bool = False) -> Unneeded:
         save = prepared(self.store, self.owned, self.session, self.version)
         if tidied:
-            self.tidy()
+            self.tidy(owned=True)
         self.committed, self.durable = save.commit, (frozenset(self.acked), self._partial())
         self._acknowledge(meanwhile)
         obsolete = self.owned.save_accepted(save)

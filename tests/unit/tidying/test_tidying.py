@@ -127,6 +127,7 @@ def test_segments_of_a_save_that_was_never_committed_go_after_a_day() -> None:
     cluster.save(last, A, 2, acked=12_000, commit=False)  # its process was killed; B took over with what A had
     cluster.save(None, B, 0)
     cluster.checkpoint(last.commit, A, 1, 1)
+    cluster.members = (GroupMember("m", "c", "h", ()),)
     tidying = cluster.tidying()
     assert tidying.run(PARTITION, NEVER) == 0
     cluster.clock.ms += DAY_MS + 1
@@ -139,6 +140,9 @@ def test_segments_of_a_save_that_was_never_committed_go_after_a_day() -> None:
     assert tidying.run(PARTITION, NEVER) > 0
     assert cluster.segments() == {"1/1", "2/0", "2/5"}
     assert tidying.run(PARTITION, NEVER) == 0
+    cluster.members = ()  # its owner is gone, and nobody takes over
+    assert tidying.run(PARTITION, NEVER) > 0
+    assert cluster.segments() == {"1/1", "2/0"}
 
 
 def test_of_topics_and_subscriptions_that_are_gone_nothing_is_left() -> None:
