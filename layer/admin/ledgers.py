@@ -9,9 +9,9 @@ from typing import Final
 from layer import errors
 from layer.client.errors import pulsar_errors
 from layer.deadline import Deadline
-from layer.kafka.fetcher import Fetcher
+from layer.kafka.range_reader import RangeReader
 from layer.ledgers.following import LogRange
-from layer.ledgers.kafka_topics import FETCH_QUEUE_KBYTES, KafkaDataTopics
+from layer.ledgers.kafka_topics import KafkaDataTopics
 from layer.ledgers.machine import LedgerLists
 from layer.ledgers.owner import LedgerOwner
 from layer.ledgers.reading import LedgerInfo, infos
@@ -90,16 +90,16 @@ class LedgerAdmin:
         """
         with pulsar_errors():
             node = self.node
-            fetcher = Fetcher(node.settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
+            reader = RangeReader(node.settings.sampler())
             try:
-                data = KafkaDataTopics(node.topics, node.admin, fetcher)
+                data = KafkaDataTopics(node.topics, node.admin, reader)
                 written = 0
                 for number in range(LEDGERS.partitions):
                     written += self._rebuild(LedgerOwner(node.log, number, data, node.clock), data)
                     told(number + 1, LEDGERS.partitions)
                 return written
             finally:
-                fetcher.close()
+                reader.close()
 
     def _rebuild(self, owner: LedgerOwner, data: KafkaDataTopics) -> int:
         """Of one partition of `ledgers`; whoever keeps it meanwhile may take it back, so it is tried again."""

@@ -37,6 +37,9 @@ MAX_MESSAGE_BYTES: Final = 5 * 1024 * 1024
 RECORD_OVERHEAD_BYTES: Final = 512 * 1024
 """Room for key, headers and record framing on top of the payload."""
 
+_SAMPLER_QUEUE_KBYTES: Final = 256
+_SAMPLER_FETCH_BYTES: Final = 64 * 1024
+
 _REFRESH: Final = "topic.metadata.refresh.interval.ms"
 """How long it takes until a reader notices that its topic was deleted, and a producer that a partition has a leader
 again (librdkafka 2.16 was seen not to ask sooner, once, after a broker's restart on a busy machine)."""
@@ -112,6 +115,15 @@ class KafkaSettings:
             # A Fetcher reads ranges that are there. A fetch left waiting at the end of one partition would hold up the
             # next assignment for as long (measured: 500 ms against 1 ms a read).
             "fetch.wait.max.ms": 1,
+        }
+
+    def sampler(self) -> dict[str, Any]:
+        """A reader of short ranges of many partitions at once: little is fetched beyond them in vain. Kafka gives a
+        batch of records that is larger all the same."""
+        return {
+            **self.reader(fetch_queue_kbytes=_SAMPLER_QUEUE_KBYTES),
+            "fetch.message.max.bytes": _SAMPLER_FETCH_BYTES,
+            "fetch.max.bytes": 4 * 1024 * 1024,
         }
 
     def tail(self, *, client_id: str, fetch_queue_kbytes: int, wait_ms: int = 100) -> dict[str, Any]:

@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from layer.deadline import Deadline
 from layer.duties.state import DutyName, DutyState
 from layer.errors import Closed, Corrupt, Fenced, LayerError
-from layer.kafka.fetcher import Fetcher
 from layer.kafka.group import GroupCallbacks, GroupConsumer
+from layer.kafka.range_reader import RangeReader
 from layer.kafka.shared_work import Assignment, SharedWork
 from layer.ledgers.expiring import MessageExpiry
 from layer.ledgers.group import GROUP_ID
-from layer.ledgers.kafka_topics import FETCH_QUEUE_KBYTES, KafkaDataTopics
+from layer.ledgers.kafka_topics import KafkaDataTopics
 from layer.ledgers.owner import LedgerOwner, TopicLogs, Turn
 from layer.node import Node
 from layer.turns import Turns
@@ -29,6 +29,8 @@ _log: Final = logging.getLogger(__name__)
 
 EVERY_S: Final = 60.0
 _ROUND_S: Final = 300.0
+_MEASURE_S: Final = 5.0
+"""How long ledgers are measured in a round; what users wait for comes before that, in each."""
 _AGAIN_S: Final = 1.0
 _AGAIN_MOST_S: Final = 30.0
 
@@ -40,23 +42,23 @@ class Round(NamedTuple):
     topics: int
     written: int
     """Ledgers."""
-    expired: int
-    """Cursors of partitions that were set past expired messages."""
+    changed: int
+    """Cursors, topics and subscriptions to which the duties did something."""
     more: bool
 
 
 class Maintenance:
     """Thread-safe; joins the group when it is made, and leaves it in `close`.
 
-    A round a minute, the next one at once while there is more to do, and when partitions are assigned. What cannot be
-    done in one is left to the next. Memory: `LedgerLists` of the partitions owned, and a picture of the topics in them.
+    A round a minute, the next one at once while there is more to do, and when partitions are assigned. First in a round
+    comes what users wait for, then ledgers are measured for some seconds. What cannot be done in one is left to the
+    next. Memory: `LedgerLists` of the partitions owned, and a picture of the topics in them.
     """
 
     def __init__(self, node: Node, *, every_s: float = EVERY_S, member: str = "") -> None:
         """`member`: see `Services.member_sharing`."""
         self._services = services = node
         self._member = member
-        self._expiry = MessageExpiry(node, node.memberships.cursors.read, node.memberships.live_cursors.change)
         self._every_s = every_s
         self._lock = threading.Lock()
         self._assigned: set[int] = set()
@@ -64,11 +66,17 @@ class Maintenance:
         self._unreadable: dict[int, str] = {}
         self._wake = threading.Event()
         self._ended = threading.Event()
-        self._rounds = 0
+        self._rounds = self._all_listed = 0
+        self._next = 0
+        """The state partition that is first to be measured."""
         self._turns = Turns()
         self._moved = threading.Condition()
-        self._fetcher = Fetcher(services.settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
-        self._data = KafkaDataTopics(services.topics, services.admin, self._fetcher)
+        self._reader = RangeReader(services.settings.sampler())
+        self._data = KafkaDataTopics(services.topics, services.admin, self._reader)
+        self._expiry = MessageExpiry(node, node.memberships.cursors.read, node.memberships.live_cursors.change)
+        self._duties: dict[str, Callable[[Sequence[TopicLogs], Deadline], int]] = {
+            "messages that expire": self._expiry.run,
+        }
         self._thread = threading.Thread(target=self._run, name="pok-maintenance", daemon=True)
         self._thread.start()
         self._group = SharedWork(
@@ -86,16 +94,28 @@ class Maintenance:
         with self._lock:
             return sorted(self._assigned)
 
+    @property
+    def rounds(self) -> int:
+        """How many over all of this process's partitions ended well so far."""
+        return self._rounds
+
     def wait_for_round(self, deadline: Deadline) -> bool:
         """Whether a round that begins after this call, over at least one partition, ended well in time; it begins at
         once."""
+        return self._wait_for(deadline, lambda: self._rounds)
+
+    def wait_until_listed(self, deadline: Deadline) -> bool:
+        """The same for a round that leaves no ledger to be measured."""
+        return self._wait_for(deadline, lambda: self._all_listed)
+
+    def _wait_for(self, deadline: Deadline, counted: Callable[[], int]) -> bool:
         with self._moved:
-            wanted = self._rounds + 2  # one may be under way
+            wanted = counted() + 2  # one may be under way
             self._wake.set()
-            while self._rounds < wanted and not deadline.passed():
+            while counted() < wanted and not deadline.passed():
                 self._moved.wait(deadline.remaining_s())
                 self._wake.set()
-            return self._rounds >= wanted
+            return counted() >= wanted
 
     def state(self) -> DutyState:
         threads = ((self._thread.name, self._thread.is_alive()), ("pok-maintenance-group", self._group.is_alive()))
@@ -113,7 +133,7 @@ class Maintenance:
         self._wake.set()
         self._group.close(deadline)
         self._thread.join(deadline.remaining_s())
-        self._fetcher.close()
+        self._reader.close()
 
     # Its own thread -----------------------------------------------------------------------------------------------
 
@@ -142,29 +162,48 @@ class Maintenance:
         if done.partitions and done.partitions == len(self.owned()):
             with self._moved:
                 self._rounds += 1
+                self._all_listed += not done.more
                 self._moved.notify_all()
 
     def _round(self, deadline: Deadline) -> Round:
         owners = self._taken_over(deadline)
         self._data.look([owner.state_partition for owner in owners], deadline)
+        topics = [topic for owner in owners for topic in self._data.living(owner.state_partition, deadline)]
+        changed = sum(self._done(duty, topics, deadline) for duty in self._duties)
+        turns, failed, more = self._measured(owners, deadline)
+        written = sum(turn.written for turn in turns)
+        return Round(len(owners) - failed, len(topics), written, changed, more or any(turn.more for turn in turns))
+
+    def _done(self, duty: str, topics: Sequence[TopicLogs], deadline: Deadline) -> int:
+        """How much one of the duties changed; what keeps it from being done keeps no other one."""
+        try:
+            return self._duties[duty](topics, deadline)
+        except Closed:
+            raise
+        except LayerError as failure:
+            deadline.check(duty)
+            _log.warning("%s: not all was done now: %s", duty, failure)
+            return 0
+
+    def _measured(self, owners: Sequence[LedgerOwner], deadline: Deadline) -> tuple[list[Turn], int, bool]:
+        """The turns of those for whom there was time, how many could not have theirs, and whether some had none."""
+        measuring = Deadline.after(_MEASURE_S)
         turns: list[Turn] = []
-        topics: list[TopicLogs] = []
-        for owner in owners:
+        failed = 0
+        for owner in sorted(owners, key=lambda each: (each.state_partition < self._next, each.state_partition)):
+            self._next = owner.state_partition
+            if measuring.passed():
+                return turns, failed, True
             try:
-                turns.append(owner.turn(deadline))
-                topics.extend(self._data.living(owner.state_partition, deadline))
+                turns.append(owner.turn(deadline, measuring))
             except Fenced as fenced:
+                failed += 1
                 _log.info("%s", fenced)
                 self._wake.set()
             except Corrupt as unreadable:
+                failed += 1
                 self._tell_unreadable(owner.state_partition, unreadable)
-        return Round(
-            len(turns),
-            len(topics),
-            sum(turn.written for turn in turns),
-            self._expiry.run(topics, deadline),
-            any(turn.more for turn in turns),
-        )
+        return turns, failed, False
 
     def _taken_over(self, deadline: Deadline) -> list[LedgerOwner]:
         """The owners that serve now: of all partitions assigned that could be taken over."""

@@ -22,7 +22,7 @@ from layer.ledgers.model import Ledger, Place
 from layer.statelog.api import StateLog
 from layer.statelog.take_over import Owner
 from layer.statelog.view import LogView
-from mapping.ledger import LedgerLayout
+from mapping.ledger import LedgerLayout, unpack_ledger_id
 from mapping.state_keys import LedgerKey, MaintenanceTakeoverKey, encode_key
 from mapping.state_records.ledgers import LedgerRecord, LedgerState, MaintenanceTakenOver, encode_ledger_value
 from mapping.state_topics import LEDGERS, StateTopic
@@ -33,7 +33,18 @@ MOST_CHANGES: Final = 2_000
 """Of one turn; what is left follows in the next ones."""
 MOST_TOMBSTONES: Final = 20_000
 LOOK_AGAIN_MS: Final = 900_000
+_NEVER: Final = Deadline.never()
 _APPENDED_AT_ONCE: Final = 100
+"""Ledgers, also, that are measured together."""
+
+
+class Stretch(NamedTuple):
+    """Of a partition's log: [start, end), not empty."""
+
+    kafka_topic: str
+    partition: int
+    start: int
+    end: int
 
 
 class TopicLogs(NamedTuple):
@@ -52,8 +63,8 @@ class DataTopics(Protocol):
         """Every persistent topic whose lists lie in this partition. One that is missing here is gone for good."""
         ...
 
-    def measure(self, kafka_topic: str, partition: int, start: int, end: int, deadline: Deadline) -> Measured:
-        """The records in [start, end). Raises LayerErrors, also when they are not there any more."""
+    def measure(self, stretches: Sequence[Stretch], deadline: Deadline) -> Sequence[Measured | LayerError]:
+        """The records of each, or why they could not be read: they are not there any more, time was over ..."""
         ...
 
 
@@ -96,6 +107,8 @@ class LedgerOwner:
         self._owner: Owner | None = None
         self._ops = 0
         self._looked_ms = 0
+        self._waits: set[Place] = set()
+        """Partitions of which a ledger could not be measured in this turn."""
 
     @property
     def owner(self) -> Owner | None:
@@ -124,8 +137,11 @@ class LedgerOwner:
             raise Fenced(f"ledgers {self.state_partition}: version {claim.version} was claimed, {now} owns them")
         self._owner, self._ops, self._looked_ms = claim, 0, 0
 
-    def turn(self, deadline: Deadline) -> Turn:
+    def turn(self, deadline: Deadline, measuring: Deadline = _NEVER) -> Turn:
         """Bring the lists in line with Kafka's logs, as far as `MOST_CHANGES` goes.
+
+        Args:
+            measuring: once it has passed no more ledgers are measured; the next turn goes on.
 
         Raises:
             Fenced: somebody else owns them, or an append has an unknown outcome: take over, if it still is this
@@ -136,11 +152,12 @@ class LedgerOwner:
         topics = self._data.living(self.state_partition, deadline)
         look_again = self._clock.now_ms() - self._looked_ms >= LOOK_AGAIN_MS
         due = sorted(_due(lists, topics, look_again=look_again), key=_waited_since)
-        written = self._write(due[:MOST_CHANGES], deadline)
-        if look_again and len(due) <= MOST_CHANGES:
+        written, looked_at = self._write(due[:MOST_CHANGES], deadline, measuring)
+        more = looked_at < len(due)
+        if look_again and not more:
             self._looked_ms = self._clock.now_ms()
         cleaned = self._clean(lists, deadline)
-        return Turn(len(topics), written, cleaned, len(due) > MOST_CHANGES)
+        return Turn(len(topics), written, cleaned, more)
 
     def rebuild(self, deadline: Deadline) -> Turn:
         """Write every list anew from what Kafka has, measured anew. Take over first.
@@ -151,7 +168,7 @@ class LedgerOwner:
         lists = self._judged(deadline)
         topics = self._data.living(self.state_partition, deadline)
         due = list(_anew(lists, topics))
-        written = self._write(due, deadline)
+        written, _ = self._write(due, deadline, _NEVER)
         return Turn(len(topics), written, self._clean(self._judged(deadline), deadline), written < len(due))
 
     # Inside -------------------------------------------------------------------------------------------------------
@@ -164,39 +181,37 @@ class LedgerOwner:
             raise Fenced(f"ledgers {self.state_partition}: {lists.owner} took over from {was}")
         return lists
 
-    def _write(self, due: Sequence[_Due], deadline: Deadline) -> int:
-        """How many were written. They are appended as they come, so that what is measured is kept when time is over."""
-        records: list[tuple[int, LedgerRecord]] = []
-        waits: set[Place] = set()
-        done = 0
-        for change, kafka_topic in due:
-            place = Ledger(change.ledger_id, change.record).place
-            if place in waits:
-                continue
-            written = self._measured(change, kafka_topic, place.partition, deadline)
-            if written is None:
-                waits.add(place)  # what follows would look as if this one had been taken off the list
-                continue
-            records.append((change.ledger_id, written))
-            if len(records) == _APPENDED_AT_ONCE:
+    def _write(self, due: Sequence[_Due], deadline: Deadline, measuring: Deadline) -> tuple[int, int]:
+        """How many were written, and how many were looked at: the first ones. They are appended as they come, so that
+        what is measured is kept when time is over."""
+        written = 0
+        self._waits.clear()
+        for begin in range(0, len(due), _APPENDED_AT_ONCE):
+            deadline.check(f"ledgers {self.state_partition} to be measured")
+            if measuring.passed():
+                return written, begin
+            part = due[begin : begin + _APPENDED_AT_ONCE]
+            records = self._measured(part, deadline)
+            if records:
                 self._append(records, deadline)
-                done += len(records)
-                records = []
-        if records:
-            self._append(records, deadline)
-        return done + len(records)
+            written += len(records)
+        return written, len(due)
 
-    def _measured(self, change: Change, kafka_topic: str, partition: int, deadline: Deadline) -> LedgerRecord | None:
-        """None when it could not be measured now."""
-        end = change.record.end
-        if change.record.state is LedgerState.REMOVED or change.measure_from >= end:
-            return change.written(NOTHING)
-        try:
-            return change.written(self._data.measure(kafka_topic, partition, change.measure_from, end, deadline))
-        except LayerError as failure:
-            deadline.check(f"{kafka_topic}-{partition} to be measured")
-            _log.info("ledger=%d of %s not measured now: %s", change.ledger_id, kafka_topic, failure)
-            return None
+    def _measured(self, due: Sequence[_Due], deadline: Deadline) -> list[tuple[int, LedgerRecord]]:
+        """The records to write, without those that could not be measured now."""
+        stretches = {each.change.ledger_id: stretch for each in due if (stretch := _stretch(each)) is not None}
+        answers = self._data.measure(list(stretches.values()), deadline) if stretches else ()
+        measured = dict(zip(stretches, answers, strict=True))
+        records: list[tuple[int, LedgerRecord]] = []
+        for change, kafka_topic in due:
+            found = measured.get(change.ledger_id, NOTHING)
+            place = Ledger(change.ledger_id, change.record).place
+            if isinstance(found, LayerError):
+                self._waits.add(place)  # what follows would look as if this one had been taken off the list
+                _log.info("ledger=%d of %s not measured now: %s", change.ledger_id, kafka_topic, found)
+            elif place not in self._waits:
+                records.append((change.ledger_id, change.written(found)))
+        return records
 
     def _append(self, records: Iterable[tuple[int, LedgerRecord]], deadline: Deadline) -> None:
         assert self._owner is not None  # noqa: S101 - judged just before
@@ -227,6 +242,15 @@ class LedgerOwner:
 class _Due(NamedTuple):
     change: Change
     kafka_topic: str
+
+
+def _stretch(due: _Due) -> Stretch | None:
+    """What is to be measured; None for nothing."""
+    change, kafka_topic = due
+    record = change.record
+    if record.state is LedgerState.REMOVED or change.measure_from >= record.end:
+        return None
+    return Stretch(kafka_topic, unpack_ledger_id(change.ledger_id).partition, change.measure_from, record.end)
 
 
 def _waited_since(due: _Due) -> int:

@@ -75,7 +75,7 @@ def test_maintenance_measures_each_ledger(
     topic = unique()
     admin.create_partitioned_topic(topic, 2, entries_per_ledger=SIZE)
     _send(client, topic, 4 * SIZE + 10)
-    assert maintenance.wait_for_round(Deadline.after(PATIENCE_S))
+    assert maintenance.wait_until_listed(Deadline.after(PATIENCE_S))
     found = _listed(admin, topic)
     assert sum(each.entries for each in found) == 4 * SIZE + 10
     for each in found:
@@ -84,7 +84,7 @@ def test_maintenance_measures_each_ledger(
         assert 0 < each.first_publish_ms <= each.last_publish_ms
     assert [each.state for each in found if each.end_offset % SIZE] == [LedgerState.OPEN] * 2
     _send(client, topic, 2 * SIZE)
-    assert maintenance.wait_for_round(Deadline.after(PATIENCE_S))
+    assert maintenance.wait_until_listed(Deadline.after(PATIENCE_S))
     grown = _listed(admin, topic)
     assert sum(each.entries for each in grown) == 6 * SIZE + 10
     assert {each.ledger_id: each.size for each in grown}.items() >= {
@@ -107,14 +107,14 @@ def test_two_processes_share_the_lists_and_one_takes_over(
         for topic in topics:
             admin.create_topic(topic, entries_per_ledger=SIZE)
             _send(client, topic, SIZE + 1)
-        assert first.wait_for_round(Deadline.after(PATIENCE_S))
-        assert second.wait_for_round(Deadline.after(PATIENCE_S))
+        assert first.wait_until_listed(Deadline.after(PATIENCE_S))
+        assert second.wait_until_listed(Deadline.after(PATIENCE_S))
         assert all(len(_listed(admin, topic)) == 2 for topic in topics)
         first.close(Deadline.after(PATIENCE_S))
         assert wait_until(lambda: second.owned() == every, Deadline.after(PATIENCE_S))
         for topic in topics:
             _send(client, topic, SIZE)
-        assert second.wait_for_round(Deadline.after(PATIENCE_S))
+        assert second.wait_until_listed(Deadline.after(PATIENCE_S))
         assert all(len(_listed(admin, topic)) == 3 for topic in topics)
     finally:
         first.close(Deadline.after(PATIENCE_S))
@@ -127,17 +127,17 @@ def test_lists_follow_what_kafka_deletes_and_what_is_deleted(
     topic = unique()
     admin.create_topic(topic, entries_per_ledger=SIZE)
     _send(client, topic, 3 * SIZE + 5)
-    assert maintenance.wait_for_round(Deadline.after(PATIENCE_S))
+    assert maintenance.wait_until_listed(Deadline.after(PATIENCE_S))
     assert len(_listed(admin, topic)) == 4
     life = admin.topic_stats(topic)
     admin.node.admin.delete_records(life.kafka_topic, {0: SIZE + 3}, Deadline.after(PATIENCE_S))
-    assert maintenance.wait_for_round(Deadline.after(PATIENCE_S))
+    assert maintenance.wait_until_listed(Deadline.after(PATIENCE_S))
     left = _listed(admin, topic)
     assert _shown(left)[0] == (0, LedgerState.CLOSED, SIZE + 3, 2 * SIZE)
     assert len(left) == 3
     place = LEDGERS.partition_for(left[0].topic)
     admin.delete_topic(topic)
-    assert maintenance.wait_for_round(Deadline.after(PATIENCE_S))
+    assert maintenance.wait_until_listed(Deadline.after(PATIENCE_S))
     view = LogView(admin.node.log, LEDGERS, place, lambda: LedgerLists(place), admin.node.clock)
     names = view.ask(lambda lists: [each.topic for each in lists.places()], Deadline.after(PATIENCE_S))
     assert left[0].topic not in names
@@ -154,7 +154,7 @@ def test_lists_are_made_anew_whoever_keeps_them(
     rebuilt = _listed(admin, topic)
     assert len(rebuilt) == 3
     _send(client, topic, SIZE)
-    assert maintenance.wait_for_round(Deadline.after(PATIENCE_S))
+    assert maintenance.wait_until_listed(Deadline.after(PATIENCE_S))
     assert _listed(admin, topic)[:2] == rebuilt[:2]
     assert len(_listed(admin, topic)) == 4
     assert "measuring every ledger again" in pok("rebuild", exits=1).stderr
@@ -166,7 +166,7 @@ def test_pok_lists_and_shows_ledgers(
     topic = unique()
     admin.create_topic(topic, entries_per_ledger=SIZE)
     _send(client, topic, SIZE)
-    assert maintenance.wait_for_round(Deadline.after(PATIENCE_S))
+    assert maintenance.wait_until_listed(Deadline.after(PATIENCE_S))
     _send(client, topic, 2)
     pok = CommandLine(service_url, "ledgers")
     closed, opened = pok.json("list", topic)

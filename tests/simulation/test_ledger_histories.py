@@ -14,11 +14,11 @@ from dataclasses import replace
 import pytest
 
 from layer.deadline import Deadline
-from layer.errors import AppendFailed, Fenced, StoreError
+from layer.errors import AppendFailed, Fenced, LayerError, StoreError
 from layer.ledgers.following import LogRange, Measured
 from layer.ledgers.machine import FOLLOWS, LedgerLists
 from layer.ledgers.model import Ledger, Place
-from layer.ledgers.owner import LedgerOwner, TopicLogs
+from layer.ledgers.owner import LedgerOwner, Stretch, TopicLogs
 from layer.statelog.api import LogRecord
 from layer.statelog.memory_log import MemoryStateLog
 from layer.statelog.view import LogView
@@ -131,9 +131,13 @@ class SeenTopics:
             self._actor.pause()
         return found
 
-    def measure(self, kafka_topic: str, partition: int, start: int, end: int, deadline: Deadline) -> Measured:
-        self._maybe_fail(0.03)
-        return Measured(sum(range(start, end)), 0, start + 1, end)
+    def measure(self, stretches: Sequence[Stretch], deadline: Deadline) -> list[Measured | LayerError]:
+        return [
+            StoreError("simulated")
+            if self._actor is not None and self._rng.random() < 0.03
+            else Measured(sum(range(start, end)), 0, start + 1, end)
+            for _, _, start, end in stretches
+        ]
 
     def _maybe_fail(self, share: float) -> None:
         if self._actor is not None and self._rng.random() < share:

@@ -1,0 +1,184 @@
+"""Many short ranges of many partitions, read together: librdkafka asks a broker for all of them with one request."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from layer.deadline import Deadline
+from layer.errors import Closed, DeadlineExceeded, LayerError, OffsetOutOfRange
+from layer.kafka import handles
+from layer.kafka.batches import next_batch
+from layer.kafka.errors import is_no_such_topic, translate
+from layer.kafka.events import ErrorEvents
+from layer.kafka.records import KafkaRecord
+from layer.kafka.rights import on_topic
+
+AT_ONCE: Final = 100
+"""Partitions that are read at the same time, at most."""
+_BATCH: Final = 1000
+_POLL_S: Final = 0.5
+_STUCK_S: Final = 5.0
+
+
+class OffsetRange(NamedTuple):
+    """[start, end) of a partition."""
+
+    kafka_topic: str
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(slots=True)
+class _Reading:
+    number: int
+    position: int
+    end: int
+
+
+class RangeReader:
+    """For one thread. Memory: one librdkafka fetch queue and one answer of a broker, bounded by its configuration."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._config = config
+        self._handle: Consumer | None = None
+        self._closed = False
+        self._waiting: dict[tuple[str, int], deque[_Reading]] = {}
+        self._active: dict[tuple[str, int], _Reading] = {}
+        self._failed: dict[int, LayerError] = {}
+
+    def read(
+        self, ranges: Sequence[OffsetRange], take: Callable[[int, list[KafkaRecord]], None], deadline: Deadline
+    ) -> dict[int, LayerError]:
+        """Hand `take` each range's records, by its place in `ranges`, in the order of its offsets and in any number of
+        calls; offsets that are not there any more are simply missing.
+
+        Returns:
+            Why the others were not read to their end, by place: their partition is gone, has no leader, ends or begins
+            elsewhere, or time was over. What was taken of them is worth nothing.
+        """
+        self._failed = {}
+        self._active = {}
+        self._waiting = {}
+        for number, (topic, partition, start, end) in enumerate(ranges):
+            if start < end:
+                self._waiting.setdefault((topic, partition), deque()).append(_Reading(number, start, end))
+        consumer = self._consumer()
+        heard_s = time.monotonic()
+        try:
+            while self._fill(consumer):
+                batch = next_batch(consumer, _BATCH, min(_POLL_S, deadline.remaining_s()))
+                if batch:
+                    heard_s = time.monotonic()
+                self._take(batch, take)
+                self._finish(consumer)
+                if deadline.passed() or time.monotonic() - heard_s > _STUCK_S:
+                    late = DeadlineExceeded("no records in time")
+                    self._fail(list(self._active if not deadline.passed() else self._waiting), late)
+                    self._finish(consumer)
+        finally:
+            if handles.is_ours(consumer):
+                consumer.unassign()
+        return self._failed
+
+    def close(self) -> None:
+        """A second call does nothing."""
+        if self._handle is not None and handles.is_ours(self._handle):
+            self._handle.close()
+            handles.release(self._handle)
+        self._handle, self._closed = None, True
+
+    # Inside -------------------------------------------------------------------------------------------------------
+
+    def _consumer(self) -> Consumer:
+        if self._closed:
+            raise Closed("the reader of ranges is closed")
+        if self._handle is None:
+            self._handle = Consumer({**self._config, "error_cb": ErrorEvents("reader of ranges")})
+            handles.track(self._handle)
+        return self._handle
+
+    def _fill(self, consumer: Consumer) -> bool:
+        """Begin with as many ranges as there is room for, one of each partition; False when there is nothing left."""
+        free = AT_ONCE - len(self._active)
+        begun: list[TopicPartition] = []
+        for where, readings in self._waiting.items():
+            if len(begun) >= free:
+                break
+            if where not in self._active:
+                self._active[where] = readings[0]
+                begun.append(TopicPartition(*where, readings[0].position))
+        if begun:
+            consumer.incremental_assign(begun)
+        return bool(self._active)
+
+    def _take(self, batch: Iterable[Any], take: Callable[[int, list[KafkaRecord]], None]) -> None:
+        found: dict[int, list[KafkaRecord]] = {}
+        for record in batch:
+            reading = self._active.get((record.topic(), record.partition()))
+            error = record.error()
+            if error is not None:
+                self._hear(record, error, reading)
+            elif reading is not None and record.offset() >= reading.position:
+                reading.position = record.offset() + 1
+                if record.offset() < reading.end:
+                    found.setdefault(reading.number, []).append(record)
+        for number, records in found.items():
+            take(number, records)
+
+    def _hear(self, event: Any, error: KafkaError, reading: _Reading | None) -> None:
+        topic, partition = event.topic(), event.partition()
+        if error.code() == KafkaError._PARTITION_EOF:
+            if reading is None or event.offset() < reading.position:
+                return
+            reading.position = max(reading.position, event.offset())
+            if reading.position < reading.end:
+                ended = OffsetOutOfRange(f"{topic}-{partition} ends at {event.offset()}, before {reading.end}")
+                self._fail_now((topic, partition), ended)
+        elif error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            pass  # librdkafka looks for a coordinator that is never used here
+        elif is_no_such_topic(error) or error.fatal() or not error.retriable():
+            failure = translate(error, f"reading {topic}-{partition}", on_topic("Read", topic or ""))
+            if not isinstance(failure, LayerError):
+                raise failure
+            if isinstance(failure, OffsetOutOfRange):
+                self._fail_now((topic, partition), failure)
+                return
+            concerned = [w for w in self._active if w[0] == topic and partition in (w[1], -1)]
+            self._fail(concerned or (list(self._active) if error.fatal() else []), failure)
+
+    def _fail_now(self, where: tuple[str, int], failure: LayerError) -> None:
+        """The range of this partition that is being read will not be; see `_finish`."""
+        reading = self._active.get(where)
+        if reading is not None:
+            self._failed[reading.number] = failure
+            reading.position = reading.end
+
+    def _fail(self, partitions: Iterable[tuple[str, int]], failure: LayerError) -> None:
+        """None of the ranges of these partitions will be read; see `_finish`."""
+        for where in partitions:
+            for reading in self._waiting[where]:
+                self._failed[reading.number] = failure
+            self._waiting[where].clear()
+
+    def _finish(self, consumer: Consumer) -> None:
+        """Let go of what was read, or failed."""
+        over: list[TopicPartition] = []
+        for where, reading in list(self._active.items()):
+            readings = self._waiting[where]
+            if readings and reading.position < reading.end:
+                continue
+            del self._active[where]
+            over.append(TopicPartition(*where))
+            if readings:
+                readings.popleft()
+        for where in [where for where, readings in self._waiting.items() if not readings]:
+            del self._waiting[where]
+        if over:
+            consumer.incremental_unassign(over)

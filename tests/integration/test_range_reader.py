@@ -1,0 +1,69 @@
+"""Many ranges of many partitions at once, on a real broker."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+
+import pytest
+from confluent_kafka import Producer
+
+from layer.admin import AdminClient
+from layer.deadline import Deadline
+from layer.errors import NoSuchTopic, OffsetOutOfRange
+from layer.kafka import range_reader
+from layer.kafka.range_reader import OffsetRange, RangeReader
+from layer.kafka.records import KafkaRecord
+from layer.kafka.settings import KafkaSettings
+
+pytestmark = pytest.mark.kafka
+
+PATIENCE_S = 60.0
+
+
+@pytest.mark.parametrize("at_once", [2, range_reader.AT_ONCE])
+def test_every_range_is_read_and_what_cannot_be_read_is_told(
+    bootstrap: str, admin: AdminClient, unique: Callable[..., str], monkeypatch: pytest.MonkeyPatch, at_once: int
+) -> None:
+    monkeypatch.setattr(range_reader, "AT_ONCE", at_once)
+    kafka = admin.node.admin
+    topics = [unique(f"t{number}") for number in range(3)]
+    for topic in topics:
+        kafka.create_topic(topic, 2, {}, Deadline.after(PATIENCE_S))
+    producer = Producer({"bootstrap.servers": bootstrap})
+    for topic in topics:
+        for partition in range(2):
+            for number in range(300):
+                producer.produce(topic, str(number).encode() * 20, partition=partition)
+    assert producer.flush(PATIENCE_S) == 0
+    kafka.delete_records(topics[0], {0: 100}, Deadline.after(PATIENCE_S))
+    good = [
+        OffsetRange(topic, partition, start, start + 40)
+        for start in (120, 0, 260, 130)
+        for topic in topics
+        for partition in range(2)
+        if (topic, partition, start) != (topics[0], 0, 0)
+    ]
+    bad = [OffsetRange(topics[0], 0, 50, 110), OffsetRange(topics[1], 0, 290, 310), OffsetRange(unique("no"), 0, 0, 5)]
+    empty = OffsetRange(topics[2], 0, 7, 7)
+    reader = RangeReader(KafkaSettings(bootstrap).sampler())
+    seen: dict[int, list[int]] = defaultdict(list)
+
+    def take(place: int, records: list[KafkaRecord]) -> None:
+        seen[place] += [record.offset() for record in records]
+
+    try:
+        for ranges in (good, [*bad[1:], *good, empty], good):  # the same handle again and again
+            seen.clear()
+            failed = reader.read(ranges, take, Deadline.after(PATIENCE_S))
+            begin = len(ranges) - len(good) - (empty in ranges)
+            assert sorted(failed) == list(range(begin)), failed
+            for place in range(begin, begin + len(good)):
+                assert seen[place] == list(range(ranges[place].start, ranges[place].end)), ranges[place]
+            assert not any(ranges[place] == empty for place in seen)
+        lost = reader.read(bad, take, Deadline.after(PATIENCE_S))
+        assert [type(lost[place]) for place in (0, 1)] == [OffsetOutOfRange] * 2
+        assert isinstance(lost[2], NoSuchTopic) or "in time" in str(lost[2])
+        assert len(reader.read(good, take, Deadline.after(0))) == len(good)
+    finally:
+        reader.close()
