@@ -13,6 +13,7 @@ from layer.errors import LayerError
 from layer.ledgers.maintenance import Maintenance
 from layer.node import Node
 from layer.tidying.cursors import CursorTidying
+from layer.tidying.dead_lives import DeadLives
 from layer.tidying.idle_groups import IdleGroups
 from layer.tidying.rounds import TidyingRounds
 from layer.tidying.signs import SignTidying
@@ -36,6 +37,7 @@ class _Maintenance:
             CursorTidying(node.log, node.clock, node.topics, node.subscriptions, node.admin),
             IdleGroups(node.log, node.clock, node.topics, node.subscriptions, node.admin),
             SignTidying(node.log, node.clock, node.producers),
+            DeadLives(node.log, node.clock, node.topics),
         )
         self._tidying = TidyingRounds(work, self._maintenance.owned)
         self._closed = False

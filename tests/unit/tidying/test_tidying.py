@@ -24,16 +24,31 @@ from layer.metadata.topics import LastLife, Topic
 from layer.statelog.memory_log import MemoryStateLog
 from layer.statelog.view import LogView
 from layer.tidying.cursors import CursorTidying
+from layer.tidying.dead_lives import DeadLives
 from layer.tidying.idle_groups import IdleGroups
 from layer.tidying.rounds import TidyingRounds
 from layer.tidying.signs import SignTidying
 from layer.tidying.work import DAY_MS
 from layer.waiting import wait_until
 from mapping.ledger import LedgerLayout
-from mapping.state_keys import ProducerSessionKey, decode_key, encode_key
+from mapping.state_keys import (
+    ProducerBoundsKey,
+    ProducerKey,
+    ProducerSequenceKey,
+    ProducerSessionKey,
+    decode_key,
+    encode_key,
+)
 from mapping.state_records.cursor_checkpoint import CursorCheckpoint
 from mapping.state_records.metadata import LifeState, TopicRecord
-from mapping.state_records.producers import SignOfLife, encode_sign_of_life
+from mapping.state_records.producers import (
+    SequenceSnapshot,
+    SignOfLife,
+    encode_bounds,
+    encode_fence,
+    encode_sign_of_life,
+    encode_snapshot,
+)
 from mapping.state_topics import CURSOR_CHECKPOINTS, CURSORS, PRODUCERS
 from mapping.topic_name import TopicName
 from tests.clocks import PacedClock
@@ -284,6 +299,27 @@ def test_signs_of_the_dead_go() -> None:
     records = cluster.log.read_at(PRODUCERS, partition, range(end), NEVER).values()
     tombstoned = {getattr(decode_key(record.key), "session", "") for record in records if record.value is None}
     assert tombstoned == {"dead", "forgotten", "stopped"}
+
+
+def test_of_lives_that_are_over_nothing_is_left_in_producers() -> None:
+    for over, wanted in ((False, 3), (True, 6)):
+        cluster = Cluster()
+        partition = PRODUCERS.partition_for(NAME)
+        for life in (6, 7):
+            records: dict[ProducerKey | ProducerBoundsKey | ProducerSequenceKey, bytes] = {
+                ProducerKey(NAME, 0, "p", life): encode_fence(life, 5),
+                ProducerBoundsKey(NAME, "p", life): encode_bounds(life, [1]),
+                ProducerSequenceKey(NAME, 0, "p", life): encode_snapshot(SequenceSnapshot(life, 9, 10, final=True)),
+            }
+            for key, value in records.items():
+                cluster.log.append(PRODUCERS, partition, encode_key(key), value, NEVER)
+        tidying = DeadLives(cluster.log, cluster.clock, cluster)
+        assert tidying.run(partition, NEVER) == 0
+        cluster.clock.ms += DAY_MS + 1
+        cluster.life = None
+        assert tidying.run(partition, NEVER) == 0
+        cluster.life = LastLife(7, None if over else a_topic())
+        assert (tidying.run(partition, NEVER), tidying.run(partition, NEVER)) == (wanted, 0)
 
 
 # The thread ---------------------------------------------------------------------------------------------------------
