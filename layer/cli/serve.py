@@ -53,7 +53,7 @@ def serve(
         typer.Option("--without", help="Leave this to others. May be repeated."),
     ] = None,
     stop_timeout: Annotated[
-        float, typer.Option("--stop-timeout", min=0, max=3600, help="How long stopping may take, in seconds.")
+        float, typer.Option("--stop-timeout", min=0, max=3600, help="How long ending its work may take, in seconds.")
     ] = 20.0,
 ) -> None:
     """Do what a cluster needs done until SIGTERM or Ctrl-C; several share it, and take over from each other.

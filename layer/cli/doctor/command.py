@@ -14,6 +14,7 @@ from layer.cli.doctor.cluster import check_reachable, check_settings, check_stat
 from layer.cli.doctor.machine import check_machine
 from layer.cli.doctor.probe import probe
 from layer.cli.doctor.report import Finding, Status
+from layer.cli.doctor.service import check_service
 from layer.cli.doctor.transactions import check_transactions
 from layer.cli.failure import EXIT_FAILED
 from layer.cli.output import news, write_json, write_line
@@ -72,6 +73,7 @@ def _examine(settings: Settings, try_it: bool) -> Iterator[Finding]:
         yield from check_settings(admin)
         yield from check_state_topics(admin)
         yield from check_transactions(admin)
+        yield check_service(admin)
         if try_it:
             yield from probe(kafka, admin)
     finally:

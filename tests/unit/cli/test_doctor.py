@@ -8,8 +8,10 @@ from layer.cli.doctor.cluster import SETTING_RULES, check_version, judge_setting
 from layer.cli.doctor.machine import check_librdkafka, check_open_files
 from layer.cli.doctor.probe import Sent, judge_clock
 from layer.cli.doctor.report import Status
+from layer.cli.doctor.service import judge_members
 from layer.cli.doctor.transactions import BEGINNING, SERVING, judge_transactions
 from layer.embedded.settings import common_properties
+from layer.metadata.processes import SERVICE, STAND_IN
 from mapping.state_topics import SCHEMAS
 
 
@@ -132,3 +134,10 @@ def test_the_rights_for_transactions_are_judged(
     assert finding.status is status
     assert said in finding.found
     assert (finding.advice != "") == (status is Status.WARN)
+
+
+def test_who_maintains_the_cluster_is_told() -> None:
+    service, client = f"{SERVICE}-0123456789ab@h:1:1", f"{STAND_IN}-0123456789ab@h:1:1"
+    told = [judge_members(members).found for members in ([service, client, service], [service], [client], [])]
+    assert told[:3] == ["2 services", "1 service", "no service; 1 client in its stead"]
+    assert told[3].startswith("nobody now: run pok serve")

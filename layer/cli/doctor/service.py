@@ -1,0 +1,34 @@
+"""Does anybody do what a cluster needs done: a service, or clients in its stead?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from layer import errors
+from layer.cli.doctor.cluster import ANSWER_S
+from layer.cli.doctor.report import Finding, ok, warn
+from layer.cli.failure import one_line
+from layer.deadline import Deadline
+from layer.kafka.admin import KafkaAdmin
+from layer.ledgers.group import GROUP_ID
+from layer.metadata.processes import is_over, stands_in
+
+
+def check_service(admin: KafkaAdmin) -> Finding:
+    try:
+        members = admin.describe_group(GROUP_ID, Deadline.after(ANSWER_S)).members
+    except errors.LayerError as failure:
+        return warn("maintenance", one_line(failure), f"grant Describe on group {GROUP_ID}")
+    return judge_members(member.client_id for member in members if not is_over(member.client_id))
+
+
+def judge_members(client_ids: Iterable[str]) -> Finding:
+    """By the client ids of those who maintain the cluster."""
+    there = list(client_ids)
+    clients = sum(map(stands_in, there))
+    services = len(there) - clients
+    if services:
+        return ok("maintenance", f"{services} service{'s' if services > 1 else ''}")
+    if clients:
+        return ok("maintenance", f"no service; {clients} client{'s' if clients > 1 else ''} in its stead")
+    return ok("maintenance", "nobody now: run pok serve, or have clients that live for minutes")
