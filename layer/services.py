@@ -20,6 +20,8 @@ from layer.kafka.opening import open_admin
 from layer.kafka.producer import KafkaProducer
 from layer.kafka.settings import KafkaSettings
 from layer.kafka.several_topics import SeveralTopicsConsumer
+from layer.ledgers.first_left import FirstLedgersLeft
+from layer.ledgers.views import LedgerViews
 from layer.limits import raise_open_file_limit
 from layer.metadata.entities import Entities
 from layer.metadata.namespaces import NAMESPACE_KEYS, Namespaces
@@ -97,10 +99,12 @@ class Services:
             self.admin,
             self.clock,
         )
+        self.ledger_views = LedgerViews(self.log, self, self.clock)
         self.subscriptions = Subscriptions(
             Entities(self.log, SUBSCRIPTIONS, SUBSCRIPTION_KEYS, self.clock),
             self.admin,
             self.clock,
+            first_left=FirstLedgersLeft(self.ledger_views, self.admin).starts,
         )
         self.producers = ProducerRegistry(self.log, self.clock, self.fetcher, self.admin)
         self.sequences = SequenceJournal(self.log, self.admin, self.fetcher, self.clock)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from layer.cli import deletions
 from layer.cli.command import command
 from layer.cli.confirm import YES_HELP, confirm
 from layer.cli.connection import admin_of
@@ -17,6 +18,7 @@ from layer.cli.values import time_text
 from layer.ledgers.reading import LedgerInfo
 
 app = typer.Typer(help="Look at the ledgers of topics; have their lists made anew.", no_args_is_help=True)
+app.add_typer(deletions.app, name="deletions")
 
 
 @command(app, "list")

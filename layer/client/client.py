@@ -51,7 +51,7 @@ from layer.transactions.client_transaction import DEFAULT_TIMEOUT_MS
 from mapping.topic_name import TopicName
 
 if TYPE_CHECKING:
-    pass
+    from layer.node import Node
 
 _log = logging.getLogger(__name__)
 
@@ -143,6 +143,16 @@ class Client:
         self._service_info = options.service_info()
         self._settings = options.kafka_settings()
         self._session = Session(options, self._settings, self._letter_producer)
+        self._options = options
+
+    @classmethod
+    def on(cls, node: Node) -> Client:
+        """One more Client of a process that is connected already, for what this package itself does by the SDK; with
+        the defaults, and it does not stand in for a service."""
+        made = cls(f"kafka://{node.settings.bootstrap}", stand_in=False)
+        made._settings = node.settings
+        made._session = Session(made._options, node.settings, made._letter_producer)
+        return made
 
     # Producers ----------------------------------------------------------------------------------------------------
 

@@ -61,8 +61,12 @@ class ConsumerDeadLetterPolicy:
     with the first dead letter, and with it the subscription `initial_subscription_name`, from the beginning, if named.
     Source: `pulsar.ConsumerDeadLetterPolicy`; works on Shared and Key_Shared subscriptions only, as officially.
 
+    Ours beyond the official arguments: `retry_letter_topic`, where `reconsume_later` puts copies off to, instead of
+    `<topic>-<subscription>-RETRY`. Source: Java's `DeadLetterPolicy.retryLetterTopic`.
+
     Raises:
         ValueError: `max_redeliver_count` is below 1.
+        TypeError: `retry_letter_topic` is no text.
     """
 
     def __init__(
@@ -70,6 +74,8 @@ class ConsumerDeadLetterPolicy:
         max_redeliver_count: int,
         dead_letter_topic: str | None = None,
         initial_subscription_name: str | None = None,
+        *,
+        retry_letter_topic: str | None = None,
     ) -> None:
         if type(max_redeliver_count) is not int or max_redeliver_count < 1:
             raise ValueError(f"max_redeliver_count must be greater than 0, got {max_redeliver_count}")
@@ -79,6 +85,14 @@ class ConsumerDeadLetterPolicy:
         if initial_subscription_name is not None:
             builder.initialSubscriptionName(initial_subscription_name)
         self._policy = builder.build()
+        self._retry_letter_topic = (
+            "" if retry_letter_topic is None else _of_type(str, "retry_letter_topic", retry_letter_topic)
+        )
+
+    @property
+    def retry_letter_topic(self) -> str:
+        """'' for the default."""
+        return self._retry_letter_topic
 
     @property
     def dead_letter_topic(self) -> str:

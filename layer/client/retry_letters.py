@@ -19,6 +19,7 @@ from layer.client.message import Message
 from layer.client.options import check_range, check_type, check_type_or_none
 from layer.client.producer import Producer
 from layer.exceptions import AlreadyClosed, InvalidMessage, PulsarException
+from mapping.topic_name import TopicName
 
 _log = logging.getLogger(__name__)
 
@@ -56,13 +57,13 @@ class RetryTopics:
 
     @classmethod
     def of(cls, topic: str, subscription: str, policy: ConsumerDeadLetterPolicy | None) -> RetryTopics:
-        """`topic`: full name of the consumer's first topic; both topics are named after it."""
+        """`topic`: full name of the consumer's first topic, after which both topics are named that the policy does not
+        name. Raises MappingError: what it names is no topic."""
         count = DEFAULT_MAX_REDELIVER_COUNT if policy is None else policy.max_redeliver_count
         dead = (policy and policy.dead_letter_topic) or f"{topic}-{subscription}{DLQ_SUFFIX}"
         initial = (policy and policy.initial_subscription_name) or None
-        return cls(
-            subscription, f"{topic}-{subscription}{RETRY_SUFFIX}", ConsumerDeadLetterPolicy(count, dead, initial)
-        )
+        retry = (policy and policy.retry_letter_topic) or f"{topic}-{subscription}{RETRY_SUFFIX}"
+        return cls(subscription, str(TopicName.parse(retry)), ConsumerDeadLetterPolicy(count, dead, initial))
 
     def letter(
         self, properties: Mapping[str, str], origin: Mapping[str, str], delay_ms: int, extra: Mapping[str, str]

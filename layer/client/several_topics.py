@@ -57,7 +57,8 @@ def subscribe_to_several(
     first = TopicName.parse(topics[0]).local_name if topics else ""
     letters = None
     if options.retry_enable:
-        retries = RetryTopics.of(names[0], options.subscription_name, options.dead_letter_policy)
+        with pulsar_errors():
+            retries = RetryTopics.of(names[0], options.subscription_name, options.dead_letter_policy)
         letters = RetryLetterWriter(retries, session.letter_producer, session.letter_versions())
         names.append(retries.retry_topic)
         options = replace(options, dead_letter_policy=retries.dead_letters)

@@ -135,6 +135,16 @@ class SequenceJournal:
         keys = [ProducerSequenceKey(place, partition, name, epoch) for epoch, partition in known]
         self._write(place, [(encode_key(key), None) for key in keys], deadline)
 
+    def needed(self, topic: Topic, partitions: Iterable[int], deadline: Deadline) -> dict[int, list[int]]:
+        """From which offsets of these partitions on a new holder of any name would have to read, as of now."""
+        place = str(topic.name)
+        wanted: dict[int, list[int]] = {partition: [] for partition in partitions}
+        for known in self._view(place).ask(lambda state: state.known(place), deadline):
+            for partition, snapshot in self._newest(topic, known).items():
+                if partition in wanted and not snapshot.final:
+                    wanted[partition].append(snapshot.upto)
+        return wanted
+
     def ends(self, topic: Topic, partitions: Iterable[int], deadline: Deadline) -> dict[int, int]:
         """The offsets that the next records get."""
         return dict(self._admin.end_offsets(topic.kafka_topic, list(partitions), deadline))
@@ -236,6 +246,10 @@ class _Snapshots:
 
     def __init__(self) -> None:
         self.of: dict[tuple[str, str], dict[tuple[int, int], SequenceSnapshot]] = {}
+
+    def known(self, place: str) -> list[dict[tuple[int, int], SequenceSnapshot]]:
+        """The snapshots of each name on a topic."""
+        return [dict(snapshots) for (topic, _), snapshots in self.of.items() if topic == place]
 
     def apply(self, record: LogRecord) -> None:
         key = decode_key(record.key)

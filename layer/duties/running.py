@@ -7,9 +7,11 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
+from layer.client.client import Client
 from layer.deadline import Deadline
 from layer.duties.state import DutyName, DutyState
 from layer.errors import LayerError
+from layer.ledgers.deleting import LedgerDeletion
 from layer.ledgers.maintenance import Maintenance
 from layer.node import Node
 from layer.tidying.cursors import CursorTidying
@@ -31,8 +33,8 @@ class Duty(Protocol):
 class _Maintenance:
     """Whoever maintains partition i of `ledgers` also tidies partition i of the topics that are shared out alike."""
 
-    def __init__(self, node: Node, member: str) -> None:
-        self._maintenance = Maintenance(node, member=member)
+    def __init__(self, node: Node, member: str, deletion: LedgerDeletion) -> None:
+        self._maintenance = Maintenance(node, member=member, retirement=deletion.retirement)
         work = (
             CursorTidying(node.log, node.clock, node.topics, node.subscriptions, node.admin),
             IdleGroups(node.log, node.clock, node.topics, node.subscriptions, node.admin),
@@ -52,6 +54,26 @@ class _Maintenance:
         self._closed = True
         self._maintenance.close(deadline)
         self._tidying.close(deadline)
+
+
+class _Deletion:
+    """The worker; closed with `LedgerDeletion`, after the maintenance."""
+
+    def __init__(self, deletion: LedgerDeletion) -> None:
+        self._deletion = deletion
+        deletion.work()
+
+    def state(self) -> DutyState:
+        worker = self._deletion.worker
+        if worker is None:
+            return DutyState(DutyName.DELETION.value, joined=False, partitions=0)
+        dead = () if worker.is_alive() else ("pok-deletion-worker",)
+        turns = (("deletions", worker.turns.seen()),)
+        return DutyState(DutyName.DELETION.value, worker.consumes, 0, dead, turns)
+
+    def close(self, deadline: Deadline) -> None:
+        if self._deletion.worker is not None:
+            self._deletion.worker.close(deadline)
 
 
 class _Transactions:
@@ -79,9 +101,12 @@ class RunningDuties:
         """
         self._node = node
         self._duties: list[Duty] = []
+        self._client: Client | None
+        self._client = client = Client.on(node)
+        self._deletion = LedgerDeletion(client, node)
         try:
             for name in sorted(names):
-                self._duties.append(_begin(node, name, member))
+                self._duties.append(self._begin(name, member))
         except LayerError:
             self.close(Deadline.after(_BRIEFLY_S))
             raise
@@ -93,13 +118,19 @@ class RunningDuties:
     def close(self, deadline: Deadline) -> None:
         if self in self._node.duties:
             self._node.duties.remove(self)
-        for duty in self._duties:
+        duties, self._duties = self._duties, []
+        for duty in duties:
             duty.close(deadline)
+        client, self._client = self._client, None
+        if client is not None:
+            self._deletion.close(deadline)
+            client.close()
 
-
-def _begin(node: Node, name: DutyName, member: str) -> Duty:
-    match name:
-        case DutyName.MAINTENANCE:
-            return _Maintenance(node, member)
-        case DutyName.TRANSACTIONS:
-            return _Transactions(node)
+    def _begin(self, name: DutyName, member: str) -> Duty:
+        match name:
+            case DutyName.MAINTENANCE:
+                return _Maintenance(self._node, member, self._deletion)
+            case DutyName.DELETION:
+                return _Deletion(self._deletion)
+            case DutyName.TRANSACTIONS:
+                return _Transactions(self._node)

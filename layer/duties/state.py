@@ -18,6 +18,7 @@ class DutyName(str, Enum):
     """What a service does; each is shared out among processes by a Kafka group."""
 
     MAINTENANCE = "maintenance"
+    DELETION = "deletion"
     TRANSACTIONS = "transactions"
 
 

@@ -40,7 +40,10 @@ class Judgement:
 
 
 class PartitionNow(NamedTuple):
-    """A partition as the worker finds it: its list, its log, and who needs it, read in this order."""
+    """A partition as the worker finds it: its list, its log, and who needs it, read in this order.
+
+    `listed` is not looked at for a ledger that this process itself took off the list, so it need not be read then.
+    """
 
     place: Place
     layout: LedgerLayout
@@ -49,19 +52,32 @@ class PartitionNow(NamedTuple):
     needs: Needs
 
 
-def judge(topic: str, partition: int, ledger_id: int, now: PartitionNow | None) -> Judgement:
+class PartitionGone(NamedTuple):
+    """No topic of that name lives; this was the last that did."""
+
+    incarnation: int
+
+
+def judge(
+    topic: str, partition: int, ledger_id: int, now: PartitionNow | PartitionGone | None, *, trusted: bool = False
+) -> Judgement:
     """What to do with an event that names these.
 
     Args:
         topic: full name of the partitioned topic, as `partition` and `ledger_id` from the event.
-        now: the partition of that name as it is; None when no topic that lives has it.
+        now: the partition of that name as it is; None when no topic ever had it, or its data is not ours to delete.
+        trusted: this process took the ledger off its list.
     """
     try:
         fields = unpack_ledger_id(ledger_id)
     except MappingError as error:
         return Judgement(Verdict.REFUSE, str(error))
     if now is None:
-        return Judgement(Verdict.REFUSE, f"there is no partition {partition} of {topic}")
+        return Judgement(Verdict.REFUSE, f"there is no partition {partition} of {topic} with ledgers of ours")
+    if isinstance(now, PartitionGone):
+        if fields.incarnation == now.incarnation:
+            return Judgement(Verdict.DONE, f"topic {topic} is gone with its data")
+        return Judgement(Verdict.REFUSE, f"topic {topic} is gone, and ledger {ledger_id} was not one of its last life")
     life = now.place.incarnation
     if (topic, partition) != (now.place.topic, now.place.partition):
         raise ValueError(f"partition {partition} of {topic} was asked about, {now.place} was looked at")
@@ -76,9 +92,9 @@ def judge(topic: str, partition: int, ledger_id: int, now: PartitionNow | None) 
         return Judgement(Verdict.DONE, f"offsets {first} to {end} are gone")
     if end > now.log.end:
         return Judgement(Verdict.REFUSE, f"ledger {ledger_id} is not closed: the log ends at {now.log.end}")
-    if not now.listed:  # nothing listed is no proof that something was taken off the list
+    if not trusted and not now.listed:  # nothing listed is no proof that something was taken off the list
         return Judgement(Verdict.WAIT, f"partition {partition} of {topic} has no list of ledgers now")
-    if now.listed[0].ledger_index <= fields.ledger_index:
+    if not trusted and now.listed[0].ledger_index <= fields.ledger_index:
         return Judgement(Verdict.WAIT, f"ledger {now.listed[0].id}, or one behind it, is listed")
     needed = now.needs.first_needed()
     if needed is not None and needed < end:

@@ -70,6 +70,7 @@ class KafkaDataTopics:
                 record.kafka_topic,
                 LedgerLayout(record.incarnation, record.entries_per_ledger),
                 _of(record.kafka_topic, partitions.get(record.kafka_topic, 0), ranges),
+                record.bound,
             )
             for record in alive
         ]

@@ -21,6 +21,7 @@ from layer.ledgers.expiring import MessageExpiry
 from layer.ledgers.group import GROUP_ID
 from layer.ledgers.kafka_topics import KafkaDataTopics
 from layer.ledgers.owner import LedgerOwner, TopicLogs, Turn
+from layer.ledgers.retirement import Retired, Retirement
 from layer.node import Node
 from layer.turns import Turns
 from mapping.state_topics import LEDGERS
@@ -44,6 +45,8 @@ class Round(NamedTuple):
     """Ledgers."""
     changed: int
     """Cursors, topics and subscriptions to which the duties did something."""
+    retired: int
+    """Ledgers that left their lists, for their data to be deleted."""
     more: bool
 
 
@@ -55,8 +58,11 @@ class Maintenance:
     next. Memory: `LedgerLists` of the partitions owned, and a picture of the topics in them.
     """
 
-    def __init__(self, node: Node, *, every_s: float = EVERY_S, member: str = "") -> None:
-        """`member`: see `Services.member_sharing`."""
+    def __init__(
+        self, node: Node, *, every_s: float = EVERY_S, member: str = "", retirement: Retirement | None = None
+    ) -> None:
+        """`member`: see `Services.member_sharing`. Without `retirement` no ledger ever leaves its list."""
+        self._retirement = retirement
         self._services = services = node
         self._member = member
         self._every_s = every_s
@@ -169,10 +175,18 @@ class Maintenance:
         owners = self._taken_over(deadline)
         self._data.look([owner.state_partition for owner in owners], deadline)
         topics = [topic for owner in owners for topic in self._data.living(owner.state_partition, deadline)]
-        changed = sum(self._done(duty, topics, deadline) for duty in self._duties)
-        turns, failed, more = self._measured(owners, deadline)
-        written = sum(turn.written for turn in turns)
-        return Round(len(owners) - failed, len(topics), written, changed, more or any(turn.more for turn in turns))
+        changed = self._services.topics.finish_deletions(deadline)
+        changed += sum(self._done(duty, topics, deadline) for duty in self._duties)
+        turns, failed, unmeasured = self._measured(owners, deadline)
+        retired = self._retire(owners, deadline)
+        return Round(
+            len(owners) - failed,
+            len(topics),
+            sum(turn.written for turn in turns),
+            changed,
+            sum(each.removed for each in retired),
+            unmeasured or any(turn.more for turn in turns) or any(each.more for each in retired),
+        )
 
     def _done(self, duty: str, topics: Sequence[TopicLogs], deadline: Deadline) -> int:
         """How much one of the duties changed; what keeps it from being done keeps no other one."""
@@ -204,6 +218,22 @@ class Maintenance:
                 failed += 1
                 self._tell_unreadable(owner.state_partition, unreadable)
         return turns, failed, False
+
+    def _retire(self, owners: Iterable[LedgerOwner], deadline: Deadline) -> list[Retired]:
+        """Have ledgers that nobody needs leave their lists. What fails for one partition is left to the next round."""
+        done: list[Retired] = []
+        for owner in owners if self._retirement is not None else ():
+            try:
+                if owner.owner is not None:
+                    topics = self._data.living(owner.state_partition, deadline)
+                    done.append(self._retirement.run(owner, topics, deadline))  # type: ignore[union-attr]
+            except Fenced as fenced:
+                _log.info("%s", fenced)
+                self._wake.set()
+            except LayerError as failure:
+                deadline.check(f"ledgers of {owner.state_partition} to be retired")
+                _log.warning("ledgers=%d none can be deleted now: %s", owner.state_partition, failure)
+        return done
 
     def _taken_over(self, deadline: Deadline) -> list[LedgerOwner]:
         """The owners that serve now: of all partitions assigned that could be taken over."""

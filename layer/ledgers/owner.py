@@ -54,6 +54,8 @@ class TopicLogs(NamedTuple):
     kafka_topic: str
     layout: LedgerLayout
     logs: Mapping[int, LogRange]
+    bound: bool = False
+    """Its Kafka topic was there before: what it keeps is Kafka's own business."""
 
 
 class DataTopics(Protocol):
@@ -170,6 +172,20 @@ class LedgerOwner:
         due = list(_anew(lists, topics))
         written, _ = self._write(due, deadline, _NEVER)
         return Turn(len(topics), written, self._clean(self._judged(deadline), deadline), written < len(due))
+
+    def lists(self, deadline: Deadline) -> LedgerLists:
+        """The lists at an end that was asked for after this call was made. What this owner wrote before is in them, so
+        it may act on it. Raises: as `turn`."""
+        return self._judged(deadline)
+
+    def restate(self, ledgers: Iterable[Ledger], state: LedgerState, deadline: Deadline) -> None:
+        """Write these ledgers anew, each with this state, in this order. Act on it after `lists`. Raises: as `turn`;
+        after other LayerErrors some are written and some are not."""
+        records = [(ledger.id, replace(ledger.record, state=state)) for ledger in ledgers]
+        for begin in range(0, len(records), _APPENDED_AT_ONCE):
+            if self._owner is None:
+                raise Fenced(f"ledgers {self.state_partition} are not owned")
+            self._append(records[begin : begin + _APPENDED_AT_ONCE], deadline)
 
     # Inside -------------------------------------------------------------------------------------------------------
 

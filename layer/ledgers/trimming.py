@@ -58,6 +58,7 @@ class Needs:
         replication: of cursors that copy to other clusters.
         transactions: lower bounds of open transactions: none of their records lies below.
         unsealed: lower bounds of aborted transactions whose records are not all known.
+        sequences: from where on the next holder of a producer's name reads which sequence ids were stored.
         compacted: compacted reads fold what is in the log.
     """
 
@@ -65,13 +66,20 @@ class Needs:
     replication: Sequence[int] = ()
     transactions: Sequence[int] = ()
     unsealed: Sequence[int] = ()
+    sequences: Sequence[int] = ()
     compacted: bool = False
 
     def first_needed(self) -> int | None:
         """The first offset that anybody needs; None for nobody: without subscriptions only retention keeps."""
         if self.compacted:
             return 0
-        needed: Iterable[int] = (*self.cursors, *self.replication, *self.transactions, *self.unsealed)
+        needed: Iterable[int] = (
+            *self.cursors,
+            *self.replication,
+            *self.transactions,
+            *self.unsealed,
+            *self.sequences,
+        )
         return min(needed, default=None)
 
 

@@ -108,6 +108,21 @@ MESSAGE_TTL_IN_SECONDS: Final = Policy(
     "messages older than this are acknowledged on every subscription, where `pok serve` runs; 0 for none",
 )
 
+RETENTION_TIME_IN_MINUTES: Final = Policy(
+    "retention_time_in_minutes",
+    int,
+    0,
+    "messages that every subscription has acknowledged are kept so long, where `pok serve` runs; -1 for ever",
+    minimum=-1,
+)
+RETENTION_SIZE_IN_MB: Final = Policy(
+    "retention_size_in_mb",
+    int,
+    0,
+    "so much of what every subscription has acknowledged is kept of each partition; -1 sets no bound",
+    minimum=-1,
+)
+
 POLICIES: Final[Mapping[str, Policy]] = {
     policy.name: policy
     for policy in (
@@ -116,6 +131,8 @@ POLICIES: Final[Mapping[str, Policy]] = {
         SCHEMA_VALIDATION_ENFORCED,
         IS_ALLOW_AUTO_UPDATE_SCHEMA,
         MESSAGE_TTL_IN_SECONDS,
+        RETENTION_TIME_IN_MINUTES,
+        RETENTION_SIZE_IN_MB,
     )
 }
 """What may be set."""
@@ -134,7 +151,9 @@ def policy_named(name: str) -> Policy:
 def with_policy(policies: Mapping[str, Any], name: str, value: object) -> Mapping[str, Any]:
     """`policies` with this one set; the same object when it is so already. Raises InvalidOption."""
     kept = policy_named(name).taken(value)
-    return policies if policies.get(name) == kept and name in policies else {**policies, name: kept}
+    if policies.get(name) == kept and name in policies:
+        return policies
+    return _checked_together({**policies, name: kept})
 
 
 def without_policy(policies: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -143,8 +162,35 @@ def without_policy(policies: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return policies if name not in policies else {key: value for key, value in policies.items() if key != name}
 
 
+def _checked_together(policies: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Raises InvalidOption for values that mean nothing beside each other."""
+    minutes, megabytes = (policies.get(each.name) for each in (RETENTION_TIME_IN_MINUTES, RETENTION_SIZE_IN_MB))
+    if minutes is not None and megabytes is not None and (minutes == 0) != (megabytes == 0):
+        raise errors.InvalidOption(
+            f"retention of {minutes} minutes and {megabytes} MB keeps nothing: set both to 0, or none (-1 sets no "
+            f"bound), or remove {RETENTION_SIZE_IN_MB.name if minutes == 0 else RETENTION_TIME_IN_MINUTES.name} first"
+        )
+    return policies
+
+
+def applied_retention(*levels: Mapping[str, Any]) -> tuple[int, int]:
+    """(minutes, megabytes) of the first level (topic, then namespace) that sets any of the two; (0, 0) without one.
+
+    Where a level sets one of them alone, the other one sets no bound: it is -1, or 0 beside a 0.
+    """
+    for policies in levels:
+        minutes, megabytes = (policies.get(each.name) for each in (RETENTION_TIME_IN_MINUTES, RETENTION_SIZE_IN_MB))
+        if minutes is None and megabytes is None:
+            continue
+        unset = 0 if 0 in (minutes, megabytes) else -1
+        return unset if minutes is None else minutes, unset if megabytes is None else megabytes
+    return RETENTION_TIME_IN_MINUTES.default, RETENTION_SIZE_IN_MB.default
+
+
 def applied(policy: Policy, topic: Mapping[str, Any], namespace: Mapping[str, Any]) -> Any:
     """What counts for a topic with these policies of its own in a namespace with those."""
+    if policy in (RETENTION_TIME_IN_MINUTES, RETENTION_SIZE_IN_MB):
+        return applied_retention(topic, namespace)[policy is RETENTION_SIZE_IN_MB]
     for own in (topic, namespace):
         if own.get(policy.name, policy.undefined) != policy.undefined:
             return own[policy.name]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 from layer import errors
 from layer.clock import Clock
@@ -47,6 +47,14 @@ class GroupsAndLogs(Groups, Protocol):
     def end_offsets(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> dict[int, int]: ...
 
 
+FirstLeft: TypeAlias = Callable[[Topic, Mapping[int, int], Deadline], Mapping[int, int]]
+"""See `FirstLedgersLeft.starts`."""
+
+
+def _all_left(_topic: Topic, _starts: Mapping[int, int], _deadline: Deadline) -> Mapping[int, int]:
+    return {}
+
+
 class Subscriptions:
     """Thread-safe."""
 
@@ -57,9 +65,11 @@ class Subscriptions:
         clock: Clock,
         *,
         leaving_s: float = LEAVING_S,
+        first_left: FirstLeft = _all_left,
     ) -> None:
-        """`leaving_s`: see `Occupants`."""
+        """`leaving_s`: see `Occupants`. `first_left` tells which first offsets lie in what is being deleted."""
         self._entities = entities
+        self._first_left = first_left
         self._admin = admin
         self._clock = clock
         self._occupants = Occupants(admin, clock, leaving_s)
@@ -130,6 +140,7 @@ class Subscriptions:
             return encode(changed)
 
         current = self._entities.update(str(topic.name), (str(topic.name), name), opened, deadline)
+        current = self._behind_what_goes(topic, name, current, starts, deadline)
         record = decode_subscription(current.value)
         if record.incarnation >= 0:  # somebody may have it open
             seats = other_seats(record, partition) + ([partition] if replaced and claimant is not None else [])
@@ -156,6 +167,7 @@ class Subscriptions:
             )  # fmt: skip
 
         current = self._entities.update(str(topic.name), (str(topic.name), name), created, deadline)
+        current = self._behind_what_goes(topic, name, current, offsets, deadline)
         return self._opened(topic, current, decode_subscription(current.value))
 
     def remember(
@@ -273,6 +285,35 @@ class Subscriptions:
         return now
 
     # Inside -------------------------------------------------------------------------------------------------------
+
+    def _behind_what_goes(
+        self, topic: Topic, name: str, current: Versioned, starts: Mapping[int, int], deadline: Deadline
+    ) -> Versioned:
+        """The subscription as it begins behind all ledgers that are being deleted, of the first offsets that were just
+        resolved. Nobody has its cursor open yet."""
+        raised = self._first_left(topic, starts, deadline) if starts else {}
+        if not raised:
+            return current
+        incarnation = _incarnation(topic, current, decode_subscription(current.value))
+
+        def begun_later(found: Versioned | None) -> bytes | None:
+            record = decode_subscription(found.value) if found is not None else None
+            if found is None or record is None or not _alive(record, topic):
+                return None
+            if _incarnation(topic, found, record) != incarnation:
+                return None
+            later = {
+                partition: max(offset, raised.get(int(partition), 0))
+                for partition, offset in record.start_offsets.items()
+            }
+            return (
+                None
+                if later == record.start_offsets
+                else encode(replace(record, start_offsets=later, incarnation=incarnation))
+            )
+
+        _log.info("subscription=%s of %s begins behind what is being deleted: %s", name, topic.name, raised)
+        return self._entities.update(str(topic.name), (str(topic.name), name), begun_later, deadline)
 
     def _current(self, topic: Topic, name: str, deadline: Deadline) -> Versioned | None:
         return self._entities.read(str(topic.name), (str(topic.name), name), deadline)

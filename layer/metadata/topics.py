@@ -314,10 +314,20 @@ class Topics:
         found = self._read(name, deadline)
         if found is None or found[1].state is LifeState.DELETED:
             raise errors.NoSuchTopic(f"topic {name.base} does not exist")
-        self._set_state(name, LifeState.DELETING, deadline)
-        if not found[1].bound:
-            self._admin.delete_topic(found[1].kafka_topic, deadline)
-        self._set_state(name, LifeState.DELETED, deadline)
+        self._set_state(found[1], LifeState.DELETING, deadline)
+        self._finish_deletion(found[1], deadline)
+
+    def finish_deletions(self, deadline: Deadline) -> int:
+        """Finish what others began to delete and did not come to an end with; gives how many there were. Does no harm
+        to one who is still at it."""
+        begun = [
+            record
+            for found in self._entities.all(deadline)
+            if (record := decode_topic(found.value)).state is LifeState.DELETING
+        ]
+        for record in begun:
+            self._finish_deletion(record, deadline)
+        return len(begun)
 
     def active(self, deadline: Deadline) -> list[TopicRecord]:
         """Every topic that lives by what is on record; whether Kafka has it still was not asked."""
@@ -346,7 +356,25 @@ class Topics:
             return self._read(name, deadline)
         return current, record
 
+    def _finish_deletion(self, record: TopicRecord, deadline: Deadline) -> None:
+        """Delete the Kafka topic of a life that is DELETING (its ledgers go together, as Kafka deletes topics in one
+        step), and say that it is DELETED.
+
+        Kafka takes a name, which may be a new life's by now if somebody else finished this one: so whose it is is
+        looked at before, in Kafka and on record.
+        """
+        if not record.bound:
+            described = self._admin.describe_topic(record.kafka_topic, deadline)
+            now = self._entities.read(record.name, record.name, deadline)
+            still = now is not None and _is_life(decode_topic(now.value), record, LifeState.DELETING)
+            if still and (described is None or described.topic_id == record.kafka_topic_id):
+                self._admin.delete_topic(record.kafka_topic, deadline)
+        self._set_state(record, LifeState.DELETED, deadline)
+
     def _create(self, name: TopicName, partitions: int, entries_per_ledger: int, deadline: Deadline) -> Topic:
+        found = self._read(name, deadline)
+        if found is not None and found[1].state is LifeState.DELETING:
+            self._finish_deletion(found[1], deadline)
         kafka_name = kafka_topic(name)
         described = self._admin.describe_topic(kafka_name, deadline)
         if described is not None:
@@ -406,7 +434,7 @@ class Topics:
         described = self._described(record, deadline)
         name = TopicName.parse(record.name)
         if described is None or described.topic_id != record.kafka_topic_id:
-            self._set_state(name, LifeState.DELETED, deadline)
+            self._set_state(record, LifeState.DELETED, deadline)
             return None
         partitioned = record.partitions > 0
         return Topic(
@@ -437,14 +465,20 @@ class Topics:
             _log.warning("topic=%s has %d partitions, Kafka tells of %s", record.name, record.partitions, described)
         return described
 
-    def _set_state(self, name: TopicName, state: LifeState, deadline: Deadline) -> None:
-        def changed(current: Versioned | None) -> bytes | None:
-            if current is None:
-                return None
-            record = decode_topic(current.value)
-            return None if record.state is state else encode(replace(record, state=state))
+    def _set_state(self, life: TopicRecord, state: LifeState, deadline: Deadline) -> None:
+        """Of this life only; nothing when it is over."""
 
-        self._entities.update(str(name.base), str(name.base), changed, deadline)
+        def changed(current: Versioned | None) -> bytes | None:
+            record = decode_topic(current.value) if current is not None else None
+            if record is None or record.state in (state, LifeState.DELETED) or not _is_life(record, life):
+                return None
+            return encode(replace(record, state=state))
+
+        self._entities.update(life.name, life.name, changed, deadline)
+
+
+def _is_life(record: TopicRecord, life: TopicRecord, state: LifeState | None = None) -> bool:
+    return record.incarnation == life.incarnation and state in (None, record.state)
 
 
 def _of_partition(topic: Topic, name: TopicName) -> Topic:

@@ -1,0 +1,128 @@
+"""Deletions of ledgers: the part of `AdminClient` that shows what is asked for and what failed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from layer import errors
+from layer.client.errors import pulsar_errors
+from layer.client.retry_letters import RECONSUMETIMES
+from layer.deadline import Deadline
+from layer.kafka.records import KafkaRecord
+from layer.ledgers.deletion_topics import (
+    DEAD_LETTERS,
+    EVENTS,
+    OPERATOR,
+    REASON,
+    RETRIES,
+    WORKER,
+    event_in,
+    event_schema,
+)
+from layer.metadata.subscription import Subscription, cursor_identity
+from layer.node import Node
+from mapping.errors import CorruptRecord
+from mapping.message_record import decode_headers
+from mapping.topic_name import TopicName
+
+DEFAULT_LIMIT: Final = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """An event that asks for a ledger's data to be deleted.
+
+    Attributes:
+        event: where it lies: partition and offset of its topic.
+        ledger_id, topic, partition: what it is about; -1 and "" for what is no event at all.
+        asked_ms: Unix time at which it was published, of a retry that of the retry.
+        retries: how often it was put off.
+        reason: why it was put off, or given up; "" for a new one.
+    """
+
+    event: str
+    ledger_id: int
+    topic: str
+    partition: int
+    asked_ms: int
+    retries: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Deletions:
+    """`count`: of all that there are, messages of others in these topics among them; `first` are the oldest ones."""
+
+    count: int
+    first: list[Deletion]
+
+
+class DeletionAdmin:
+    """What is shown is as last saved, up to a second old. Ours, not Pulsar's."""
+
+    @property
+    def node(self) -> Node:
+        raise NotImplementedError
+
+    def _deadline(self) -> Deadline:
+        raise NotImplementedError
+
+    def list_deletions(self, limit: int = DEFAULT_LIMIT) -> Deletions:
+        """What was asked for and is not done: new events, then those that wait for their next attempt."""
+        with pulsar_errors():
+            deadline = self._deadline()
+            new = self._unacknowledged(EVENTS, WORKER, limit, deadline)
+            put_off = self._unacknowledged(RETRIES, WORKER, limit - len(new.first), deadline)
+            return Deletions(new.count + put_off.count, new.first + put_off.first)
+
+    def dead_deletions(self, limit: int = DEFAULT_LIMIT) -> Deletions:
+        """What was given up, and has not been replayed."""
+        with pulsar_errors():
+            return self._unacknowledged(DEAD_LETTERS, OPERATOR, limit, self._deadline())
+
+    def _unacknowledged(self, topic: str, subscription: str, limit: int, deadline: Deadline) -> Deletions:
+        if limit < 0:
+            raise errors.InvalidOption(f"limit is {limit}, expected 0 or more")
+        opened = self.node.topics.find(TopicName.parse(topic), deadline)
+        found = None if opened is None else self.node.subscriptions.find(opened, subscription, deadline)
+        return Deletions(0, []) if found is None else self._left(found, limit, deadline)
+
+    def _left(self, subscription: Subscription, limit: int, deadline: Deadline) -> Deletions:
+        node, topic = self.node, subscription.topic
+        starts = node.admin.start_offsets(topic.kafka_topic, subscription.served, deadline)
+        ends = node.admin.end_offsets(topic.kafka_topic, subscription.served, deadline)
+        count = 0
+        first: list[Deletion] = []
+        for partition, cursor in node.memberships.cursors.read(subscription, deadline).items():
+            node.store.load_all(cursor_identity(subscription, partition), cursor, deadline)
+            begin = max(cursor.state.next_unacked, starts[partition])
+            left = cursor.state.unacknowledged(begin, ends[partition])
+            count += len(left)
+            wanted = list(left[: max(0, limit - len(first))])
+            for batch in node.fetcher.read_at(topic.kafka_topic, partition, wanted, deadline) if wanted else ():
+                first += [_told(topic.name, partition, record) for record in batch]
+        return Deletions(count, first)
+
+
+def _told(topic: TopicName, partition: int, record: KafkaRecord) -> Deletion:
+    properties: dict[str, str] = {}
+    reason = ""
+    about = None
+    try:
+        properties = dict(decode_headers(record.headers()).properties)
+        about = event_in(event_schema().decode(record.value() or b""))
+    except CorruptRecord as unreadable:
+        reason = str(unreadable)
+    except Exception as unreadable:  # whatever bytes may do to a decoder
+        reason = f"no event: {unreadable}"
+    times = properties.get(RECONSUMETIMES, "0")
+    return Deletion(
+        f"{topic.local_name}-partition-{partition}:{record.offset()}",
+        -1 if about is None else about.ledger_id,
+        "" if about is None else about.topic,
+        -1 if about is None else about.partition,
+        record.timestamp()[1],
+        int(times) if times.isascii() and times.isdigit() else 0,
+        properties.get(REASON, reason),
+    )

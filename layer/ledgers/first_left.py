@@ -1,0 +1,66 @@
+"""Where a subscription that was just made begins, beside owners that take ledgers off their lists at the same time.
+
+Whoever makes one writes its record first, then looks at the lists here; an owner writes DELETING first, then looks at
+the subscriptions (`retirement.py`). So if the owner did not see the subscription, the subscription sees what is going,
+and begins behind it. What begins in the ledger that the log's end lies in need not look: that one never goes.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from layer.deadline import Deadline
+from layer.errors import NotAuthorized
+from layer.kafka.admin import KafkaAdmin
+from layer.ledgers.model import Ledger, Place
+from layer.ledgers.views import LedgerViews
+from layer.metadata.topics import Topic
+from mapping.state_records.ledgers import LedgerState
+
+_log: Final = logging.getLogger(__name__)
+
+
+def first_kept(listed: Iterable[Ledger]) -> int:
+    """Offset of the first ledger of a partition's list, in order, that is not going; 0 for a partition without list."""
+    first = None
+    for ledger in listed:
+        first = ledger.first if ledger.state is not LedgerState.DELETING else ledger.end
+        if ledger.state is not LedgerState.DELETING:
+            break
+    return first or 0
+
+
+class FirstLedgersLeft:
+    """Thread-safe."""
+
+    def __init__(self, views: LedgerViews, admin: KafkaAdmin) -> None:
+        self._views = views
+        self._admin = admin
+        self._warned = False
+
+    def starts(self, topic: Topic, starts: Mapping[int, int], deadline: Deadline) -> dict[int, int]:
+        """Those of these first offsets, by partition, that have to be higher, with what they have to be.
+
+        Call it when the record with `starts` has won. Without the right to read the lists there are none, with one
+        warning: then a subscription may begin with messages that are deleted before it gets to them.
+        """
+        if topic.bound or not topic.name.is_persistent:
+            return {}
+        size = topic.layout.entries_per_ledger
+        ends = self._admin.end_offsets(topic.kafka_topic, list(starts), deadline)
+        closed = {p: start for p, start in starts.items() if start // size < ends[p] // size}
+        if not closed:
+            return {}
+        name, life = str(topic.name.base), topic.layout.incarnation
+        try:
+            first = self._views.ask(
+                name, lambda lists: {p: first_kept(lists.ledgers(Place(name, life, p))) for p in closed}, deadline
+            )
+        except NotAuthorized as refused:
+            if not self._warned:
+                self._warned = True
+                _log.warning("new subscriptions may begin with what is being deleted: %s", refused)
+            return {}
+        return {p: first[p] for p, start in closed.items() if start < first[p]}

@@ -1,0 +1,108 @@
+"""Who needs the logs of topics, and what their retention keeps, as subscriptions, transactions and policies say."""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Final, TypeAlias
+
+from layer.cursor.saved import Recovered
+from layer.deadline import Deadline
+from layer.ledgers.following import LogRange
+from layer.ledgers.owner import TopicLogs
+from layer.ledgers.retirement import KeptByRule
+from layer.ledgers.trimming import Needs, Retention
+from layer.metadata.policies import RETENTION_SIZE_IN_MB, RETENTION_TIME_IN_MINUTES
+from layer.metadata.subscription import Subscription
+from layer.metadata.topics import Topic
+from layer.services import Services
+from layer.transactions.buffer.entries import BufferEntries
+from layer.transactions.buffer.model import BufferSnapshot, DataPartition
+from mapping.topic_name import TopicName
+
+_log: Final = logging.getLogger(__name__)
+
+ReadCursors: TypeAlias = Callable[[Subscription, Deadline], Mapping[int, Recovered]]
+"""As last saved. What an owner acknowledged since is needed a little longer, that is all."""
+
+
+class KafkaLogUse:
+    """Implements `LogUse`. Memory: some numbers for each partition that is asked about, during a call."""
+
+    def __init__(self, services: Services, read_cursors: ReadCursors) -> None:
+        self._services = services
+        self._read_cursors = read_cursors
+
+    def rules(self, topics: Sequence[TopicLogs], deadline: Deadline) -> Mapping[str, Mapping[int, KeptByRule]]:
+        by_name = {TopicName.parse(topic.name): topic for topic in topics if not topic.bound}
+        minutes = self._services.applied_to(by_name, RETENTION_TIME_IN_MINUTES, deadline)
+        megabytes = self._services.applied_to(by_name, RETENTION_SIZE_IN_MB, deadline)
+        found: dict[str, dict[int, KeptByRule]] = {}
+        by_time: dict[Retention, list[TopicLogs]] = defaultdict(list)
+        for name, topic in by_name.items():
+            retention = Retention(minutes[name], megabytes[name])
+            if retention.time_minutes > 0:
+                by_time[retention].append(topic)
+            else:  # everything is older than 0 minutes; where time has no bound it is not looked at
+                found[topic.name] = {p: KeptByRule(retention, log.end) for p, log in topic.logs.items()}
+        for retention, concerned in by_time.items():
+            found |= self._by_time(retention, concerned, deadline)
+        return found
+
+    def _by_time(
+        self, retention: Retention, topics: Sequence[TopicLogs], deadline: Deadline
+    ) -> dict[str, dict[int, KeptByRule]]:
+        horizon_ms = retention.horizon_ms(self._services.clock.now_ms())
+        assert horizon_ms is not None  # noqa: S101 - there is a time
+        places = [(topic.kafka_topic, partition) for topic in topics for partition in topic.logs]
+        young = self._services.admin.offsets_at_time(places, horizon_ms, deadline)
+        found: dict[str, dict[int, KeptByRule]] = {}
+        for topic in topics:
+            kept = found[topic.name] = {}
+            for partition, log in topic.logs.items():
+                if (topic.kafka_topic, partition) in young:
+                    first = young[topic.kafka_topic, partition]
+                    kept[partition] = KeptByRule(retention, log.end if first is None else first)
+        return found
+
+    def needs(self, topic: TopicLogs, partitions: Sequence[int], deadline: Deadline) -> Mapping[int, Needs]:
+        opened = self._services.topics.find(TopicName.parse(topic.name), deadline)
+        if opened is None or opened.layout != topic.layout or opened.bound:
+            return {}
+        return self.needs_of(opened, partitions, deadline)
+
+    def needs_of(self, topic: Topic, partitions: Sequence[int], deadline: Deadline) -> dict[int, Needs]:
+        """Of a topic that was just found to be alive. `compacted` is what was found with it."""
+        cursors: dict[int, list[int]] = {partition: [] for partition in partitions}
+        for subscription in self._services.subscriptions.list(topic, deadline):
+            for partition, cursor in self._read_cursors(subscription, deadline).items():
+                if partition in cursors:
+                    cursors[partition].append(cursor.state.next_unacked)
+        snapshots = self._services.looking.ask_buffer(
+            str(topic.name.base), partial(_snapshots, topic=topic, partitions=partitions), deadline
+        )
+        sequences = self._services.sequences.needed(topic, partitions, deadline)
+        return {
+            partition: Needs(
+                cursors[partition],
+                (),
+                tuple(snapshots[partition].open_bounds.values()),
+                tuple(snapshots[partition].unsealed.values()),
+                sequences.get(partition, ()),
+                topic.compacted_to.get(partition, 0) > 0,
+            )
+            for partition in partitions
+        }
+
+    def log_of(self, topic: Topic, partition: int, deadline: Deadline) -> LogRange | None:
+        """None when it has no leader now."""
+        found = self._services.admin.log_ranges([(topic.kafka_topic, partition)], deadline)
+        where = (topic.kafka_topic, partition)
+        return LogRange(*found[where]) if where in found else None
+
+
+def _snapshots(entries: BufferEntries, topic: Topic, partitions: Sequence[int]) -> dict[int, BufferSnapshot]:
+    life = topic.layout.incarnation
+    return {p: entries.snapshot(DataPartition(str(topic.name.base), p, life)) for p in partitions}

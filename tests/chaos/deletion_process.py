@@ -1,0 +1,118 @@
+"""A process that takes part in the deletion of ledgers until its standard input ends, and may be killed at a step.
+
+It says which partitions of `ledgers` it keeps ("owns 3 4 5"), and where it is killed ("cut sent").
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import layer as pulsar
+from layer.admin import AdminClient
+from layer.deadline import Deadline
+from layer.ledgers.deleting import LedgerDeletion
+from layer.ledgers.deletion_events import KafkaDeletionEvents
+from layer.ledgers.maintenance import Maintenance
+from layer.ledgers.model import Ledger
+from layer.ledgers.owner import LedgerOwner
+from layer.ledgers.partition_look import PartitionLook
+from mapping.state_records.ledgers import LedgerState
+
+MAINTENANCE: Final = "maintenance"
+WORKER: Final = "worker"
+MAINTENANCE_CUTS: Final = ("marked", "sent", "removed")
+"""DELETING is written; events are durable, ledgers still listed; REMOVED is written."""
+WORKER_CUTS: Final = ("deleting", "deleted")
+"""Before data is deleted; after that, before the event is acknowledged."""
+
+EVERY_S: Final = 0.3
+
+
+@dataclass(frozen=True)
+class DeletionOrders:
+    """`cut` "" for none; `nth`: at which time the process takes that step."""
+
+    service_url: str
+    roles: tuple[str, ...]
+    cut: str = ""
+    nth: int = 1
+
+
+def say(what: str) -> None:
+    sys.stdout.write(f"{what}\n")
+    sys.stdout.flush()
+
+
+class Cut:
+    """SIGKILL before or after one of the steps."""
+
+    def __init__(self, point: str, nth: int) -> None:
+        self._point = point
+        self._left = nth
+        cut, restate = self, LedgerOwner.restate
+
+        def restating(self: LedgerOwner, ledgers: Iterable[Ledger], state: LedgerState, deadline: Deadline) -> None:
+            written = list(ledgers)
+            restate(self, written, state, deadline)
+            if written:
+                cut._after({LedgerState.DELETING: "marked", LedgerState.REMOVED: "removed"}.get(state, ""))
+
+        LedgerOwner.restate = restating  # type: ignore[method-assign]
+        self._around(KafkaDeletionEvents, "send", "", "sent")
+        self._around(PartitionLook, "delete", "deleting", "deleted")
+
+    def _around(self, owner: type[Any], name: str, before: str, after: str) -> None:
+        original: Callable[..., Any] = getattr(owner, name)
+
+        def around(*arguments: Any, **named: Any) -> Any:
+            self._after(before)
+            answer = original(*arguments, **named)
+            self._after(after)
+            return answer
+
+        setattr(owner, name, around)
+
+    def _after(self, point: str) -> None:
+        if not point or point != self._point:
+            return
+        self._left -= 1
+        if self._left == 0:
+            say(f"cut {point}")
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main() -> None:
+    given = json.loads(sys.argv[1])
+    orders = DeletionOrders(given["service_url"], tuple(given["roles"]), given["cut"], given["nth"])
+    ended = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), ended.set()), daemon=True).start()
+    Cut(orders.cut, orders.nth)
+    with AdminClient(orders.service_url) as admin:
+        client = pulsar.Client(orders.service_url)
+        deletion = LedgerDeletion(client, admin.node, visible_after_s=0.1, retry_s=0.5)
+        if WORKER in orders.roles:
+            deletion.work()
+        maintenance = None
+        if MAINTENANCE in orders.roles:
+            maintenance = Maintenance(admin.node, every_s=EVERY_S, retirement=deletion.retirement)
+        owned: list[int] = []
+        say("runs")
+        while not ended.wait(0.1):
+            if maintenance is not None and maintenance.owned() != owned:
+                owned = maintenance.owned()
+                say(f"owns {' '.join(map(str, owned))}")
+        if maintenance is not None:
+            maintenance.close(Deadline.after(10))
+        deletion.close(Deadline.after(10))
+        client.close()
+
+
+if __name__ == "__main__":
+    main()

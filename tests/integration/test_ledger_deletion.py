@@ -1,0 +1,258 @@
+"""Retention and deletion of ledgers on a real broker: what goes, what stays, and what is never believed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+import layer as pulsar
+from layer.admin import AdminClient
+from layer.deadline import Deadline
+from layer.ledgers.deleting import LedgerDeletion
+from layer.ledgers.deletion_topics import DEAD_LETTERS, EVENTS, RETRIES, PendingDeleteLedger, event_schema
+from layer.ledgers.maintenance import Maintenance
+from layer.metadata.topics import DATA_TOPIC_CONFIGS
+from layer.waiting import wait_until
+from mapping.ledger import unpack_ledger_id
+from mapping.state_records.metadata import LifeState
+from tests.integration.command_line import CommandLine
+
+pytestmark = pytest.mark.kafka
+
+SIZE = 10
+PATIENCE_S = 60.0
+HOUR_MS = 3_600_000
+EARLIEST = pulsar.InitialPosition.Earliest
+
+
+class Deleting:
+    """A process that keeps lists and deletes, and what a test asks of it."""
+
+    def __init__(self, client: pulsar.Client, admin: AdminClient) -> None:
+        self._admin = admin
+        self.deletion = LedgerDeletion(client, admin.node, visible_after_s=0.1, retry_s=0.2)
+        self.worker = self.deletion.work()
+        self.maintenance = Maintenance(admin.node, every_s=0.3, retirement=self.deletion.retirement)
+
+    def starts_at(self, topic: str, *offsets: int) -> None:
+        """Wait until the partitions' logs start there."""
+        assert wait_until(lambda: self.starts(topic) == list(offsets), Deadline.after(PATIENCE_S)), (
+            f"{topic} starts at {self.starts(topic)}, not {offsets}: {self.counts()}, {self._admin.list_deletions()}"
+        )
+
+    def starts(self, topic: str) -> list[int]:
+        return list(self._admin.topic_stats(topic).start_offsets.values())
+
+    def counts(self) -> dict[str, int]:
+        return self.worker.counts()
+
+    def rounds(self, number: int = 2) -> None:
+        for _ in range(number):
+            assert self.maintenance.wait_for_round(Deadline.after(PATIENCE_S))
+
+    def close(self) -> None:
+        self.maintenance.close(Deadline.after(PATIENCE_S))
+        self.deletion.close(Deadline.after(PATIENCE_S))
+
+
+@pytest.fixture
+def deleting(client: pulsar.Client, admin: AdminClient) -> Iterator[Deleting]:
+    made = Deleting(client, admin)
+    yield made
+    made.close()
+
+
+def _send(client: pulsar.Client, topic: str, count: int, txn: pulsar.Transaction | None = None) -> None:
+    producer = client.create_producer(topic)
+    for number in range(count):
+        producer.send_async(str(number).encode(), None, txn=txn)
+    producer.flush()
+    producer.close()
+
+
+def _topic(client: pulsar.Client, admin: AdminClient, name: str, entries: int, *subscriptions: str) -> str:
+    admin.create_topic(name, entries_per_ledger=SIZE)
+    for subscription in subscriptions:
+        admin.create_subscription(name, subscription, from_earliest=True)
+    _send(client, name, entries)
+    return name
+
+
+def test_what_every_subscription_acknowledged_goes_and_what_anybody_needs_stays(
+    client: pulsar.Client, admin: AdminClient, deleting: Deleting, service_url: str, unique: Callable[..., str]
+) -> None:
+    acknowledged = _topic(client, admin, unique("acknowledged"), 45, "fast", "slow")
+    unread = _topic(client, admin, unique("unread"), 25)
+    kept = _topic(client, admin, unique("kept"), 45, "s")
+    admin.set_policy(kept, "retention_time_in_minutes", 60)
+    small = _topic(client, admin, unique("small"), 45, "s")
+    CommandLine(service_url, "topics")("policy", "set", small, "retention_size_in_mb", "1")
+    compacted = _topic(client, admin, unique("compacted"), 45, "s")
+    admin.compact(compacted)
+    holed = _topic(client, admin, unique("open-transaction"), 15, "s")
+    with_transactions = pulsar.Client(service_url, enable_transaction=True)
+    txn = with_transactions.new_transaction(600_000)
+    producer = with_transactions.create_producer(holed)
+    producer.send(b"open", txn=txn)
+    for _ in range(24):
+        producer.send(b"plain")
+    for topic in (kept, small, compacted, holed):
+        admin.clear_backlog(topic, "s")
+    admin.clear_backlog(acknowledged, "fast")
+    admin.skip(acknowledged, "slow", 27)
+
+    deleting.starts_at(acknowledged, 20)
+    deleting.starts_at(unread, 20)  # no subscription, no retention: nobody wants it
+    deleting.starts_at(holed, 10)  # the transaction's first message is the one at 15
+    late = client.subscribe(acknowledged, "late", initial_position=EARLIEST)
+    assert late.receive(30_000).message_id().entry_id() == 0
+    assert unpack_ledger_id(admin.list_ledgers(acknowledged)[0].ledger_id).ledger_index == 2
+
+    txn.commit()
+    with_transactions.close()
+    admin.clear_backlog(holed, "s")
+    deleting.starts_at(holed, 40)
+    deleting.rounds()
+    assert [deleting.starts(topic) for topic in (kept, small, compacted)] == [[0]] * 3
+    assert wait_until(lambda: admin.list_deletions().count == 0, Deadline.after(PATIENCE_S)), admin.list_deletions()
+    refused = CommandLine(service_url, "topics").refused("policy", "set", small, "retention_time_in_minutes", "0")
+    assert "remove retention_size_in_mb first" in refused
+
+
+def test_retention_by_time_counts_the_age_of_messages_and_kafka_keeps_what_is_bound(
+    bootstrap: str, client: pulsar.Client, admin: AdminClient, deleting: Deleting, unique: Callable[..., str]
+) -> None:
+    namespace = f"kept/{unique()}"
+    admin.create_namespace(namespace)
+    admin.set_policy(namespace, "retention_time_in_minutes", 30)
+    topic, bound = f"persistent://{namespace}/aged", f"persistent://{namespace}/bound"
+    admin.create_partitioned_topic(topic, 2, entries_per_ledger=SIZE)
+    kafka_topic = admin.topic_stats(topic).kafka_topic
+    configs = admin.node.admin.topic_configs(kafka_topic, Deadline.after(PATIENCE_S))
+    assert {name: configs[name] for name in DATA_TOPIC_CONFIGS} == DATA_TOPIC_CONFIGS
+    outside = unique("outside")
+    admin.node.admin.create_topic(outside, 1, {}, Deadline.after(PATIENCE_S))
+    admin.bind_topic(bound, outside)
+    admin.set_policy(bound, "retention_time_in_minutes", 0)
+    producer = Producer({"bootstrap.servers": bootstrap})
+    now_ms = int(time.time() * 1000)
+    for number in range(45):
+        producer.produce(kafka_topic, b"x", partition=0, timestamp=now_ms - (2 * HOUR_MS if number < 23 else 0))
+        producer.produce(kafka_topic, b"x", partition=1, timestamp=now_ms)
+    for _ in range(50_001):
+        producer.produce(outside, b"x")
+        producer.poll(0)
+    assert producer.flush(PATIENCE_S) == 0
+    deleting.starts_at(topic, 20, 0)
+    admin.set_policy(topic, "retention_time_in_minutes", 0)
+    deleting.starts_at(topic, 40, 40)
+    deleting.rounds()
+    assert deleting.starts(bound) == [0]
+    # What somebody deletes with Kafka's tools a cursor passes over.
+    admin.create_subscription(bound, "s", from_earliest=True)
+    admin.node.admin.delete_records(outside, {0: 49_990}, Deadline.after(PATIENCE_S))
+    consumer = client.subscribe(bound, "s")
+    assert consumer.receive(30_000).message_id().entry_id() == 49_990
+
+
+def test_forged_events_delete_nothing_and_lie_among_the_dead_letters(
+    client: pulsar.Client, admin: AdminClient, deleting: Deleting, service_url: str, unique: Callable[..., str]
+) -> None:
+    topic = _topic(client, admin, unique("wanted"), 35, "s")
+    other = _topic(client, admin, unique("other"), 35, "s")
+    gone = _topic(client, admin, unique("gone"), 35, "s")
+    old = admin.list_ledgers(gone)[0].ledger_id
+    admin.delete_topic(gone, force=True)
+    _topic(client, admin, gone, 35, "s")
+    for name in (topic, other, gone):
+        admin.clear_backlog(name, "s")
+        admin.set_policy(name, "retention_time_in_minutes", -1)
+        admin.set_policy(name, "retention_size_in_mb", -1)
+    assert deleting.maintenance.wait_for_round(Deadline.after(PATIENCE_S))
+    full = [f"persistent://public/default/{name}" for name in (topic, other, gone)]
+    live = admin.list_ledgers(topic)[0].ledger_id
+    forged = {
+        "another topic's": (full[1], 0, live),
+        "live": (full[0], 0, live),
+        "future": (full[0], 0, admin.list_ledgers(topic)[-1].ledger_id + 5),
+        "open": (full[0], 0, admin.list_ledgers(topic)[-1].ledger_id),
+        "another partition's": (full[0], 3, live),
+        "of an old incarnation": (full[2], 0, old),
+        "of no topic": (f"{full[0]}-never", 0, live),
+        "negative": (full[0], -1, -1),
+        "no name": ("persistent://a", 0, live),
+        "a partition's name": (f"{full[0]}-partition-0", 0, live),
+    }
+    before, dead_before = deleting.counts(), admin.dead_deletions(0).count
+    asked = client.create_producer(EVENTS, schema=event_schema())
+    for name, partition, ledger_id in forged.values():
+        asked.send(PendingDeleteLedger(topic=name, partition=partition, ledger_id=ledger_id))
+    garbage = client.create_producer(EVENTS)
+    for payload in (b"", b"garbage", b"\xff" * 40):
+        garbage.send(payload)
+
+    dead = len(forged) + 3
+
+    def dead_letters() -> int:
+        return admin.dead_deletions(0).count - dead_before
+
+    assert wait_until(lambda: dead_letters() == dead, Deadline.after(PATIENCE_S)), admin.dead_deletions()
+    counts = deleting.counts()
+    assert counts["REFUSE"] - before["REFUSE"] == dead - 1
+    assert counts["WAIT"] - before["WAIT"] == 11, "the live one is tried ten times more"
+    assert counts["DELETE"] == before["DELETE"]
+    assert [deleting.starts(name) for name in (topic, other, gone)] == [[0]] * 3
+    assert wait_until(lambda: admin.list_deletions().count == 0, Deadline.after(PATIENCE_S)), admin.list_deletions()
+
+    pok = CommandLine(service_url, "ledgers")
+    listed = pok.json("deletions", "dlq", "--limit", "1000")["first"]
+    reasons = {each["ledger_id"]: each["reason"] for each in listed}
+    assert "is not closed" in reasons[forged["future"][2]]
+    assert "is of life" in reasons[old]
+    for name in (topic, other, gone):
+        admin.remove_policy(name, "retention_time_in_minutes")
+        admin.remove_policy(name, "retention_size_in_mb")
+    deleting.starts_at(topic, 30)
+    replayed = pok.json("deletions", "replay", "--yes")["replayed"]
+    assert replayed == dead_before + dead
+    assert wait_until(lambda: admin.dead_deletions(0).count == replayed - 1, Deadline.after(PATIENCE_S)), (
+        "the live ledger was deleted meanwhile, so that event is done; the others come back"
+    )
+    assert "asked for" in pok("deletions", "list").stdout
+    for name in (EVENTS, RETRIES, DEAD_LETTERS):
+        assert len(admin.list_partitions(name)) == 4
+
+
+def test_a_topic_whose_deletion_was_cut_short_is_deleted_by_whoever_comes(
+    client: pulsar.Client, admin: AdminClient, unique: Callable[..., str]
+) -> None:
+    def cut_short(name: str, *, kafka_topic_gone: bool) -> str:
+        """As a process leaves it that died after its first record, or before its last."""
+        _topic(client, admin, name, 25, "s")
+        deadline = Deadline.after(PATIENCE_S)
+        topics = admin.node.topics
+        (record,) = (each for each in topics.active(deadline) if each.name.endswith(name))
+        topics._set_state(record, LifeState.DELETING, deadline)
+        if kafka_topic_gone:
+            admin.node.admin.delete_topic(record.kafka_topic, deadline)
+        return record.kafka_topic
+
+    made_anew = unique("anew")
+    cut_short(made_anew, kafka_topic_gone=False)
+    with pytest.raises(pulsar.exceptions.TopicNotFound):
+        admin.topic_stats(made_anew)
+    _topic(client, admin, made_anew, 5, "s")
+    assert admin.topic_stats(made_anew).entries == 5
+
+    left = {cut_short(unique(f"left{gone}"), kafka_topic_gone=gone) for gone in (False, True)}
+    maintenance = Maintenance(admin.node)
+    try:
+        assert maintenance.wait_for_round(Deadline.after(PATIENCE_S))
+    finally:
+        maintenance.close(Deadline.after(PATIENCE_S))
+    there = admin.node.admin.describe_topics(sorted(left), Deadline.after(PATIENCE_S))
+    assert there == {}
+    assert admin.topic_stats(made_anew).entries == 5
