@@ -186,6 +186,7 @@ def test_pok_serve_keeps_lists_until_it_is_told_to_stop(
 ) -> None:
     topic = unique()
     admin.create_topic(topic, entries_per_ledger=SIZE)
+    admin.create_subscription(topic, "keeps-its-ledgers", from_earliest=True)
     _send(client, topic, SIZE + 5)
     with subprocess.Popen(
         [sys.executable, "-m", "layer.cli", "--url", service_url, "serve", "--port", "0"],

@@ -95,7 +95,7 @@ class World(Topics):
         """Something of what holds the log moves on, begins or ends."""
         partition = self.rng.choice(sorted(topic.logs))
         use, log = self.use(topic, partition), topic.logs[partition]
-        if self.rng.random() < 0.3:  # all of them have come to the end
+        if self.rng.random() < 0.5:  # all of them have come to the end
             use.transactions.clear()
             for each in (use.cursors, use.copies):
                 each.update(dict.fromkeys(each, log.end))
@@ -359,7 +359,7 @@ class History:
             view = self._view(ActorsLog(self.log, actor, self.rng, self.late, 0.0, between=0.3))
             while True:
                 actor.pause()
-                if not self.world.topics:
+                if not self.world.topics or self.rng.random() < 0.7:
                     continue
                 topic = self.world.topics[self.rng.choice(sorted(self.world.topics))]
                 partition = self.rng.choice(sorted(topic.logs))

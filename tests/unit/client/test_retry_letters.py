@@ -38,6 +38,11 @@ def test_a_policy_is_kept_and_gets_the_topic_it_does_not_name() -> None:
     assert (unnamed.max_redeliver_count, unnamed.dead_letter_topic) == (3, f"{TOPIC}-audit-DLQ")
 
 
+def test_a_policy_names_the_retry_topic() -> None:
+    made = retries(pulsar.ConsumerDeadLetterPolicy(3, retry_letter_topic="again"))
+    assert made.retry_topic == "persistent://public/default/again"
+
+
 def test_the_first_letter_says_where_it_comes_from() -> None:
     assert retries().letter({"a": "1"}, ORIGIN, 1500, {"b": "2"}) == Letter(
         f"{TOPIC}-audit-RETRY",
