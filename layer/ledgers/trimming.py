@@ -2,7 +2,8 @@
 
 Source: `ManagedLedgerImpl.internalTrimLedgers` of Pulsar 4.0.7. From the oldest ledger on, as long as each of them lies
 before whatever still needs the log, and is older than the retention time, or not needed to have the retention size.
-Never the one that is written to. Differs from Pulsar in three points, each on the side of keeping:
+Never the one that is written to, nor the last one of the list: where no ledger is listed nobody knows which ones were
+taken off. Differs from Pulsar in three points, each on the side of keeping:
 
 * A ledger's age is that of its youngest message, not the time since it was closed, so that a message stays readable for
   the retention time also if its ledger was closed early (and the answer can be had from Kafka again at any time).
@@ -95,7 +96,7 @@ def trimmable(ledgers: Sequence[Ledger], retention: Retention, needs: Needs, fir
     first_needed = needs.first_needed()
     kept_bytes = sum(_least_bytes(ledger) for ledger in listed)
     going: list[Ledger] = []
-    for ledger in listed:
+    for ledger in listed[:-1]:
         if ledger.state is not LedgerState.CLOSED or (first_needed is not None and ledger.end > first_needed):
             break
         kept_bytes -= _least_bytes(ledger)
