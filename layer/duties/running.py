@@ -69,7 +69,8 @@ class _Deletion:
             return DutyState(DutyName.DELETION.value, joined=False, partitions=0)
         dead = () if worker.is_alive() else ("pok-deletion-worker",)
         turns = (("deletions", worker.turns.seen()),)
-        return DutyState(DutyName.DELETION.value, worker.consumes, 0, dead, turns)
+        counts = tuple(worker.counts().items())
+        return DutyState(DutyName.DELETION.value, worker.consumes, 0, dead, turns, deletions=counts)
 
     def close(self, deadline: Deadline) -> None:
         if self._deletion.worker is not None:

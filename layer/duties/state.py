@@ -32,6 +32,7 @@ class DutyState:
         dead: names of threads that should be alive and are not.
         turns: of each kind of work that is done in turns, by its name.
         written: records that were written, tombstones among them, by kind of work.
+        deletions: events that asked for a ledger to be deleted, by what became of them (`DeletionWorker.counts`).
     """
 
     name: str
@@ -40,6 +41,7 @@ class DutyState:
     dead: tuple[str, ...] = ()
     turns: tuple[tuple[str, TurnsSeen], ...] = ()
     written: tuple[tuple[str, int], ...] = ()
+    deletions: tuple[tuple[str, int], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -52,6 +54,7 @@ class DutyState:
                 for name, seen in self.turns
             },
             "written": dict(self.written),
+            "deletions": dict(self.deletions),
         }  # fmt: skip
 
 

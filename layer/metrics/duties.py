@@ -21,11 +21,14 @@ def duties(nodes: list[Node]) -> Iterator[Metric]:
     last = GaugeMetricFamily("pok_duty_last_turn_seconds", "How long the last round took.", labels=_WORK)
     under_way = GaugeMetricFamily("pok_duty_turn_under_way_seconds", "How long this one has lasted.", labels=_WORK)
     written = CounterMetricFamily("pok_duty_records_written", "State records, tombstones too.", labels=_WORK)
+    deletions = CounterMetricFamily("pok_ledger_deletions", "Deletions asked for.", labels=("cluster", "verdict"))
     for node in nodes:
         for state in [state for runs in list(node.duties) for state in runs.states()]:
             labels = [node.cluster_id, state.name]
             joined.add_metric(labels, state.joined)
             partitions.add_metric(labels, state.partitions)
+            for verdict, events in state.deletions:
+                deletions.add_metric([node.cluster_id, verdict], events)
             for work, records in state.written:
                 written.add_metric([*labels, work], records)
             for work, seen in state.turns:
@@ -34,4 +37,4 @@ def duties(nodes: list[Node]) -> Iterator[Metric]:
                 failed.add_metric(of_work, seen.failed)
                 last.add_metric(of_work, seen.last_s)
                 under_way.add_metric(of_work, seen.under_way_s)
-    yield from (joined, partitions, done, failed, last, under_way, written)
+    yield from (joined, partitions, done, failed, last, under_way, written, deletions)

@@ -142,6 +142,8 @@ class JudgedLog(WatchedLog):
         topic = self.world.topics.get(before.place.topic)
         if topic is None or topic.layout.incarnation != before.place.incarnation:
             return
+        if topic.logs[before.place.partition].start >= before.end:
+            return
         use = self.world.use(topic, before.place.partition)
         for who, offset in use.promised().items():
             assert offset >= before.end, f"{self.told}: {before} left its list, {who} is at {offset}"
