@@ -23,7 +23,7 @@ from layer.client.message import Message
 from layer.client.producer import Producer
 from layer.deadline import Deadline
 from layer.errors import LayerError
-from layer.exceptions import AlreadyClosed, PulsarException
+from layer.exceptions import PulsarException
 from layer.ledgers.deletion import Judgement, Verdict, judge
 from layer.ledgers.deletion_topics import (
     DATA,
@@ -115,8 +115,6 @@ class DeletionWorker:
         while not self._ended.is_set():
             try:
                 self._consume()
-            except AlreadyClosed:
-                return
             except (LayerError, PulsarException) as failure:
                 level = logging.DEBUG if self._ended.is_set() else logging.WARNING
                 _log.log(level, "ledgers are not deleted, again in %.0f s: %s", _AGAIN_S, failure)
