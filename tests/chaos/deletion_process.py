@@ -33,6 +33,8 @@ WORKER_CUTS: Final = ("deleting", "deleted")
 """Before data is deleted; after that, before the event is acknowledged."""
 
 EVERY_S: Final = 0.3
+RETRY_S: Final = 2.0
+"""Ten times that is longer than Kafka takes to give the lists of a process that was killed to another one."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ def main() -> None:
     Cut(orders.cut, orders.nth)
     with AdminClient(orders.service_url) as admin:
         client = pulsar.Client(orders.service_url)
-        deletion = LedgerDeletion(client, admin.node, visible_after_s=0.1, retry_s=0.5)
+        deletion = LedgerDeletion(client, admin.node, visible_after_s=0.1, retry_s=RETRY_S)
         if WORKER in orders.roles:
             deletion.work()
         maintenance = None

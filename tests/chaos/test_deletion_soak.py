@@ -102,6 +102,7 @@ def test_logs_start_where_the_lists_say_whatever_dies(
     print(f"seed {seed}")
     client = pulsar.Client(service_url)
     with AdminClient(service_url) as admin, processes(service_url, tmp_path) as start:
+        given_up_before = {letter.event for letter in admin.dead_deletions(100_000).first}
         world = World(admin, client, rng)
         for number in range(TOPICS):
             world.make(unique(f"t{number}"))
@@ -124,7 +125,9 @@ def test_logs_start_where_the_lists_say_whatever_dies(
             lambda: admin.list_deletions(5).count == 0,
             PATIENCE_S,
         )
-        assert admin.dead_deletions().count == 0
+        for letter in admin.dead_deletions(100_000).first:
+            if letter.event not in given_up_before:  # a subscription came in time, or its owner was dead for long
+                assert "is listed" in letter.reason or "is needed" in letter.reason, f"seed {seed}: {letter}"
         for topic in world.topics:
             world.check(topic)
             first = admin.list_ledgers(topic.name)[0]
