@@ -70,7 +70,7 @@ class _Deletion:
         dead = () if worker.is_alive() else ("pok-deletion-worker",)
         turns = (("deletions", worker.turns.seen()),)
         counts = tuple(worker.counts().items())
-        return DutyState(DutyName.DELETION.value, worker.consumes, 0, dead, turns, deletions=counts)
+        return DutyState(DutyName.DELETION.value, worker.answered, 0, dead, turns, deletions=counts)
 
     def close(self, deadline: Deadline) -> None:
         if self._deletion.worker is not None:

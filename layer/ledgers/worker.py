@@ -22,8 +22,8 @@ from layer.client.letter_origin import origin_as_java
 from layer.client.message import Message
 from layer.client.producer import Producer
 from layer.deadline import Deadline
-from layer.errors import LayerError
-from layer.exceptions import PulsarException
+from layer.errors import LayerError, NotAuthorized
+from layer.exceptions import AuthorizationError, PulsarException
 from layer.ledgers.deletion import Judgement, Verdict, judge
 from layer.ledgers.deletion_topics import (
     DATA,
@@ -52,6 +52,7 @@ _AT_ONCE: Final = 1_000
 _WAIT_MS: Final = 300
 _LOOK_S: Final = 30.0
 _AGAIN_S: Final = 1.0
+_FORBIDDEN_AGAIN_S: Final = 30.0
 
 FAILED: Final = "FAILED"
 """Counted beside the verdicts: an event that could not be judged, or carried out."""
@@ -87,8 +88,9 @@ class DeletionWorker:
         self._counts: Counter[str] = Counter()
         self.turns = Turns()
         """Its work on one batch of events each."""
-        self.consumes = False
-        """Whether Kafka has let it in."""
+        self.answered = False
+        """Kafka has let it in, or has said that it may not be."""
+        self._told = ""
         self._ended = threading.Event()
         self._dead_letters: Producer | None = None
         self._thread = threading.Thread(target=self._run, name="pok-deletion-worker", daemon=True)
@@ -113,14 +115,23 @@ class DeletionWorker:
 
     def _run(self) -> None:
         while not self._ended.is_set():
+            pause_s = _AGAIN_S
             try:
                 self._consume()
             except (LayerError, PulsarException) as failure:
-                level = logging.DEBUG if self._ended.is_set() else logging.WARNING
-                _log.log(level, "ledgers are not deleted, again in %.0f s: %s", _AGAIN_S, failure)
+                if isinstance(failure, NotAuthorized | AuthorizationError):
+                    self.answered, pause_s = True, _FORBIDDEN_AGAIN_S
+                self._tell(failure)
             except Exception:
-                _log.exception("ledgers are not deleted, again in %.0f s", _AGAIN_S)
-            self._ended.wait(_AGAIN_S)
+                _log.exception("ledgers are not deleted, again in %.0f s", pause_s)
+            self._ended.wait(pause_s)
+
+    def _tell(self, failure: Exception) -> None:
+        """The same once; it is tried again."""
+        told = type(failure).__name__
+        level = logging.DEBUG if self._ended.is_set() or told == self._told else logging.WARNING
+        self._told = told
+        _log.log(level, "this process deletes no ledgers: %s", failure)
 
     def _consume(self) -> None:
         make_topics(self._services, Deadline.after(_LOOK_S))
@@ -135,15 +146,14 @@ class DeletionWorker:
             dead_letter_policy=ConsumerDeadLetterPolicy(MAX_REDELIVERIES, DEAD_LETTERS, retry_letter_topic=RETRIES),
             batch_receive_policy=ConsumerBatchReceivePolicy(_AT_ONCE, 0, _WAIT_MS),
         )
+        self.answered, self._told = True, ""
         try:
-            self.consumes = True
             while not self._ended.is_set():
                 messages = consumer.batch_receive()
                 if messages:
                     with self.turns.one():
                         self._process(consumer, messages)
         finally:
-            self.consumes = False
             consumer.close()
             producer, self._dead_letters = self._dead_letters, None
             if producer is not None:
