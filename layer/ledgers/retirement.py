@@ -17,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from math import inf
 from typing import Final, NamedTuple, Protocol
 
 from layer.deadline import Deadline
@@ -91,14 +92,15 @@ class Retirement:
         concerned = [topic for topic in topics if any(_may_change(lists, topic))]
         if not concerned:
             return Retired()
-        free = self._judge(lists, concerned, deadline).free
-        owner.restate(free[:MOST_AT_ONCE], LedgerState.DELETING, deadline)
+        free = self._judge(lists, concerned, deadline, enough=MOST_AT_ONCE).free
+        owner.restate(_closed(lists, free)[:MOST_AT_ONCE], LedgerState.DELETING, deadline)
         lists = owner.lists(deadline)
         pending = list(islice(_deleting(lists, concerned), MOST_AT_ONCE))
         if not pending:
             return Retired()
         self._ask_for(pending, deadline)
-        judgement = self._judge(lists, concerned, deadline)
+        named = {ledger.record.topic for ledger in pending}
+        judgement = self._judge(lists, [topic for topic in concerned if topic.name in named], deadline)
         may_go = {ledger.id for ledger in judgement.free}
         gone = [ledger for ledger in pending if ledger.id in may_go]
         kept = [ledger for ledger in pending if ledger.id not in may_go and ledger.place in judgement.of]
@@ -117,12 +119,17 @@ class Retirement:
             self._events.send(new, deadline)
             self._asked_for.update(ledger.id for ledger in new)
 
-    def _judge(self, lists: LedgerLists, topics: Sequence[TopicLogs], deadline: Deadline) -> _Judgement:
-        """What may go of these topics' lists, as if nothing were DELETING yet."""
+    def _judge(
+        self, lists: LedgerLists, topics: Sequence[TopicLogs], deadline: Deadline, enough: float = inf
+    ) -> _Judgement:
+        """What may go of these topics' lists, as if nothing were DELETING yet. Topics are left out once there is
+        `enough`."""
         rules = self._use.rules(topics, deadline)
         free: list[Ledger] = []
         judged: set[Place] = set()
         for topic in topics:
+            if len(free) >= enough:
+                break
             candidates: dict[int, list[Ledger]] = {}
             for partition, rule in rules.get(topic.name, {}).items():
                 place = _place(topic, partition)
@@ -154,6 +161,12 @@ def _reopened(ledger: Ledger) -> Ledger:
     if ledger.state is not LedgerState.DELETING:
         return ledger
     return ledger._replace(record=replace(ledger.record, state=LedgerState.CLOSED))
+
+
+def _closed(lists: LedgerLists, ledgers: Sequence[Ledger]) -> list[Ledger]:
+    """Those that are listed as CLOSED."""
+    now = (lists.ledger(ledger.id) for ledger in ledgers)
+    return [ledger for ledger in now if ledger is not None and ledger.state is LedgerState.CLOSED]
 
 
 def _may_change(lists: LedgerLists, topic: TopicLogs) -> Iterator[bool]:
