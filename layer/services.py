@@ -126,7 +126,6 @@ class Services:
         self.transaction_views = TransactionViews(self.followed_log, self.clock)
         self.looking = LookingOnly(self.transaction_views, self)
         self.pending_acks = PendingAckJournal(
-            self.followed_log,
             self.transaction_views,
             self.clock,
             lambda deadline: self.has_state_topic(TRANSACTION_PENDING_ACK, deadline),
@@ -158,7 +157,8 @@ class Services:
                 producer = KafkaProducer(
                     self.settings.producer(
                         compression=compression, message_timeout_ms=message_timeout_ms, linger_ms=linger_ms
-                    )
+                    ),
+                    served_by_waiting=use == _STATE,
                 )
                 producer.connect(Deadline.after(self.settings.connect_timeout_ms / 1000))
                 self._producers[key] = producer

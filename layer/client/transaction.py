@@ -13,7 +13,7 @@ from layer.errors import NotAuthenticated, NotAuthorized, StoreError
 from layer.exceptions import InvalidConfiguration
 from layer.transactions.client_transaction import ClientTransaction, TransactionState
 from layer.waiting import pause
-from mapping.message_record import MessageMetadata
+from mapping.message_record import MessageMetadata, encode_headers
 from mapping.txn_id import TxnId
 
 _log: Final = logging.getLogger(__name__)
@@ -32,9 +32,10 @@ class Transaction:
         """`cluster_id`: Kafka's, of the cluster whose coordinators serve it."""
         self._inner = inner
         self._operation_timeout_s = operation_timeout_s
-        self._cluster_id = cluster_id
+        self.cluster_id = cluster_id
         self.plain_metadata = MessageMetadata(txn=inner.id)
         """Of its messages that say nothing else; for producers."""
+        self.plain_headers = encode_headers(self.plain_metadata)
 
     @property
     def txn_id(self) -> TxnId:
@@ -99,9 +100,9 @@ class Transaction:
         Raises:
             InvalidConfiguration: it is in another cluster than the transaction's coordinator.
         """
-        if cluster_id != self._cluster_id:
+        if cluster_id != self.cluster_id:
             raise InvalidConfiguration(
-                f"transaction {self} is of Kafka cluster {self._cluster_id}, it cannot be used for {what} in cluster "
+                f"transaction {self} is of Kafka cluster {self.cluster_id}, it cannot be used for {what} in cluster "
                 f"{cluster_id}: begin one with a Client of that cluster"
             )
 

@@ -18,12 +18,12 @@ from layer.client.record_key import RecordKey
 from layer.client.routing import MessageRouter, Routing
 from layer.client.transaction import Transaction
 from layer.client.transactional_sends import TransactionalSend, taking_part
-from layer.exceptions import AlreadyClosed, MessageTooBig, NotAllowedError, ProducerFenced
+from layer.exceptions import AlreadyClosed, MessageTooBig, NotAllowedError, ProducerFenced, PulsarException
 from layer.kafka.producer import KafkaProducer
 from layer.kafka.settings import MAX_MESSAGE_BYTES
 from layer.metadata.topics import Topic
 from mapping.headers import PRODUCER
-from mapping.message_record import MessageMetadata, encode_headers
+from mapping.message_record import MessageMetadata
 
 _POLL_MASK: Final = 127
 _NOTHING_SAID: Final = (None,) * 8
@@ -49,6 +49,8 @@ class TransactionalProducer(Outlet):
         super().__init__(topic, kafka, fixed_partition=fixed_partition, **options)
         self._cluster_id = cluster_id
         self._registered_name = str(topic.name.base)
+        self._took_part = False
+        """It has sent in a transaction, or might have."""
         self._marks = schema.marks
         self._thrown_out: str | None = None
         self._origins = [
@@ -82,13 +84,17 @@ class TransactionalProducer(Outlet):
         deliver_at: int | None,
         deliver_after: timedelta | None,
     ) -> None:
-        check_type(Transaction, "txn", txn)
-        txn.check_cluster(self._cluster_id, f"a message to {self.topic()}")
+        """`send_async` in a transaction. What a wrong argument raises is raised to everybody, and the transaction may
+        still be committed."""
+        if type(txn) is not Transaction:
+            check_type(Transaction, "txn", txn)
+        if txn.cluster_id != self._cluster_id:
+            txn.check_cluster(self._cluster_id, f"a message to {self.topic()}")
         taken = self._taking_part(txn, callback)
         if taken is None:
             return
         part, to_call = taken
-        with part.beginning():
+        try:
             marks = self._marks
             if self._shape is not None:
                 payload, partition_key, marks = self._shape(content, partition_key)
@@ -96,9 +102,7 @@ class TransactionalProducer(Outlet):
                 payload = self._encode(content)
             if self._ended(part):
                 return
-            if not self._topic.name.is_persistent:
-                raise NotAllowedError(f"{self.topic()} is not persistent: there are no transactions")
-            if not self._needs_headers(part):
+            if not self._took_part and not self._may_take_part(part):
                 return
             key: bytes | None = None
             metadata = txn.plain_metadata
@@ -119,6 +123,19 @@ class TransactionalProducer(Outlet):
                 partition = self._partition_of(key if partition_key else None)
             part.register(self._registered_name, partition)
             self._send_part(part, to_call, payload, key, metadata, partition, sequence_id, marks)
+        except PulsarException as refusal:
+            if not part.tell(refusal):
+                raise
+        except BaseException:
+            part.end(None)
+            raise
+
+    def _may_take_part(self, part: TransactionalSend) -> bool:
+        """Whether messages of transactions may be sent; else the caller was told why not."""
+        if not self._topic.name.is_persistent:
+            raise NotAllowedError(f"{self.topic()} is not persistent: there are no transactions")
+        self._took_part = self._needs_headers(part)
+        return self._took_part
 
     def _taking_part(
         self, txn: Transaction, callback: SendCallback | None
@@ -151,7 +168,7 @@ class TransactionalProducer(Outlet):
         ticket.sequence = sequence = next(self._sequence) if sequence_id is None else sequence_id
         ticket.origin = self._origins[partition]
         ticket.callback = callback
-        headers: Headers = [(PRODUCER, f"{sequence}{self._producer_header}"), *encode_headers(metadata), *marks]
+        headers: Headers = [(PRODUCER, f"{sequence}{self._producer_header}"), *part.headers(metadata), *marks]
         if not self._offer(ticket, payload, key, partition, headers, part.stamp):
             return
         if sequence & _POLL_MASK == 0:  # each time would make the polling thread step back for longer than a send takes

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Final
 
 from layer.client.errors import as_pulsar, pulsar_errors
 from layer.client.in_flight import NO_ID, Answer, SendCallback
@@ -12,7 +11,10 @@ from layer.client.message_id import NativeMessageId
 from layer.client.transaction import Transaction
 from layer.errors import InvalidTxnStatus
 from layer.exceptions import PulsarException, Result
+from mapping.message_record import Headers, MessageMetadata, encode_headers
 from mapping.txn_id import TxnId
+
+_OK: Final = Result.Ok
 
 
 class TransactionalSend:
@@ -21,16 +23,24 @@ class TransactionalSend:
     def __init__(self, txn: Transaction, callback: SendCallback | None) -> None:
         """Raises InvalidTxnStatus: the transaction is not open; nothing has begun then."""
         self._txn = txn
+        self._inner = inner = txn._inner
         self._callback = callback
         self._ended = False
-        txn._inner.begin_operation()
+        inner.begin_operation()
 
     @property
     def txn_id(self) -> TxnId:
         return self._txn.txn_id
 
+    def headers(self, metadata: MessageMetadata) -> Headers:
+        """As `encode_headers`."""
+        txn = self._txn
+        return txn.plain_headers if metadata is txn.plain_metadata else encode_headers(metadata)
+
     def __call__(self, result: Result, message_id: NativeMessageId) -> None:
-        self.end(None if result is Result.Ok else f"a send failed: {result.name}")
+        if not self._ended:
+            self._ended = True
+            self._inner.end_operation(None if result is _OK else f"a send failed: {result.name}")
         if self._callback is not None:
             self._callback(result, message_id)
 
@@ -38,27 +48,21 @@ class TransactionalSend:
         """It is answered, or was refused; a second call does nothing."""
         if not self._ended:
             self._ended = True
-            self._txn._inner.end_operation(failure)
+            self._inner.end_operation(failure)
 
-    @contextmanager
-    def beginning(self) -> Iterator[None]:
-        """Until the message is on its way. A refusal inside ends the operation, and is raised where somebody waits for
-        the answer; what a wrong argument raises is raised to everybody, and the transaction may still be committed."""
-        try:
-            yield
-        except PulsarException as failure:
-            if isinstance(self, Answer):
-                self.end(f"a send failed: {failure}")
-                raise
-            self(failure.result, NO_ID)
-        except BaseException:
-            self.end(None)
-            raise
+    def tell(self, refusal: PulsarException) -> bool:
+        """The message is refused, which ends the operation. False when that is to be raised, because somebody waits for
+        the answer."""
+        if isinstance(self, Answer):
+            self.end(f"a send failed: {refusal}")
+            return False
+        self(refusal.result, NO_ID)
+        return True
 
     def register(self, topic: str, partition: int) -> None:
         """Must return before the message goes there. Raises PulsarException, of what `Transaction.register_partition`
         does."""
-        if self._txn._inner.has_registered(topic, partition):
+        if self._inner.has_registered(topic, partition):
             return
         with pulsar_errors():
             self._txn.register_partition(topic, partition)
@@ -73,7 +77,7 @@ class TransactionalSend:
             InvalidTxnStatus: the time is over.
         """
         stamp = time.time_ns() // 1_000_000
-        if self._txn._inner.remaining_ms() <= 0:
+        if not self._inner.has_time():
             raise InvalidTxnStatus(f"transaction {self._txn} has timed out")
         return stamp
 

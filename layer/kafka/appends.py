@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from functools import partial as bound
-from typing import Any, Final, NamedTuple
+from itertools import islice
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from layer.deadline import Deadline
 from layer.errors import (
@@ -17,7 +17,7 @@ from layer.errors import (
     NotAuthorized,
     RecordTooLarge,
 )
-from layer.kafka.producer import Headers, KafkaProducer
+from layer.kafka.producer import Headers, KafkaProducer, Waiting
 from layer.kafka.records import KafkaRecord
 
 _QUEUE_FULL_PAUSE_S: Final = 0.05
@@ -31,6 +31,10 @@ class NewRecord(NamedTuple):
     value: bytes | None
     headers: Headers | None = None
     timestamp_ms: int = 0
+
+
+Group: TypeAlias = tuple[str, int, Sequence[NewRecord]]
+"""Records for one partition of a topic, which is named as Kafka does."""
 
 
 def append_all(
@@ -49,12 +53,22 @@ def append_all(
         DeadlineExceeded, AppendFailed, NotAuthorized, RecordTooLarge: certainly none was written.
         AppendOutcomeUnknown: any of them may have been, or may still be.
     """
-    appends = _Appends(len(records), kafka_topic, f"append to {kafka_topic}-{partition}")
+    return append_apart(producer, [(kafka_topic, partition, records)], deadline)[0]
+
+
+def append_apart(producer: Callable[[], KafkaProducer], groups: Sequence[Group], deadline: Deadline) -> list[list[int]]:
+    """The same for several partitions at once, which do not wait for one another: the offsets of each group. What is
+    raised is of any of them."""
+    appends = _Appends(groups)
     deadline.check(appends.what)
-    for index, record in enumerate(records):
-        _hand_over(producer, kafka_topic, partition, record, appends, index, deadline)
-    producer().wake()
-    return appends.offsets_in(deadline)
+    index = 0
+    used: dict[KafkaProducer, None] = {}
+    for kafka_topic, partition, records in groups:
+        for record in records:
+            used[_hand_over(producer, kafka_topic, partition, record, appends, index, deadline)] = None
+            index += 1
+    found = iter(appends.offsets_in(deadline, list(used)))
+    return [list(islice(found, len(records))) for _, _, records in groups]
 
 
 def _hand_over(
@@ -65,7 +79,8 @@ def _hand_over(
     appends: _Appends,
     index: int,
     deadline: Deadline,
-) -> None:
+) -> KafkaProducer:
+    """Gives the producer that took it."""
     while True:
         used = producer()
         delivered = bound(appends.delivered, index, used)
@@ -81,30 +96,30 @@ def _hand_over(
         except LayerError as refused:
             raise appends.not_handed_over(index, refused) from refused
         else:
-            return
+            return used
 
 
-class _Appends:
-    """What became of records that were handed over together. Callbacks come one at a time, from another thread."""
+class _Appends(Waiting):
+    """What became of records that were handed over together. Callbacks come one at a time."""
 
-    def __init__(self, count: int, kafka_topic: str, what: str) -> None:
-        self.what = what
-        self._kafka_topic = kafka_topic
-        self._offsets = [-1] * count
+    def __init__(self, groups: Sequence[Group]) -> None:
+        self.what = "append to " + ", ".join(f"{topic}-{partition}" for topic, partition, _ in groups)
+        self._topics = [topic for topic, _, records in groups for _ in records]
+        self._offsets = [-1] * len(self._topics)
         self._failures: list[LayerError] = []
-        self._open = count
-        self._settled = threading.Event()
-        if count == 0:
-            self._settled.set()
+        self._open = len(self._topics)
+        super().__init__()
+        if not self._topics:
+            self.settle()
 
     def delivered(self, index: int, producer: KafkaProducer, error: Any, record: KafkaRecord) -> None:
         if error is None:
             self._offsets[index] = record.offset() or 0
         else:
-            self._failures.append(producer.why_refused(error, self._kafka_topic, self.what))
+            self._failures.append(producer.why_refused(error, self._topics[index], self.what))
         self._open -= 1
         if self._open == 0:
-            self._settled.set()
+            self.settle()
 
     def not_handed_over(self, index: int, reason: LayerError) -> LayerError:
         """The error to raise when record `index` did not even reach the queue: the ones before it did."""
@@ -112,8 +127,11 @@ class _Appends:
             return AppendOutcomeUnknown(f"{self.what}: {index} records are under way, the next is not: {reason}")
         return self._not_written(reason)
 
-    def offsets_in(self, deadline: Deadline) -> list[int]:
-        if not self._settled.wait(deadline.remaining_s()):
+    def offsets_in(self, deadline: Deadline, used: Sequence[KafkaProducer]) -> list[int]:
+        """`used`: the producers that records were handed over to."""
+        for other in used[1:]:
+            other.wake()
+        if used and not used[0].wait_for(self, deadline):
             raise AppendOutcomeUnknown(f"{self.what} was not answered in time")
         if not self._failures:
             return self._offsets

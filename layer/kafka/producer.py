@@ -34,13 +34,34 @@ _POLL_S: Final = 0.02
 _GIVE_UP_S: Final = 5.0
 
 
+class Waiting:
+    """Somebody who waits until a delivery callback settles it; one thread."""
+
+    __slots__ = ("settled", "woken")
+
+    def __init__(self) -> None:
+        self.settled = False
+        self.woken = threading.Event()
+
+    def settle(self) -> None:
+        self.settled = True
+        self.woken.set()
+
+
 class KafkaProducer:
     """Appends records. Thread-safe; delivery callbacks run one at a time, in whichever thread polls.
 
     At most 1,000,000 records and 1 GiB wait in librdkafka's queue (`LocalQueueFull` above that).
     """
 
-    def __init__(self, config: dict[str, Any]) -> None:
+    def __init__(self, config: dict[str, Any], *, served_by_waiting: bool = False) -> None:
+        """`served_by_waiting`: all its delivery callbacks are of those who `wait_for` them and may run in any of their
+        threads: that saves a thread's turn for each."""
+        self._served_by_waiting = served_by_waiting
+        self._turns = threading.Lock()
+        self._serving: Waiting | None = None
+        """Who polls for all that wait."""
+        self._waiting: dict[Waiting, None] = {}
         self._events = ErrorEvents("producer")
         self._handle = Producer({**config, "error_cb": self._events})
         handles.track(self._handle)
@@ -93,6 +114,48 @@ class KafkaProducer:
     def wake(self) -> None:
         """Tell the polling thread that there is something to wait for; needed only while it is `asleep`."""
         self._work.set()
+
+    def wait_for(self, waiting: Waiting, deadline: Deadline) -> bool:
+        """Return once `waiting`, of records that were handed over before, is settled; False when the deadline passes
+        first."""
+        if not self._served_by_waiting:
+            self.wake()
+            return waiting.settled or waiting.woken.wait(min(deadline.remaining_s(), threading.TIMEOUT_MAX))
+        try:
+            while not (waiting.settled or deadline.passed()):
+                if self._may_serve(waiting):
+                    if not self.poll_inline(min(_POLL_S, deadline.remaining_s())):
+                        waiting.woken.wait(_INLINE_IS_RECENT_S)  # the polling thread is at it
+                else:
+                    waiting.woken.wait(min(deadline.remaining_s(), threading.TIMEOUT_MAX))
+                    waiting.woken.clear()
+        finally:
+            self._leave_serving(waiting)
+        return waiting.settled
+
+    def _may_serve(self, waiting: Waiting) -> bool:
+        """Whether it polls for all that wait."""
+        if self._serving is waiting:
+            return True
+        with self._turns:
+            if self._serving is None:
+                self._serving = waiting
+                return True
+            self._waiting[waiting] = None
+            return False
+
+    def _leave_serving(self, waiting: Waiting) -> None:
+        """Whoever leaves sees to it that one of those who are left serves."""
+        with self._turns:
+            self._waiting.pop(waiting, None)
+            if self._serving is waiting:
+                self._serving = None
+            if self._serving is None:
+                for successor in self._waiting:
+                    successor.woken.set()
+                    break
+        if not waiting.settled:
+            self.wake()  # its callbacks come when it is gone
 
     def poll_inline(self, timeout_s: float = 0.0) -> bool:
         """Serve delivery callbacks in the calling thread; False when another thread is at it."""

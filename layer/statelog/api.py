@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from math import inf
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from layer.deadline import Deadline
 from layer.errors import StoreError
@@ -23,6 +23,10 @@ class LogRecord(NamedTuple):
     key: bytes
     value: bytes | None
     timestamp_ms: int
+
+
+Group: TypeAlias = tuple[StateTopic, int, Sequence[tuple[bytes, bytes | None]]]
+"""Records for one partition of a state topic."""
 
 
 class StateTopicMismatch(StoreError):
@@ -54,6 +58,13 @@ class StateLog(Protocol):
         Raises:
             AppendFailed, NotAuthorized, RecordTooLarge: certainly none was written.
             AppendOutcomeUnknown: some were, or may have been, or may still be, written.
+        """
+        ...
+
+    def append_apart(self, groups: Sequence[Group], deadline: Deadline) -> None:
+        """Append to several partitions at once, to each in its order; the partitions do not wait for one another.
+
+        Raises as `append_many`; then also groups of other partitions may have been written.
         """
         ...
 

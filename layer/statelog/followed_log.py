@@ -17,7 +17,7 @@ from layer.clock import Clock, Moment
 from layer.deadline import Deadline
 from layer.errors import LayerError, NotAuthorized
 from layer.kafka.assigned import end_reached, failure_of, is_final
-from layer.statelog.api import LogRecord, StateLog
+from layer.statelog.api import Group, LogRecord, StateLog
 from layer.statelog.window import Window
 from mapping.state_topics import StateTopic
 
@@ -74,6 +74,9 @@ class FollowedLog:
         self, topic: StateTopic, partition: int, records: Sequence[tuple[bytes, bytes | None]], deadline: Deadline
     ) -> list[int]:
         return self._log.append_many(topic, partition, records, deadline)
+
+    def append_apart(self, groups: Sequence[Group], deadline: Deadline) -> None:
+        self._log.append_apart(groups, deadline)
 
     def end_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
         return self._log.end_offset(topic, partition, deadline)

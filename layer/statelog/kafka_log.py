@@ -18,11 +18,11 @@ from layer.errors import (
     StoreError,
 )
 from layer.kafka.admin import KafkaAdmin
-from layer.kafka.appends import NewRecord, append_all
+from layer.kafka.appends import NewRecord, append_all, append_apart
 from layer.kafka.fetcher import Fetcher
 from layer.kafka.producer import KafkaProducer
 from layer.kafka.records import KafkaRecord
-from layer.statelog.api import LogRecord, StateTopicMismatch, check_partition
+from layer.statelog.api import Group, LogRecord, StateTopicMismatch, check_partition
 from mapping.state_topics import StateTopic
 
 _T = TypeVar("_T")
@@ -64,6 +64,18 @@ class KafkaStateLog:
         self._make_ready(topic, partition, deadline)
         return append_all(
             self._producer, topic.kafka_name, partition, [NewRecord(key, value) for key, value in records], deadline
+        )
+
+    def append_apart(self, groups: Sequence[Group], deadline: Deadline) -> None:
+        for topic, partition, _ in groups:
+            self._make_ready(topic, partition, deadline)
+        append_apart(
+            self._producer,
+            [
+                (topic.kafka_name, partition, [NewRecord(key, value) for key, value in records])
+                for topic, partition, records in groups
+            ],
+            deadline,
         )
 
     # Reading ------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Final
 from layer.clock import Clock, SystemClock
 from layer.deadline import Deadline
 from layer.errors import Closed, OffsetOutOfRange
-from layer.statelog.api import LogRecord, check_partition
+from layer.statelog.api import Group, LogRecord, check_partition
 from mapping.state_topics import StateTopic
 
 _BATCH: Final = 1000
@@ -58,6 +58,10 @@ class MemoryStateLog:
             )
             log.end = first + len(records)
             return list(range(first, log.end))
+
+    def append_apart(self, groups: Sequence[Group], deadline: Deadline) -> None:
+        for topic, partition, records in groups:
+            self.append_many(topic, partition, records, deadline)
 
     def end_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
         with self._lock:

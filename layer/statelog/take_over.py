@@ -29,6 +29,7 @@ class TakeOverFence:
         self._owner: Owner | None = None
         self._takeovers: dict[bytes, Owner] = {}  # not tombstoned, in log order
         self._records: dict[bytes, bool] = {}  # not tombstoned, in log order: whether valid
+        self._void: dict[bytes, None] = {}  # those of them that are not
 
     def copy(self) -> TakeOverFence:
         """One that goes on by itself."""
@@ -36,6 +37,7 @@ class TakeOverFence:
         made._owner = self._owner
         made._takeovers = self._takeovers.copy()
         made._records = self._records.copy()
+        made._void = self._void.copy()
         return made
 
     # Folding ------------------------------------------------------------------------------------------------------
@@ -57,13 +59,19 @@ class TakeOverFence:
         The session is not looked at: who claimed a version second never read itself back as the owner and so wrote
         nothing. Looking at it would make readers differ once compaction took the first of two equal claims.
         """
-        self._records[key] = lawful and (self._owner is None or version >= self._owner.version)
-        return self._records[key]
+        valid = lawful and (self._owner is None or version >= self._owner.version)
+        self._records[key] = valid
+        if valid:
+            self._void.pop(key, None)
+        else:
+            self._void[key] = None
+        return valid
 
     def tombstone(self, key: bytes) -> None:
         """What stood under `key` is gone, as if it had never been there."""
         self._takeovers.pop(key, None)
         self._records.pop(key, None)
+        self._void.pop(key, None)
 
     # Judging, at the end of the log -------------------------------------------------------------------------------
 
@@ -83,7 +91,7 @@ class TakeOverFence:
 
     def void_keys(self) -> list[bytes]:
         """Keys of the void records in log order."""
-        return [key for key, valid in self._records.items() if not valid]
+        return list(self._void)
 
     def valid_keys(self) -> list[bytes]:
         """Keys of the valid records in log order."""

@@ -48,10 +48,17 @@ class LogEnd(NamedTuple):
     end: int
     position: int
     """The view's own, when the append began: in a log that goes on it lies below `end`."""
+    own: Sequence[LogRecord] = ()
+    """What was appended."""
 
     def since(self, before: LogEnd | None) -> LogEnd:
         """Of two appends, one after the other, as if they were one."""
-        return self if before is None else LogEnd(before.asked, self.end, before.position)
+        return self if before is None else LogEnd(before.asked, self.end, before.position, [*before.own, *self.own])
+
+    def is_all_from(self, position: int) -> bool:
+        """Whether nobody else's records lie in [position, end)."""
+        own = self.own
+        return self.end - position == len(own) and [record.offset for record in own] == list(range(position, self.end))
 
 
 class LogView(Generic[F]):
@@ -89,11 +96,15 @@ class LogView(Generic[F]):
         """Append in this order and wait until all are durable; `records` are not none. Raises as
         `StateLog.append_many`.
 
-        What it gives makes `ask` answer as soon as these records have been applied, without asking for the end.
+        What it gives makes `ask` answer as soon as these records have been applied, without asking for the end; where
+        their offsets say that they stand right behind what was read, so that nobody else's are between, without
+        reading them (and with this process's time instead of the broker's).
         """
         asked, position = self._now(), self._position
         offsets = self._log.append_many(self._topic, self._partition, records, deadline)
-        return LogEnd(asked, max(offsets) + 1, position)
+        now_ms = self._clock.now_ms()
+        own = [LogRecord(offset, key, value, now_ms) for offset, (key, value) in zip(offsets, records, strict=True)]
+        return LogEnd(asked, max(offsets) + 1, position, own)
 
     # Asking -------------------------------------------------------------------------------------------------------
 
@@ -180,6 +191,10 @@ class LogView(Generic[F]):
             self._no_tombstone_missed_since = asked
         nothing_new = self._position >= end
         try:
+            if at is not None and at.is_all_from(self._position):
+                self._at_end = False
+                for record in at.own:
+                    self._apply(record, self._fold)
             self._apply_up_to(end, self._fold, deadline)
         except OffsetOutOfRange as gone:
             self._start_over(str(gone))
@@ -187,7 +202,7 @@ class LogView(Generic[F]):
         if self._absent_too_long():
             self._start_over("reading took too long, tombstones may have been missed")
             return False
-        if not nothing_new and asked.seconds_until(self._now()) >= self._longest_reading_s:
+        if not nothing_new and not self._in_time(asked):
             return False
         self._no_tombstone_missed_since = asked
         self._at_end = True
@@ -223,6 +238,10 @@ class LogView(Generic[F]):
             self._at_end = False
             raise
         self._position = record.offset + 1
+
+    def _in_time(self, asked: Moment) -> bool:
+        """Compaction has taken nothing because of what stands beyond an end that was asked for then."""
+        return asked.seconds_until(self._now()) < self._longest_reading_s
 
     def _absent_too_long(self) -> bool:
         return self._no_tombstone_missed_since.seconds_until(self._now()) > self._longest_absence_s

@@ -35,6 +35,7 @@ from mapping.txn_id import TxnId
 
 DEFAULT_TIMEOUT_MS: Final = 60_000
 _TRY_AGAIN_S: Final = 0.05
+_A_MILLISECOND_S: Final = 0.001
 _A_COORDINATOR_S: Final = 8.0
 """How long one is asked to begin before the next is: longer than it takes Kafka to notice that its owner died."""
 
@@ -49,6 +50,9 @@ class TransactionState(str, Enum):
     ABORTED = "ABORTED"
     ERROR = "ERROR"
     TIME_OUT = "TIME_OUT"
+
+
+_OPEN: Final = TransactionState.OPEN
 
 
 class ClientTransaction:
@@ -69,7 +73,8 @@ class ClientTransaction:
         self._clock = clock
         self._wait = wait
         self._over_at_s = clock.monotonic() + timeout_ms / 1000
-        self._changed = threading.Condition()
+        self._lock = threading.RLock()  # taken by itself in what is done for each message
+        self._changed = threading.Condition(self._lock)
         self._state = TransactionState.OPEN
         self._registered: set[Hashable] = set()
         self._registering: set[Hashable] = set()
@@ -87,6 +92,10 @@ class ClientTransaction:
     def remaining_ms(self) -> int:
         """Until it times out; never negative."""
         return max(0, int((self._over_at_s - self._clock.monotonic()) * 1000))
+
+    def has_time(self) -> bool:
+        """Whether `remaining_ms` is above 0."""
+        return self._over_at_s - self._clock.monotonic() >= _A_MILLISECOND_S
 
     # Taking part --------------------------------------------------------------------------------------------------
 
@@ -136,18 +145,19 @@ class ClientTransaction:
 
     def begin_operation(self) -> None:
         """A send or acknowledgement is on its way. Raises InvalidTxnStatus when the transaction is not open."""
-        with self._changed:
-            if self._state is not TransactionState.OPEN or self._clock.monotonic() >= self._over_at_s:
+        with self._lock:
+            if self._state is not _OPEN or self._clock.monotonic() >= self._over_at_s:
                 self._check_open()
             self._operations += 1
 
     def end_operation(self, failure: str | None = None) -> None:
         """It succeeded, or failed: then the transaction cannot be committed any more."""
-        with self._changed:
+        with self._lock:
             self._operations -= 1
             if failure is not None and self._failure is None:
                 self._failure = failure
-            self._changed.notify_all()
+            if self._operations == 0:
+                self._changed.notify_all()
 
     def _check_open(self) -> None:
         state = self.state

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from math import inf
 from typing import Final
@@ -240,10 +240,10 @@ class Coordinator:
         self._busy = False
         self._wishes.drop_late()
         state = self._read_back(self._write(deadline), deadline)
-        self._judge(state, deadline)
+        wanted = self._judge(state)
         self._take_effect(state, deadline)
-        self._effects.publish_low_water(state.low_water, deadline)
-        self._clean(state, deadline)
+        self._announce(wanted, deadline)
+        self._effects.publish_low_water(state.low_water, deadline, busy=self._busy or wished)
         return wished
 
     def _write(self, deadline: Deadline) -> LogEnd | None:
@@ -252,6 +252,7 @@ class Coordinator:
         self._expire(self._state)
         if self._writing or self._clock.monotonic() >= self._last_status_at_s:
             self._write_last_statuses()
+        self._clean(self._state)
         return self._writing.flush(deadline)
 
     def _write_last_statuses(self) -> None:
@@ -271,12 +272,17 @@ class Coordinator:
             self._last_status_at_s = inf
         return state
 
-    def _judge(self, state: CoordinatorState, deadline: Deadline) -> None:
-        announce, more = self._deciding.judge(state)
-        # They are answered by what is read after that: whoever took over before this stood in the buffers did not see
-        # it there, and may have ended the transaction.
-        announced = self._effects.announce(announce, deadline)
-        self._busy = self._busy or more or announced
+    def _judge(self, state: CoordinatorState) -> Sequence[machine.Announce]:
+        """Answer, and give what is to be announced before it can be answered."""
+        wanted, more = self._deciding.judge(state)
+        self._busy = self._busy or more
+        return wanted
+
+    def _announce(self, wanted: Sequence[machine.Announce], deadline: Deadline) -> None:
+        """They are answered by what is read after that: whoever took over before this stood in the buffers did not see
+        it there, and may have ended the transaction."""
+        announced = self._effects.announce(wanted, deadline)
+        self._busy = self._busy or announced
 
     def _take_effect(self, state: CoordinatorState, deadline: Deadline) -> None:
         """Give transactions their outcomes, and tell those who wait for that: what they wished for is decided, in the
@@ -350,14 +356,17 @@ class Coordinator:
                 self._writing.write(write)
         self._busy = self._busy or bool(self._overdue)
 
-    def _clean(self, state: CoordinatorState, deadline: Deadline) -> None:
+    def _clean(self, state: CoordinatorState) -> None:
+        """Tombstones go with other records, some at a time."""
         now_s = self._clock.monotonic()
         if self._owner is None or now_s < self._clean_at_s:
             return
-        self._clean_at_s = now_s + self._clean_pause_s
         keys = state.to_clean(self._owner, self._clock.now_ms(), self._settings)
-        self._writing.clean(keys, deadline)
-        if keys:
+        self._writing.clean(keys)
+        self._clean_at_s = now_s + self._clean_pause_s
+        if len(keys) >= self._settings.clean_at_once:
+            self._clean_at_s = now_s
+        elif keys:
             self._clean_soon()
         else:  # looking is a request to Kafka, for each coordinator: where nothing happens it is done less and less
             self._clean_pause_s = min(2 * self._clean_pause_s, self._settings.finished_kept_ms / 2000)

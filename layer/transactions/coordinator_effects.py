@@ -24,6 +24,8 @@ from mapping.txn_id import TxnId
 
 _log: Final = logging.getLogger(__name__)
 _MOST_AT_ONCE: Final = 512
+_BUSY_LONGER_S: Final = 4.0
+"""How much later the low-water mark may be said while transactions wait: it goes to all partitions of the topic."""
 _NONE: Final[dict[TopicPartition, Opened | None]] = {}
 
 
@@ -190,10 +192,11 @@ class Effects:
 
     # Low water ----------------------------------------------------------------------------------------------------
 
-    def publish_low_water(self, low_water: int, deadline: Deadline) -> None:
-        """Say it now and then, when it rose. What fails is said the next time."""
+    def publish_low_water(self, low_water: int, deadline: Deadline, *, busy: bool) -> None:
+        """Say it now and then, when it rose; less often while there is more to do. What fails is said next time."""
         now_s = self._clock.monotonic()
-        if low_water <= self._published or now_s < self._publish_at_s:
+        due_s = self._publish_at_s + (_BUSY_LONGER_S if busy else 0.0)
+        if low_water <= self._published or now_s < due_s:
             return
         self._publish_at_s = now_s + self._settings.low_water_every_ms / 1000
         try:

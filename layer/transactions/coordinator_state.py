@@ -28,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from layer.statelog.api import LogRecord
@@ -140,6 +141,9 @@ class CoordinatorState:
         self._transactions: dict[int, Transaction] = {}
         self._unfinished: set[int] = set()
         self._ending: set[int] = set()
+        self._finished: dict[int, None] = {}
+        """In the order in which they finished."""
+        self._finished_by_requests = 0
         self._homes: dict[bytes, int] = {}
         """Of valid records after NEW: the transaction."""
         self._new_keys: dict[bytes, int] = {}
@@ -234,12 +238,21 @@ class CoordinatorState:
         if transaction is None or transaction.finished:
             self._unfinished.discard(local_id)
             self._ending.discard(local_id)
+            if transaction is not None and local_id not in self._finished:
+                self._finished[local_id] = None
+                self._finished_by_requests += bool(transaction.new.request)
             return
+        if local_id in self._finished:  # its last status is gone
+            self._unfinish(transaction)
         self._unfinished.add(local_id)
         if transaction.status is OPEN:
             self._ending.discard(local_id)
         else:
             self._ending.add(local_id)
+
+    def _unfinish(self, transaction: Transaction) -> None:
+        del self._finished[transaction.id.least_bits]
+        self._finished_by_requests -= bool(transaction.new.request)
 
     def _forget(self, data: bytes) -> None:
         self._fence.tombstone(data)
@@ -255,6 +268,8 @@ class CoordinatorState:
             self._follow(changed)
         if (opened := self._new_keys.pop(data, None)) is not None:
             gone = self._transactions.pop(opened)
+            if opened in self._finished:
+                self._unfinish(gone)
             if self._begun.get(gone.new.request) == opened:
                 del self._begun[gone.new.request]
             for key in gone.rest:
@@ -324,43 +339,44 @@ class CoordinatorState:
     # Cleaning -----------------------------------------------------------------------------------------------------
 
     def to_clean(self, owner: Owner, now_ms: int, settings: CoordinatorSettings) -> list[bytes]:
-        """Keys that `owner` should tombstone now, in this order; empty for anyone else. Ask again when they are read
-        back: what follows (see above) is named only then."""
+        """Keys that `owner` should tombstone now, in this order, `clean_at_once` at most; none for anyone else. Ask
+        again when they are read back: what follows (see above) is named only then."""
         if owner != self._fence.owner:
             return []
         void_or_older = self._fence.to_clean(owner)
         if void_or_older and void_or_older[0] not in self._takeovers:
-            return void_or_older
-        return [
-            *self._orphans,
-            *self._forgettable(now_ms, settings),
-            *self._old_answers(now_ms, settings),
-            *void_or_older,
-        ]
+            return void_or_older[: settings.clean_at_once]
+        named = chain(
+            self._orphans, self._forgettable(now_ms, settings), self._old_answers(now_ms, settings), void_or_older
+        )
+        return list(islice(named, settings.clean_at_once))
 
-    def _forgettable(self, now_ms: int, settings: CoordinatorSettings) -> list[bytes]:
-        if len(self._transactions) == len(self._unfinished):
-            return []
+    def _forgettable(self, now_ms: int, settings: CoordinatorSettings) -> Iterator[bytes]:
+        if not self._finished:
+            return
         # Another record than its own keeps an id from being given again: valid NEWs come by id.
         covered = max(next(reversed(self._transactions)) - 1, self._taken_over_at())
-        finished = [found for found in self._transactions.values() if found.finished and found.id.least_bits <= covered]
-        # What a request began is known for its whole time: the request may come again, and is executed once.
-        own = [found for found in finished if not found.new.request]
-        too_many = {found.new_key for found in own[: max(0, len(own) - settings.max_finished)]}
         oldest_ms = now_ms - settings.finished_kept_ms
-        return [found.new_key for found in finished if found.new_key in too_many or found.finished_ms <= oldest_ms]
+        # What a request began is known for its whole time: the request may come again, and is executed once.
+        too_many = len(self._finished) - self._finished_by_requests - settings.max_finished
+        for local_id in self._finished:
+            transaction = self._transactions[local_id]
+            too_old = transaction.finished_ms <= oldest_ms
+            if not too_old and too_many <= 0:
+                break
+            if local_id <= covered and (too_old or not transaction.new.request):
+                too_many -= not transaction.new.request
+                yield transaction.new_key
 
     def _taken_over_at(self) -> int:
         """What the owner's own TAKEOVER tells of; it is not tombstoned as long as it is the newest."""
         owner = self._fence.owner
         return max((highest for claim, highest in self._takeovers.values() if claim == owner), default=NO_ID)
 
-    def _old_answers(self, now_ms: int, settings: CoordinatorSettings) -> list[bytes]:
+    def _old_answers(self, now_ms: int, settings: CoordinatorSettings) -> Iterator[bytes]:
         """The later ones of a request first, so that its first answer stays the first."""
         too_many = len(self._answers) - settings.max_finished
         oldest_ms = now_ms - settings.finished_kept_ms
-        found: list[bytes] = []
         for place, answers in enumerate(self._answers.values()):
             if place < too_many or all(stamped.timestamp_ms <= oldest_ms for stamped in answers.values()):
-                found.extend(reversed(answers))
-        return found
+                yield from reversed(answers)

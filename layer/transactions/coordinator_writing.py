@@ -34,7 +34,7 @@ class Writing:
         self.by = by
         """The owner's version, which its records name."""
         self._ops = 0
-        self._records: list[tuple[bytes, bytes, Waiting | None]] = []
+        self._records: list[tuple[bytes, bytes | None, Waiting | None]] = []
 
     def __bool__(self) -> bool:
         """Whether there is anything to append."""
@@ -90,7 +90,6 @@ class Writing:
                     self._wishes.drop(waiting)
             raise
 
-    def clean(self, keys: Sequence[bytes], deadline: Deadline) -> None:
-        """Tombstone these, in this order."""
-        for group in in_groups([(key, None) for key in keys], self._settings.group_records, self._settings.group_bytes):
-            self._log.append(group, deadline)
+    def clean(self, keys: Sequence[bytes]) -> None:
+        """Tombstone these, in this order, with what is appended next."""
+        self._records.extend((key, None, None) for key in keys)

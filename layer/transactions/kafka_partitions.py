@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 from pyroaring import BitMap64
@@ -15,12 +16,13 @@ from layer.clock import Clock
 from layer.deadline import Deadline
 from layer.errors import LayerError, NoSuchTopic, NotAuthorized, StoreError
 from layer.kafka.admin import KafkaAdmin
-from layer.kafka.appends import NewRecord, append_all
+from layer.kafka.appends import Group, NewRecord, append_apart
 from layer.kafka.fetcher import Fetcher
 from layer.kafka.producer import KafkaProducer
 from layer.metadata.topics import Topic, Topics
 from layer.transactions.logged_outcomes import LATE_MOST_MS
 from mapping.errors import CorruptRecord
+from mapping.state_records.transaction_log import TopicPartition
 from mapping.topic_name import TopicName
 from mapping.transaction_headers import InTransaction, in_transaction, marker_headers
 from mapping.txn_id import TxnId
@@ -30,16 +32,18 @@ _log: Final = logging.getLogger(__name__)
 _BEFORE_MAX: Final = "message.timestamp.before.max.ms"
 _TIMESTAMP_TYPE: Final = "message.timestamp.type"
 _LOOKED_AT_FOR_S: Final = 1.0
+_ENDS_THERE_FOR_S: Final = 0.03
+"""How long an end is good enough for a lower bound; what came meanwhile is read in vain at an abort."""
 _FORGOTTEN_AFTER_S: Final = 600.0
 
 
 @dataclass(slots=True)
 class _Life:
-    """What is known of a topic. `ends`: the highest ends seen, by partition; they never fall within one life."""
+    """What is known of a topic. `ends`: by partition the highest end seen, and when; it never falls within one life."""
 
     topic: Topic
     looked_s: float
-    ends: dict[int, int] = field(default_factory=dict)
+    ends: dict[int, tuple[int, float]] = field(default_factory=dict)
     prepared: bool = False
 
 
@@ -140,20 +144,39 @@ class KafkaDataPartitions:
         life = self._opened(topic, deadline)
         with self._looking_again(topic):
             _, end = self._fetcher.watermarks(life.topic.kafka_topic, partition, deadline)
-            if end < life.ends.get(partition, 0):
-                raise StoreError(
-                    f"{topic}-{partition} ends at {end}, it ended at {life.ends[partition]}: was it made anew?"
-                )
-        life.ends[partition] = end
+            self._ends_at(life, partition, end)
         return end
 
+    def _ends_at(self, life: _Life, partition: int, end: int) -> None:
+        """Raises StoreError when it ended behind that."""
+        before, _ = life.ends.get(partition, (0, 0.0))
+        if end < before:
+            raise StoreError(f"{life.topic.name}-{partition} ends at {end}, it ended at {before}: was it made anew?")
+        life.ends[partition] = end, self._clock.monotonic()
+
+    def known_end(self, topic: str, partition: int, deadline: Deadline) -> int:
+        end, seen_s = self._opened(topic, deadline).ends.get(partition, (0, -inf))
+        if self._clock.monotonic() - seen_s < _ENDS_THERE_FOR_S:
+            return end
+        return self.end_offset(topic, partition, deadline)
+
     def append_markers(
-        self, topic: str, partition: int, ended: Sequence[tuple[TxnId, bool]], deadline: Deadline
+        self, markers: Mapping[TopicPartition, Sequence[tuple[TxnId, bool]]], deadline: Deadline
     ) -> None:
-        markers = [NewRecord(None, None, marker_headers(txn, committed=committed)) for txn, committed in ended]
-        life = self._opened(topic, deadline)
-        with self._looking_again(topic):
-            append_all(self._producer, life.topic.kafka_topic, partition, markers, deadline)
+        groups: list[Group] = []
+        lives: list[_Life] = []
+        for (topic, partition), ended in markers.items():
+            life = self._opened(topic, deadline)
+            records = [NewRecord(None, None, marker_headers(txn, committed=committed)) for txn, committed in ended]
+            groups.append((life.topic.kafka_topic, partition, records))
+            lives.append(life)
+        with ExitStack() as looking_again:
+            for topic in dict.fromkeys(topic for topic, _ in markers):
+                looking_again.enter_context(self._looking_again(topic))
+            written = append_apart(self._producer, groups, deadline)
+        for life, (topic, partition), offsets in zip(lives, markers, written, strict=True):
+            with suppress(StoreError), self._looking_again(topic):
+                self._ends_at(life, partition, max(offsets) + 1)
 
     def ends(
         self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline

@@ -29,7 +29,7 @@ from layer.transactions.outcome_records import Records
 from layer.transactions.outcomes import Ended, Opened
 from layer.transactions.views import TransactionViews
 from mapping.state_records.transaction_log import TopicPartition
-from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
+from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK, StateTopic
 from mapping.txn_id import TxnId
 
 LATE_MOST_MS: Final = 120_000
@@ -60,8 +60,12 @@ class DataPartitions(Protocol):
         """Where the next record will lie, or behind that."""
         ...
 
+    def known_end(self, topic: str, partition: int, deadline: Deadline) -> int:
+        """As `end_offset`, or where it ended a moment ago."""
+        ...
+
     def append_markers(
-        self, topic: str, partition: int, ended: Sequence[tuple[TxnId, bool]], deadline: Deadline
+        self, markers: Mapping[TopicPartition, Sequence[tuple[TxnId, bool]]], deadline: Deadline
     ) -> None:
         """A marker for each (True: committed), all durable."""
         ...
@@ -102,7 +106,7 @@ class LoggedOutcomes:
             if where is None:
                 raise NoSuchTopic(f"topic {each.topic} was deleted, a transaction cannot write to it")
             self._data.prepare(each.topic, deadline)
-            ends[where] = self._data.end_offset(each.topic, each.partition, deadline)
+            ends[where] = self._data.known_end(each.topic, each.partition, deadline)
             announced.extend((txn, where) for txn in txns)
             opened.update(((txn, each), Opened(where.incarnation, ends[where])) for txn in txns)
         self._append(outcome_records.open_records(announced, ends, session), deadline)
@@ -111,6 +115,7 @@ class LoggedOutcomes:
     # Ends ---------------------------------------------------------------------------------------------------------
 
     def write_markers(self, ended: Sequence[Ended], deadline: Deadline) -> None:
+        markers: dict[TopicPartition, list[tuple[TxnId, bool]]] = {}
         for each, those in _by_partition((each, one) for one in ended for each in one.partitions):
             where = self._where(each, deadline)
             if where is None:
@@ -118,9 +123,11 @@ class LoggedOutcomes:
             bounds = self._bounds(where, those, deadline)
             again = {one.txn: bounds[one.txn] for one in those if one.again and one.committed and one.txn in bounds}
             done = self._ended_before(where, again, deadline) if again else frozenset()
-            markers = [(one.txn, one.committed) for one in those if one.txn in bounds and one.txn not in done]
-            if markers:
-                self._data.append_markers(each.topic, each.partition, markers, deadline)
+            due = [(one.txn, one.committed) for one in those if one.txn in bounds and one.txn not in done]
+            if due:
+                markers[each] = due
+        if markers:
+            self._data.append_markers(markers, deadline)
 
     def _ended_before(self, where: DataPartition, bounds: Mapping[TxnId, int], deadline: Deadline) -> Set[TxnId]:
         """Those of these committed transactions whose marker is there. What came behind it is put on record as void."""
@@ -138,8 +145,7 @@ class LoggedOutcomes:
         return found.keys()
 
     def end_acks(self, ended: Sequence[Ended], deadline: Deadline) -> None:
-        for partition, together in outcome_records.end_records(ended).items():
-            self._log.append_many(TRANSACTION_PENDING_ACK, partition, together, deadline)
+        self._append(outcome_records.end_records(ended), deadline, TRANSACTION_PENDING_ACK)
 
     def settle_buffers(self, ended: Sequence[Ended], session: str, deadline: Deadline) -> None:
         aborted: list[Records] = []
@@ -221,10 +227,10 @@ class LoggedOutcomes:
             found = _together([found, asked])
         return found
 
-    def _append(self, records: Records, deadline: Deadline) -> None:
-        for partition, together in records.items():
-            if together:
-                self._log.append_many(TRANSACTION_BUFFER_SNAPSHOT, partition, together, deadline)
+    def _append(self, records: Records, deadline: Deadline, topic: StateTopic = TRANSACTION_BUFFER_SNAPSHOT) -> None:
+        groups = [(topic, partition, together) for partition, together in records.items() if together]
+        if groups:
+            self._log.append_apart(groups, deadline)
 
 
 def _by_partition(pairs: Iterable[tuple[TopicPartition, T]]) -> list[tuple[TopicPartition, list[T]]]:

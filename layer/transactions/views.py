@@ -3,14 +3,14 @@ everybody in it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
 from layer.clock import Clock
 from layer.deadline import Deadline
 from layer.statelog.api import StateLog
-from layer.statelog.view import LogView
+from layer.statelog.view import LogEnd, LogView
 from layer.transactions.buffer.entries import BufferEntries
 from layer.transactions.coordinator_state import CoordinatorState
 from layer.transactions.pending_acks.log import PendingAckLog
@@ -53,9 +53,17 @@ class TransactionViews:
         """The same of what open transactions hold on the topic's subscriptions."""
         return self.ask_pending_ack_log(TRANSACTION_PENDING_ACK.partition_for(topic), question, deadline)
 
-    def ask_pending_ack_log(self, partition: int, question: Callable[[PendingAckLog], T], deadline: Deadline) -> T:
-        """The same of everything in one partition of the state topic."""
-        return self._pending_acks[partition].ask(question, deadline)
+    def ask_pending_ack_log(
+        self, partition: int, question: Callable[[PendingAckLog], T], deadline: Deadline, at: LogEnd | None = None
+    ) -> T:
+        """The same of everything in one partition of the state topic; `at` as in `LogView.ask`."""
+        return self._pending_acks[partition].ask(question, deadline, at)
+
+    def append_pending_acks(
+        self, partition: int, records: Sequence[tuple[bytes, bytes | None]], deadline: Deadline
+    ) -> LogEnd:
+        """See `LogView.append`."""
+        return self._pending_acks[partition].append(records, deadline)
 
     def ask_coordinator(self, coordinator: int, question: Callable[[CoordinatorState], T], deadline: Deadline) -> T:
         """The same of a coordinator's own log, whoever serves it. Raises MappingError: there is no such coordinator."""

@@ -37,6 +37,7 @@ _QUICKLY: Final = {
     "min.cleanable.dirty.ratio": "0.001",
     "delete.retention.ms": "0",
 }
+_CLEANER: Final = {"log.cleaner.dedupe.buffer.size": str(128 * 1024 * 1024), "log.cleaner.backoff.ms": "500"}
 _FEW: Final = 1_000
 _LOOK_EVERY_S: Final = 2.0
 
@@ -97,10 +98,11 @@ def write(bootstrap: str, those: Iterator[Record]) -> int:
 def compact(bootstrap: str, where: dict[StateTopic, int]) -> dict[StateTopic, int]:
     """Have the broker compact these partitions, tombstones too, and give how many records are left in each.
 
-    The topics have their own settings again afterwards.
+    The topics and the broker have their own settings again afterwards.
     """
     admin = AdminClient({"bootstrap.servers": bootstrap})
     _configure(admin, dict.fromkeys(where, _QUICKLY))
+    _configure_cleaner(admin, AlterConfigOpType.SET)
     pause = threading.Event()
     deadline = Deadline.after(_COMPACT_S)
     roller = Producer({"bootstrap.servers": bootstrap})
@@ -114,7 +116,16 @@ def compact(bootstrap: str, where: dict[StateTopic, int]) -> dict[StateTopic, in
             roller.flush(60)
             left[topic] = _count(bootstrap, topic.kafka_name, partition)
     _configure(admin, {topic: {name: topic.configs[name] for name in _QUICKLY} for topic in where})
+    _configure_cleaner(admin, AlterConfigOpType.DELETE)
     return left
+
+
+def _configure_cleaner(admin: AdminClient, operation: AlterConfigOpType) -> None:
+    """Room for the keys of a few million records in one pass, and no pause between passes."""
+    entries = [ConfigEntry(name, value, incremental_operation=operation) for name, value in _CLEANER.items()]
+    everywhere = ConfigResource(ResourceType.BROKER, "", incremental_configs=entries)
+    for done in admin.incremental_alter_configs([everywhere]).values():
+        done.result(60)
 
 
 def _configure(admin: AdminClient, settings: dict[StateTopic, dict[str, str]]) -> None:

@@ -229,9 +229,9 @@ REQUIREMENTS: Final = (
     ),
     Requirement("receive + acknowledge 200 B", "receive/layer", "per_s", Rule.RATIO_AT_LEAST, 0.3, "receive/raw"),
     Requirement(
-        "receive + acknowledge of a topic of which 10 % are aborted, beside one without transactions",
+        "receive + acknowledge, records of a log of which 10 % are aborted, beside one without transactions",
         "receive-committed/aborted",
-        "per_s",
+        "records_per_s",
         Rule.RATIO_AT_LEAST,
         0.85,
         "receive-committed/plain",

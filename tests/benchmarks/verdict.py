@@ -29,6 +29,8 @@ def judge(requirement: Requirement, outcomes: Mapping[str, Outcome]) -> Verdict:
     failures = [f"{name}: {outcomes[name].failure}" for name in wanted if outcomes[name].failure]
     if failures:
         return Verdict(requirement, None, None, None, False, "; ".join(failures))
+    if any(requirement.metric not in result for name in wanted for result in outcomes[name].rounds):
+        return Verdict(requirement, None, None, None, None, "measured before this figure was")
     readings = series(outcomes[requirement.ours], requirement.metric)
     ours = max(readings) if requirement.rule is Rule.BELOW else statistics.median(readings)
     if requirement.beside is None:

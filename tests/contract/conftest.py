@@ -37,7 +37,8 @@ class Connected(NamedTuple):
 
 def connect(bootstrap: str, message_timeout_ms: int = 30_000) -> Connected:
     settings = KafkaSettings(bootstrap)
-    producer = KafkaProducer(settings.producer(compression="none", message_timeout_ms=message_timeout_ms, linger_ms=0))
+    config = settings.producer(compression="none", message_timeout_ms=message_timeout_ms, linger_ms=0)
+    producer = KafkaProducer(config, served_by_waiting=True)
     admin = KafkaAdmin(settings.common())
     fetcher = Fetcher(settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
     return Connected(KafkaStateLog(fetcher, lambda: producer, admin), producer, admin)

@@ -46,6 +46,7 @@ SETTINGS = CoordinatorSettings(
     last_status_delay_ms=500,
     group_records=3,
     clean_every_ms=3_000,
+    clean_at_once=5,
     requests_every_ms=0,
 )
 PARTITIONS = [TopicPartition("persistent://a/b/c", number) for number in range(3)]

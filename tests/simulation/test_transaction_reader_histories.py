@@ -34,6 +34,7 @@ class Data:
         self._history = history
         self._sent = history.sent
         self._judge = judge
+        self._ends: dict[int, int] = {}
 
     def incarnation(self, topic: str, deadline: Deadline) -> int | None:
         return self._history.life_seen()
@@ -43,14 +44,21 @@ class Data:
 
     def end_offset(self, topic: str, partition: int, deadline: Deadline) -> int:
         self._judge.trouble()
-        return len(self._sent[partition])
+        self._ends[partition] = len(self._sent[partition])
+        return self._ends[partition]
+
+    def known_end(self, topic: str, partition: int, deadline: Deadline) -> int:
+        if partition in self._ends and self._history.rng.random() < 0.5:
+            return self._ends[partition]
+        return self.end_offset(topic, partition, deadline)
 
     def append_markers(
-        self, topic: str, partition: int, ended: Sequence[tuple[TxnId, bool]], deadline: Deadline
+        self, markers: Mapping[TopicPartition, Sequence[tuple[TxnId, bool]]], deadline: Deadline
     ) -> None:
-        self._judge.trouble()
-        self._sent[partition].extend(ended)
-        self._judge.trouble()
+        for (_, partition), ended in markers.items():
+            self._judge.trouble()
+            self._sent[partition].extend(ended)
+            self._judge.trouble()
 
     def ends(
         self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline

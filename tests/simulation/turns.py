@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from layer.deadline import Deadline
-from layer.errors import AppendFailed, AppendOutcomeUnknown
-from layer.statelog.api import LogRecord, records_stay_s
+from layer.errors import AppendFailed, AppendOutcomeUnknown, StoreError
+from layer.statelog.api import Group, LogRecord, records_stay_s
 from layer.statelog.memory_log import MemoryStateLog
 from mapping.state_topics import Cleanup, PartitionedBy, StateTopic
 
@@ -180,6 +180,17 @@ class ActorsLog:
         if draw > 1 - self._unknown_share / 2:
             raise AppendFailed("simulated")
         return self._log.append_many(topic, partition, records, deadline)
+
+    def append_apart(self, groups: Sequence[Group], deadline: Deadline) -> None:
+        """In any order; what becomes of one group is no concern of the others'."""
+        failures = []
+        for topic, partition, records in self._rng.sample(groups, len(groups)):
+            try:
+                self.append_many(topic, partition, records, deadline)
+            except StoreError as failure:
+                failures.append(failure)
+        if failures:
+            raise failures[0] if len(failures) == len(groups) else AppendOutcomeUnknown("simulated")
 
     def end_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
         self._turn()

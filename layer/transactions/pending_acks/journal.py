@@ -17,7 +17,7 @@ from typing import Final
 from layer.clock import Clock
 from layer.deadline import Deadline
 from layer.errors import Closed, LayerError
-from layer.statelog.api import StateLog
+from layer.statelog.view import LogEnd
 from layer.transactions.pending_acks.log import CursorAcks, CursorName, PendingAckLog
 from layer.transactions.views import TransactionViews
 from mapping.state_topics import TRANSACTION_PENDING_ACK
@@ -32,7 +32,7 @@ _LOW_WATERS_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is on record of one cursor at the log's end, which was asked for after the append; the low-water marks (by
+    """What is on record of one cursor at an end of the log that holds what was appended; the low-water marks (by
     coordinator) were read before."""
 
     acks: CursorAcks
@@ -49,11 +49,8 @@ class _Errand:
 class PendingAckJournal:
     """Thread-safe. Memory: one errand for each cursor that is busy, and the coordinators' low-water marks."""
 
-    def __init__(
-        self, log: StateLog, views: TransactionViews, clock: Clock, is_there: Callable[[Deadline], bool]
-    ) -> None:
+    def __init__(self, views: TransactionViews, clock: Clock, is_there: Callable[[Deadline], bool]) -> None:
         """`is_there`: whether the state topic exists. It comes into being with the first transaction."""
-        self._log = log
         self._is_there = is_there
         self._views = views
         self._clock = clock
@@ -75,9 +72,8 @@ class PendingAckJournal:
         for partition, names in _by_partition(records).items():
             low_waters = self._read_low_waters(partition, names[0].topic, deadline)
             together = [record for name in names for record in records[name]]
-            if together:
-                self._log.append_many(TRANSACTION_PENDING_ACK, partition, together, deadline)
-            found.update(self._read(names, low_waters, deadline))
+            at = self._views.append_pending_acks(partition, together, deadline) if together else None
+            found.update(self._read(partition, names, low_waters, deadline, at))
         return found
 
     def knows_of(self, name: CursorName, deadline: Deadline) -> bool:
@@ -135,9 +131,10 @@ class PendingAckJournal:
         deadline = Deadline.after(_ERRAND_S)
         partition = TRANSACTION_PENDING_ACK.partition_for(errands[0].name.topic)
         records = [record for errand in errands for record in errand.records]
+        at: LogEnd | None = None
         if records:
             try:
-                self._log.append_many(TRANSACTION_PENDING_ACK, partition, records, deadline)
+                at = self._views.append_pending_acks(partition, records, deadline)
             except LayerError as failure:
                 for errand in errands:
                     if errand.records:
@@ -145,19 +142,24 @@ class PendingAckJournal:
                 errands = [errand for errand in errands if not errand.records]
         if errands:
             low_waters = self._recent_low_waters(partition, errands[0].name.topic, deadline)
-            found = self._read([errand.name for errand in errands], low_waters, deadline)
+            found = self._read(partition, [errand.name for errand in errands], low_waters, deadline, at)
             for errand in errands:
                 errand.answer.set_result(found[errand.name])
 
     # Reading ------------------------------------------------------------------------------------------------------
 
     def _read(
-        self, names: Sequence[CursorName], low_waters: Mapping[int, int], deadline: Deadline
+        self,
+        partition: int,
+        names: Sequence[CursorName],
+        low_waters: Mapping[int, int],
+        deadline: Deadline,
+        at: LogEnd | None,
     ) -> dict[CursorName, Reading]:
         def copied(log: PendingAckLog) -> dict[CursorName, Reading]:
             return {name: Reading(log.cursor(name).copy(), low_waters) for name in names}
 
-        return self._views.ask_pending_acks(names[0].topic, copied, deadline)
+        return self._views.ask_pending_ack_log(partition, copied, deadline, at)
 
     def _recent_low_waters(self, partition: int, topic: str, deadline: Deadline) -> Mapping[int, int]:
         """Marks that are some time old are marks that were read before: they only let leftovers wait."""

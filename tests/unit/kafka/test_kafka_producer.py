@@ -10,6 +10,7 @@ import pytest
 
 from layer import errors
 from layer.deadline import Deadline
+from layer.kafka.appends import NewRecord, append_all
 from layer.kafka.producer import KafkaProducer
 from layer.kafka.settings import KafkaSettings
 
@@ -58,3 +59,27 @@ def test_an_append_that_nobody_answers_has_an_unknown_outcome(nobody_listens: st
     with pytest.raises(errors.AppendOutcomeUnknown, match="append to t-0 was not answered in time"):
         kafka.append("t", 0, None, b"x", Deadline.after(0.1))
     kafka.close(Deadline.after(0))
+
+
+def test_of_those_who_wait_for_their_appends_one_serves_all_and_another_follows(nobody_listens: str) -> None:
+    """Each leaves when its own records were given up, or when it has no time left."""
+    settings = KafkaSettings(nobody_listens, {})
+    config = settings.producer(compression="none", message_timeout_ms=300, linger_ms=0.0)
+    kafka = KafkaProducer(config, served_by_waiting=True)
+    told: list[errors.LayerError] = []
+
+    def append(seconds: float) -> None:
+        try:
+            append_all(lambda: kafka, "t", 0, [NewRecord(None, b"x")] * 3, Deadline.after(seconds))
+        except errors.LayerError as failure:
+            told.append(failure)
+
+    threads = [threading.Thread(target=append, args=(0.05 if number % 4 == 0 else 60.0,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert [thread.is_alive() for thread in threads] == [False] * 12
+    assert sorted("was not answered in time" in str(failure) for failure in told) == [False] * 9 + [True] * 3
+    kafka.close(Deadline.after(1))
+    assert kafka.outstanding() == 0

@@ -224,10 +224,61 @@ def test_reading_back_long_after_the_append_asks_for_the_end_again() -> None:
     view: LogView[Keys] = LogView(log, TOPICS, 0, Keys, clock)
     log.append(TOPICS, 0, b"winner", b"", soon())
     assert live(view) == {b"winner"}
+    log.append(TOPICS, 0, b"another", b"", soon())
     at = view.append([(b"loser", b"")], soon())
     clock.ms += 30_000
     log.append_many(TOPICS, 0, [(b"winner", None), (b"next", b"")], soon())
-    assert view.ask(lambda found: set(found.live), soon(), at) == {b"loser", b"next"}
+    assert view.ask(lambda found: set(found.live), soon(), at) == {b"another", b"loser", b"next"}
+
+
+class Unread(MemoryStateLog):
+    """Counts what is read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read_records = 0
+
+    def read(
+        self, topic: StateTopic, partition: int, start: int, end: int, deadline: Deadline
+    ) -> Iterator[list[LogRecord]]:
+        for batch in super().read(topic, partition, start, end, deadline):
+            self.read_records += len(batch)
+            yield batch
+
+
+def test_ones_own_records_right_behind_what_was_read_are_not_read_again() -> None:
+    log = Unread()
+    view = view_of(log)
+    log.append(TOPICS, 0, b"before", b"", soon())
+    assert live(view) == {b"before"}
+    for n in range(3):
+        at = view.append([(b"one %d" % n, b""), (b"one %d" % (n - 1), None)], soon())
+        assert view.ask(lambda found: set(found.live), soon(), at) == {b"before", b"one %d" % n}
+    assert log.read_records == 1
+    assert live(view) == {b"before", b"one 2"}
+
+
+def test_others_records_before_ones_own_are_read() -> None:
+    log = Unread()
+    view = view_of(log)
+    assert live(view) == set()
+    log.append(TOPICS, 0, b"other", b"", soon())
+    at = view.append([(b"one", b""), (b"other", None)], soon())
+    assert view.ask(lambda found: set(found.live), soon(), at) == {b"one"}
+    assert log.read_records == 3
+
+
+def test_what_was_not_read_for_long_is_read_anew_by_who_appends() -> None:
+    """Tombstones may have come and gone."""
+    clock = PacedClock()
+    log = MemoryStateLog(clock)
+    view: LogView[Keys] = LogView(log, TOPICS, 0, Keys, clock)
+    log.append(TOPICS, 0, b"gone", b"", soon())
+    assert live(view) == {b"gone"}
+    log._partitions[TOPICS.kafka_name, 0].records.clear()
+    clock.ms += 12 * 3_600_000 + 1
+    at = view.append([(b"one", b"")], soon())
+    assert view.ask(lambda found: set(found.live), soon(), at) == {b"one"}
 
 
 def test_what_cannot_be_read_is_told_to_who_has_appended_too() -> None:

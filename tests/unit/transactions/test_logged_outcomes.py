@@ -58,10 +58,13 @@ class Data:
     def end_offset(self, topic: str, partition: int, deadline: Deadline) -> int:
         return len(self.partition(topic, partition))
 
+    known_end = end_offset
+
     def append_markers(
-        self, topic: str, partition: int, ended: Sequence[tuple[TxnId, bool]], deadline: Deadline
+        self, markers: Mapping[TopicPartition, Sequence[tuple[TxnId, bool]]], deadline: Deadline
     ) -> None:
-        self.partition(topic, partition).extend(ended)
+        for (topic, partition), ended in markers.items():
+            self.partition(topic, partition).extend(ended)
 
     def ends(
         self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline
