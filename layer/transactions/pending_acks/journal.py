@@ -131,6 +131,9 @@ class PendingAckJournal:
         deadline = Deadline.after(_ERRAND_S)
         partition = TRANSACTION_PENDING_ACK.partition_for(errands[0].name.topic)
         records = [record for errand in errands for record in errand.records]
+        low_waters = self._recent_low_waters(
+            partition, errands[0].name.topic, deadline
+        )  # before the log's end is known
         at: LogEnd | None = None
         if records:
             try:
@@ -141,7 +144,6 @@ class PendingAckJournal:
                         errand.answer.set_exception(failure)
                 errands = [errand for errand in errands if not errand.records]
         if errands:
-            low_waters = self._recent_low_waters(partition, errands[0].name.topic, deadline)
             found = self._read(partition, [errand.name for errand in errands], low_waters, deadline, at)
             for errand in errands:
                 errand.answer.set_result(found[errand.name])
