@@ -24,6 +24,15 @@ _QUEUE_FULL_PAUSE_S: Final = 0.05
 _CERTAINLY_NOT_WRITTEN: Final = (AppendFailed, NoSuchTopic, NotAuthenticated, NotAuthorized, RecordTooLarge)
 
 
+class SomeNotAppended(AppendOutcomeUnknown):
+    """Of some groups records were not written, or nobody knows."""
+
+    def __init__(self, groups: Sequence[int], reason: str) -> None:
+        super().__init__(reason)
+        self.groups = groups
+        """Their numbers."""
+
+
 class NewRecord(NamedTuple):
     """A record to append; its timestamp, where it is 0, is the time at which it is handed over."""
 
@@ -57,8 +66,12 @@ def append_all(
 
 
 def append_apart(producer: Callable[[], KafkaProducer], groups: Sequence[Group], deadline: Deadline) -> list[list[int]]:
-    """The same for several partitions at once, which do not wait for one another: the offsets of each group. What is
-    raised is of any of them."""
+    """The same for several partitions at once, which do not wait for one another: the offsets of each group.
+
+    Raises:
+        SomeNotAppended: all records of the other groups were written.
+        And as `append_all`, of the whole.
+    """
     appends = _Appends(groups)
     deadline.check(appends.what)
     index = 0
@@ -105,6 +118,7 @@ class _Appends(Waiting):
     def __init__(self, groups: Sequence[Group]) -> None:
         self.what = "append to " + ", ".join(f"{topic}-{partition}" for topic, partition, _ in groups)
         self._topics = [topic for topic, _, records in groups for _ in records]
+        self._groups = [number for number, (_, _, records) in enumerate(groups) for _ in records]
         self._offsets = [-1] * len(self._topics)
         self._failures: list[LayerError] = []
         self._open = len(self._topics)
@@ -132,14 +146,24 @@ class _Appends(Waiting):
         for other in used[1:]:
             other.wake()
         if used and not used[0].wait_for(self, deadline):
-            raise AppendOutcomeUnknown(f"{self.what} was not answered in time")
+            raise self._some_not_appended() or AppendOutcomeUnknown(f"{self.what} was not answered in time")
         if not self._failures:
             return self._offsets
         first = self._failures[0]
         none_was_written = len(self._failures) == len(self._offsets) and all(
             isinstance(failure, _CERTAINLY_NOT_WRITTEN) for failure in self._failures
         )
-        raise self._not_written(first) if none_was_written else AppendOutcomeUnknown(str(first))
+        if none_was_written:
+            raise self._not_written(first)
+        raise self._some_not_appended() or AppendOutcomeUnknown(str(first))
+
+    def _some_not_appended(self) -> SomeNotAppended | None:
+        """None when no group is there as a whole."""
+        missing = {number for number, offset in zip(self._groups, self._offsets, strict=True) if offset < 0}
+        if len(missing) == len(set(self._groups)):
+            return None
+        reason = str(self._failures[0]) if self._failures else f"{self.what} was not answered in time"
+        return SomeNotAppended(sorted(missing), reason)
 
     def _not_written(self, reason: LayerError) -> LayerError:
         if isinstance(reason, (AppendFailed, NotAuthorized, RecordTooLarge)):

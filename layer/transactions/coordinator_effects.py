@@ -1,7 +1,8 @@
 """How a coordinator's decisions get to where they take effect: in groups, smaller ones when something fails.
 
-A transaction whose effects fail by themselves is tried again alone, at growing intervals, and holds up nobody else. For
-the coordinator's thread. Memory: what is announced of open transactions, and one entry for each that failed.
+A transaction whose effects fail by themselves is tried again alone, at growing intervals, and holds up nobody else; so
+is what touches a partition in which nothing can be done for now, all of it together (`SlowPartitions`). For the
+coordinator's thread. Memory: what is announced of open transactions, and one entry for each that failed.
 """
 
 from __future__ import annotations
@@ -18,15 +19,21 @@ from layer.errors import LayerError, NoSuchTopic, Refused
 from layer.transactions import coordinator_machine as machine
 from layer.transactions.coordinator_rules import CoordinatorSettings
 from layer.transactions.coordinator_state import NO_ID, Transaction
-from layer.transactions.outcomes import Ended, Opened, Outcomes
+from layer.transactions.outcomes import Ended, Opened, Outcomes, PartitionsFailed
+from layer.transactions.slow_partitions import SlowPartitions
 from mapping.state_records.transaction_log import TopicPartition
 from mapping.txn_id import TxnId
 
 _log: Final = logging.getLogger(__name__)
 _MOST_AT_ONCE: Final = 512
+_FAST_S: Final = 5.0
+_SLOW_S: Final = 1.0
+"""How long effects are waited for: in partitions that worked, and in those that did not when they were tried last."""
 _BUSY_LONGER_S: Final = 4.0
 """How much later the low-water mark may be said while transactions wait: it goes to all partitions of the topic."""
 _NONE: Final[dict[TopicPartition, Opened | None]] = {}
+
+_Announced = tuple[TxnId, tuple[TopicPartition, ...]]
 
 
 class Effects:
@@ -49,9 +56,13 @@ class Effects:
         self._again_at_s: dict[int, float] = {}
         self._pauses_ms: dict[int, int] = {}
         self._announce_at_s = -inf
+        self._announce_again_s = self._end_again_s = inf
+        """When something is due that had to wait for a partition."""
         self._published = NO_ID
         self._publish_at_s = -inf
         self._due = False
+        longest_s = self._settings.retry_effects_most_ms / 1000
+        self._slow = SlowPartitions(self._settings.retry_effects_ms / 1000, longest_s)
         self._tried: set[int] = set()
         """Of the transactions whose effects failed in this session."""
 
@@ -59,7 +70,7 @@ class Effects:
         """The time on the monotonic clock at which there is something to try again; in the past if there is now."""
         if self._due:
             return -inf
-        return min(self._again_at_s.values(), default=inf)
+        return min(self._announce_again_s, self._end_again_s, min(self._again_at_s.values(), default=inf))
 
     # Registrations ------------------------------------------------------------------------------------------------
 
@@ -83,24 +94,53 @@ class Effects:
         stays gone: what is told of it is a refusal.
         """
         self._refused.clear()
-        if not wanted or self._clock.monotonic() < self._announce_at_s:
+        now_s = self._clock.monotonic()
+        self._announce_again_s = inf
+        if wanted and now_s < self._announce_at_s:
+            self._announce_again_s = self._announce_at_s
+        if not wanted or now_s < self._announce_at_s:
             return False
-        partitions: dict[TxnId, dict[TopicPartition, None]] = {}
+        fast: dict[TxnId, dict[TopicPartition, None]] = {}
+        slow: dict[TxnId, dict[TopicPartition, None]] = {}
         for each in wanted:
-            partitions.setdefault(each.txn, {}).update(dict.fromkeys(each.partitions))
-        together = [(txn, tuple(found)) for txn, found in partitions.items()]
-        if self._announced_these(together, deadline):
-            self._announce_at_s = -inf
-            return True
+            rested_s = self._slow.rested_s(each.partitions)
+            if rested_s <= now_s:
+                group = fast if rested_s == -inf else slow
+                group.setdefault(each.txn, {}).update(dict.fromkeys(each.partitions))
+        news = self._announced_in_turns(
+            [(txn, tuple(found)) for txn, found in fast.items()], _at_most(_FAST_S, deadline)
+        )
+        news = (
+            self._announced_in_turns([(txn, tuple(found)) for txn, found in slow.items()], _at_most(_SLOW_S, deadline))
+            or news
+        )
+        resting = [rested_s for each in wanted if (rested_s := self._slow.rested_s(each.partitions)) > -inf]
+        self._announce_again_s = min([*resting, self._announce_at_s if self._announce_at_s > now_s else inf])
+        return news
+
+    def _announced_in_turns(self, together: Sequence[_Announced], deadline: Deadline) -> bool:
+        if not together:
+            return False
+        try:
+            if self._announced_these(together, deadline):
+                self._announce_at_s = -inf
+                return True
+        except PartitionsFailed as failure:
+            self._rest(failure)
+            left = [(txn, tuple(each for each in found if each not in failure.partitions)) for txn, found in together]
+            return self._announced_in_turns([(txn, found) for txn, found in left if found], deadline)
         single = [(txn, (each,)) for txn, found in together for each in found]
         alone = [self._announced_these([one], deadline) for one in single] if len(single) > 1 else [False]
         if not all(alone):
             self._announce_at_s = self._clock.monotonic() + self._settings.retry_effects_ms / 1000
         return any(alone)
 
-    def _announced_these(
-        self, together: Sequence[tuple[TxnId, tuple[TopicPartition, ...]]], deadline: Deadline
-    ) -> bool:
+    def _rest(self, failure: PartitionsFailed) -> None:
+        _log.warning("coordinator=%d %s", self._coordinator, failure)
+        self._slow.failed(failure.partitions, self._clock.monotonic())
+
+    def _announced_these(self, together: Sequence[_Announced], deadline: Deadline) -> bool:
+        """Raises PartitionsFailed: nothing was told."""
         try:
             opened = self._outcomes.announce(together, self._session, deadline)
         except NoSuchTopic as gone:
@@ -109,10 +149,13 @@ class Effects:
                 return False
             self._refused.setdefault(txn, {})[found[0]] = gone
             return True
+        except PartitionsFailed:
+            raise
         except LayerError as failure:
             _log.warning("coordinator=%d announcing %d failed: %s", self._coordinator, len(together), failure)
             return False
         for txn, found in together:
+            self._slow.worked(found)
             announced = self._announced.setdefault(txn.least_bits, {})
             for each in found:
                 announced.setdefault(each, opened.get((txn, each)))  # of two OPENs the first one has the lower bound
@@ -127,22 +170,36 @@ class Effects:
         for local_id in self._again_at_s.keys() - known:
             self._settled(local_id)
         due = [found for found in ending if self._again_at_s.get(found.id.least_bits, -inf) <= now_s]
-        group = due[: self._at_once]
-        self._due = len(due) > len(group)
+        rested_s = [self._slow.rested_s(found.partitions) for found in due]
+        fast = [found for found, at_s in zip(due, rested_s, strict=True) if at_s == -inf]
+        slow = [found for found, at_s in zip(due, rested_s, strict=True) if -inf < at_s <= now_s]
+        group = fast[: self._at_once]
+        self._due = len(fast) > len(group)
+        done = self._put_these_in_place(group, _at_most(_FAST_S, deadline))
+        done += self._put_these_in_place(slow[:_MOST_AT_ONCE], _at_most(_SLOW_S, deadline))
+        left = {found.id for found in due} - {found.id for found in done}
+        self._end_again_s = min(
+            (self._slow.rested_s(found.partitions) for found in due if found.id in left), default=inf
+        )
+        return done
+
+    def _put_these_in_place(self, group: list[Transaction], deadline: Deadline) -> list[Transaction]:
         if not group:
             return []
         try:
-            self._take_effect(group, deadline)
+            done = self._take_effect(group, deadline)
         except LayerError as failure:
             _log.warning("coordinator=%d ending %d transactions: %s", self._coordinator, len(group), failure)
-            self._failed(group, now_s)
+            self._failed(group, self._clock.monotonic())
             return []
         self._at_once = min(_MOST_AT_ONCE, self._at_once * 2)
-        for transaction in group:
+        for transaction in done:
+            self._slow.worked(transaction.partitions)
             self._settled(transaction.id.least_bits)
-        return group
+        return done
 
-    def _take_effect(self, group: Sequence[Transaction], deadline: Deadline) -> None:
+    def _take_effect(self, group: list[Transaction], deadline: Deadline) -> list[Transaction]:
+        """Gives those that it worked for; the others touch partitions in which nothing can be done for now."""
         ended = [
             Ended(
                 found.id,
@@ -157,12 +214,23 @@ class Effects:
         ]
         writing = [each for each in ended if each.partitions]
         acking = [each for each in ended if each.subscriptions]
-        if writing:
-            self._outcomes.write_markers(writing, deadline)
+        try:
+            if writing:
+                self._outcomes.write_markers(writing, deadline)
+        except PartitionsFailed as failure:
+            self._rest(failure)
+            for found in group:
+                if not failure.partitions.isdisjoint(found.partitions):
+                    self._tried.add(found.id.least_bits)
+            group = [found for found in group if failure.partitions.isdisjoint(found.partitions)]
+            writing = [each for each in writing if failure.partitions.isdisjoint(each.partitions)]
+            left = {found.id for found in group}
+            acking = [each for each in acking if each.txn in left]
         if acking:
             self._outcomes.end_acks(acking, deadline)
         if writing:
             self._outcomes.settle_buffers(writing, self._session, deadline)
+        return group
 
     def _opened(self, transaction: Transaction) -> dict[TopicPartition, Opened]:
         """All OPENs that there are of it; empty when others may have written some. Of a transaction that was begun in
@@ -204,3 +272,7 @@ class Effects:
             self._published = low_water
         except LayerError as failure:
             _log.warning("coordinator=%d low water %d: %s", self._coordinator, low_water, failure)
+
+
+def _at_most(seconds: float, deadline: Deadline) -> Deadline:
+    return Deadline.after(min(seconds, deadline.remaining_s()))

@@ -16,11 +16,12 @@ from layer.clock import Clock
 from layer.deadline import Deadline
 from layer.errors import LayerError, NoSuchTopic, NotAuthorized, StoreError
 from layer.kafka.admin import KafkaAdmin
-from layer.kafka.appends import Group, NewRecord, append_apart
+from layer.kafka.appends import Group, NewRecord, SomeNotAppended, append_apart
 from layer.kafka.fetcher import Fetcher
 from layer.kafka.producer import KafkaProducer
 from layer.metadata.topics import Topic, Topics
 from layer.transactions.logged_outcomes import LATE_MOST_MS
+from layer.transactions.outcomes import PartitionsFailed
 from mapping.errors import CorruptRecord
 from mapping.state_records.transaction_log import TopicPartition
 from mapping.topic_name import TopicName
@@ -163,6 +164,7 @@ class KafkaDataPartitions:
     def append_markers(
         self, markers: Mapping[TopicPartition, Sequence[tuple[TxnId, bool]]], deadline: Deadline
     ) -> None:
+        where = list(markers)
         groups: list[Group] = []
         lives: list[_Life] = []
         for (topic, partition), ended in markers.items():
@@ -173,8 +175,13 @@ class KafkaDataPartitions:
         with ExitStack() as looking_again:
             for topic in dict.fromkeys(topic for topic, _ in markers):
                 looking_again.enter_context(self._looking_again(topic))
-            written = append_apart(self._producer, groups, deadline)
-        for life, (topic, partition), offsets in zip(lives, markers, written, strict=True):
+            try:
+                written = append_apart(self._producer, groups, deadline)
+            except SomeNotAppended as failure:
+                raise PartitionsFailed([where[number] for number in failure.groups], str(failure)) from failure
+            except StoreError as failure:
+                raise PartitionsFailed(where, str(failure)) from failure
+        for life, (topic, partition), offsets in zip(lives, where, written, strict=True):
             with suppress(StoreError), self._looking_again(topic):
                 self._ends_at(life, partition, max(offsets) + 1)
 

@@ -14,19 +14,20 @@ any more.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from typing import Final, Protocol, TypeVar
 
 from pyroaring import BitMap64
 
 from layer.deadline import Deadline
-from layer.errors import NoSuchTopic
+from layer.errors import NoSuchTopic, StoreError
 from layer.statelog.api import StateLog
 from layer.transactions import outcome_records
 from layer.transactions.buffer.entries import BufferEntries
 from layer.transactions.buffer.model import DataPartition
 from layer.transactions.outcome_records import Records
-from layer.transactions.outcomes import Ended, Opened
+from layer.transactions.outcomes import Ended, Opened, PartitionsFailed
 from layer.transactions.views import TransactionViews
 from mapping.state_records.transaction_log import TopicPartition
 from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK, StateTopic
@@ -67,7 +68,7 @@ class DataPartitions(Protocol):
     def append_markers(
         self, markers: Mapping[TopicPartition, Sequence[tuple[TxnId, bool]]], deadline: Deadline
     ) -> None:
-        """A marker for each (True: committed), all durable."""
+        """A marker for each (True: committed), all durable. Raises PartitionsFailed; those in others are durable."""
         ...
 
     def ends(
@@ -106,7 +107,8 @@ class LoggedOutcomes:
             if where is None:
                 raise NoSuchTopic(f"topic {each.topic} was deleted, a transaction cannot write to it")
             self._data.prepare(each.topic, deadline)
-            ends[where] = self._data.known_end(each.topic, each.partition, deadline)
+            with _of([each]):
+                ends[where] = self._data.known_end(each.topic, each.partition, deadline)
             announced.extend((txn, where) for txn in txns)
             opened.update(((txn, each), Opened(where.incarnation, ends[where])) for txn in txns)
         self._append(outcome_records.open_records(announced, ends, session), deadline)
@@ -116,18 +118,29 @@ class LoggedOutcomes:
 
     def write_markers(self, ended: Sequence[Ended], deadline: Deadline) -> None:
         markers: dict[TopicPartition, list[tuple[TxnId, bool]]] = {}
+        failures: list[PartitionsFailed] = []
         for each, those in _by_partition((each, one) for one in ended for each in one.partitions):
             where = self._where(each, deadline)
             if where is None:
                 continue
             bounds = self._bounds(where, those, deadline)
             again = {one.txn: bounds[one.txn] for one in those if one.again and one.committed and one.txn in bounds}
-            done = self._ended_before(where, again, deadline) if again else frozenset()
+            try:
+                with _of([each]):
+                    done = self._ended_before(where, again, deadline) if again else frozenset()
+            except PartitionsFailed as failure:
+                failures.append(failure)
+                continue
             due = [(one.txn, one.committed) for one in those if one.txn in bounds and one.txn not in done]
             if due:
                 markers[each] = due
-        if markers:
-            self._data.append_markers(markers, deadline)
+        try:
+            if markers:
+                self._data.append_markers(markers, deadline)
+        except PartitionsFailed as failure:
+            failures.append(failure)
+        if failures:
+            raise PartitionsFailed(frozenset().union(*(each.partitions for each in failures)), str(failures[0]))
 
     def _ended_before(self, where: DataPartition, bounds: Mapping[TxnId, int], deadline: Deadline) -> Set[TxnId]:
         """Those of these committed transactions whose marker is there. What came behind it is put on record as void."""
@@ -231,6 +244,17 @@ class LoggedOutcomes:
         groups = [(topic, partition, together) for partition, together in records.items() if together]
         if groups:
             self._log.append_apart(groups, deadline)
+
+
+@contextmanager
+def _of(partitions: Collection[TopicPartition]) -> Iterator[None]:
+    """What the store refuses inside concerns these."""
+    try:
+        yield
+    except PartitionsFailed:
+        raise
+    except StoreError as failure:
+        raise PartitionsFailed(partitions, str(failure)) from failure
 
 
 def _by_partition(pairs: Iterable[tuple[TopicPartition, T]]) -> list[tuple[TopicPartition, list[T]]]:

@@ -6,11 +6,12 @@ make a call long after another one did: then it says what was decided, since it 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from layer.deadline import Deadline
+from layer.errors import StoreError
 from mapping.state_records.transaction_log import TopicPartition, TopicSubscription
 from mapping.txn_id import TxnId
 
@@ -41,6 +42,15 @@ class Ended:
     again: bool = False
 
 
+class PartitionsFailed(StoreError):
+    """What a call had to do in these data partitions was not done, or nobody knows. In `announce` nothing was done
+    then; in `write_markers` everything in the others."""
+
+    def __init__(self, partitions: Iterable[TopicPartition], reason: str) -> None:
+        super().__init__(reason)
+        self.partitions = frozenset(partitions)
+
+
 class Outcomes(Protocol):
     """Each call returns when everything it was given is durable, and raises a LayerError otherwise; then the
     coordinator does it again, later. What cannot take part any more (its topic or subscription was deleted) is done.
@@ -52,11 +62,13 @@ class Outcomes(Protocol):
         self, participants: Sequence[tuple[TxnId, Sequence[TopicPartition]]], session: str, deadline: Deadline
     ) -> Mapping[tuple[TxnId, TopicPartition], Opened]:
         """OPEN entries in the buffers: these transactions are about to write there. A transaction may be over by the
-        time it is written, or announced a second time by another session with a later lower bound."""
+        time it is written, or announced a second time by another session with a later lower bound.
+
+        Raises PartitionsFailed where it knows which ones."""
         ...
 
     def write_markers(self, ended: Sequence[Ended], deadline: Deadline) -> None:
-        """Commit and abort markers into the data partitions."""
+        """Commit and abort markers into the data partitions. Raises PartitionsFailed where it knows which ones."""
         ...
 
     def end_acks(self, ended: Sequence[Ended], deadline: Deadline) -> None:

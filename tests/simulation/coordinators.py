@@ -10,7 +10,7 @@ from layer.clock import Clock
 from layer.deadline import Deadline
 from layer.errors import StoreError
 from layer.statelog.memory_log import MemoryStateLog
-from layer.transactions.outcomes import Ended, Opened
+from layer.transactions.outcomes import Ended, Opened, PartitionsFailed
 from mapping.state_keys import CoordinatorTakeoverKey, TransactionAnswerKey, TransactionLogKey, decode_key
 from mapping.state_records.transaction_log import (
     NewTransaction,
@@ -196,6 +196,9 @@ class SimulatedOutcomes:
         self, participants: Sequence[tuple[TxnId, Sequence[TopicPartition]]], session: str, deadline: Deadline
     ) -> dict[tuple[TxnId, TopicPartition], Opened]:
         self.trouble()
+        bad = self.bad_partitions([each for _, partitions in participants for each in partitions])
+        if bad:
+            raise PartitionsFailed(bad, "simulated")
         for txn, partitions in participants:
             assert set(partitions) <= self._truth.fates[txn].partitions, f"{txn} announced before it was registered"
             self.announced.update((txn, each) for each in partitions)
@@ -215,9 +218,19 @@ class SimulatedOutcomes:
 
     def write_markers(self, ended: Sequence[Ended], deadline: Deadline) -> None:
         self.trouble()
+        bad = self.bad_partitions([each for one in ended for each in one.partitions])
+        self.mark([one for one in ended if bad.isdisjoint(one.partitions)])
+        if bad:
+            raise PartitionsFailed(bad, "simulated")
+        self.trouble()
+
+    def mark(self, ended: Sequence[Ended]) -> None:
+        """Their markers are there."""
         for fate in self._ended(ended):
             fate.marked = True
-        self.trouble()
+
+    def bad_partitions(self, partitions: Sequence[TopicPartition]) -> set[TopicPartition]:
+        return {self._rng.choice(partitions)} if partitions and self._rng.random() < self._failing else set()
 
     def end_acks(self, ended: Sequence[Ended], deadline: Deadline) -> None:
         self.trouble()

@@ -17,7 +17,7 @@ from layer.statelog.view import LogView
 from layer.transactions.buffer.entries import BufferEntries, TxnStatus
 from layer.transactions.buffer.model import DataPartition
 from layer.transactions.logged_outcomes import LoggedOutcomes
-from layer.transactions.outcomes import Ended, Opened, Outcomes
+from layer.transactions.outcomes import Ended, Opened, Outcomes, PartitionsFailed
 from layer.transactions.views import TransactionViews
 from mapping.state_records.transaction_log import TopicPartition, TopicSubscription
 from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT
@@ -34,31 +34,40 @@ class Data:
         self._history = history
         self._sent = history.sent
         self._judge = judge
-        self._ends: dict[int, int] = {}
+        self._life: int | None = None
+        self._ends: dict[tuple[int | None, int], int] = {}
+        """Ends seen, by life and partition."""
 
     def incarnation(self, topic: str, deadline: Deadline) -> int | None:
-        return self._history.life_seen()
+        self._life = self._history.life_seen()
+        return self._life
 
     def prepare(self, topic: str, deadline: Deadline) -> None:
         pass
 
     def end_offset(self, topic: str, partition: int, deadline: Deadline) -> int:
         self._judge.trouble()
-        self._ends[partition] = len(self._sent[partition])
-        return self._ends[partition]
+        end = len(self._sent[partition])
+        self._ends[self._life, partition] = end
+        return end
 
     def known_end(self, topic: str, partition: int, deadline: Deadline) -> int:
-        if partition in self._ends and self._history.rng.random() < 0.5:
-            return self._ends[partition]
+        seen = self._ends.get((self._life, partition))
+        if seen is not None and self._history.rng.random() < 0.5:
+            return seen
         return self.end_offset(topic, partition, deadline)
 
     def append_markers(
         self, markers: Mapping[TopicPartition, Sequence[tuple[TxnId, bool]]], deadline: Deadline
     ) -> None:
-        for (_, partition), ended in markers.items():
-            self._judge.trouble()
-            self._sent[partition].extend(ended)
-            self._judge.trouble()
+        self._judge.trouble()
+        bad = self._judge.bad_partitions(list(markers))
+        for each, ended in markers.items():
+            if each not in bad or self._history.rng.random() < 0.5:
+                self._sent[each.partition].extend(ended)
+        if bad:
+            raise PartitionsFailed(bad, "simulated")
+        self._judge.trouble()
 
     def ends(
         self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline
@@ -96,7 +105,11 @@ class JudgedOutcomes(LoggedOutcomes):
         return opened
 
     def write_markers(self, ended: Sequence[Ended], deadline: Deadline) -> None:
-        super().write_markers(ended, deadline)
+        try:
+            super().write_markers(ended, deadline)
+        except PartitionsFailed as failure:
+            self._judge.mark([one for one in ended if failure.partitions.isdisjoint(one.partitions)])
+            raise
         self._judge.write_markers(ended, deadline)
 
     def end_acks(self, ended: Sequence[Ended], deadline: Deadline) -> None:
