@@ -16,7 +16,7 @@ from layer.transactions.coordinator import Coordinator
 from layer.transactions.coordinator_log import CoordinatorLog, StateLogRequests
 from layer.transactions.coordinator_rules import CoordinatorSettings
 from layer.transactions.coordinator_state import CoordinatorState
-from layer.transactions.outcomes import Ended, Opened
+from layer.transactions.outcomes import Ended, Opened, PartitionsFailed
 from layer.transactions.remote_coordinator import RemoteCoordinator
 from mapping.state_keys import TransactionRequestKey, encode_key
 from mapping.state_records.transaction_log import TopicPartition, TopicSubscription, TxnStatus
@@ -79,12 +79,15 @@ class CountingLog(MemoryStateLog):
 
 
 class Effects:
-    """Everything that was done, in order; `broken` topics fail, `gone` ones were deleted."""
+    """Everything that was done, in order; `broken` topics fail, `gone` ones were deleted, and `slow` partitions are
+    those in which nothing can be done for now."""
 
     def __init__(self) -> None:
         self.done: list[tuple[str, TxnId, bool]] = []
         self.broken: set[str] = set()
         self.gone: set[str] = set()
+        self.slow: set[TopicPartition] = set()
+        self.slow_tried = 0
         self.again: list[tuple[TxnId, bool]] = []
         """Of every attempt to write markers."""
         self.low_water = -1
@@ -94,11 +97,17 @@ class Effects:
         if bad:
             raise errors.StoreError(f"{bad} broken")
 
+    def _check_slow(self, partitions: Sequence[TopicPartition]) -> None:
+        if not self.slow.isdisjoint(partitions):
+            self.slow_tried += 1
+            raise PartitionsFailed(self.slow.intersection(partitions), "no leader")
+
     def announce(
         self, participants: Sequence[tuple[TxnId, Sequence[TopicPartition]]], session: str, deadline: Deadline
     ) -> dict[tuple[TxnId, TopicPartition], Opened]:
         wanted = [each for _, partitions in participants for each in partitions]
         self._check(wanted)
+        self._check_slow(wanted)
         for each in wanted:
             if each.topic in self.gone:
                 raise errors.NoSuchTopic(f"{each.topic} was deleted")
@@ -108,7 +117,10 @@ class Effects:
     def write_markers(self, ended: Sequence[Ended], deadline: Deadline) -> None:
         self.again.extend((each.txn, each.again) for each in ended)
         self._check([partition for each in ended for partition in each.partitions])
-        self.done.extend(("marker", each.txn, each.committed) for each in ended)
+        self.done.extend(
+            ("marker", each.txn, each.committed) for each in ended if self.slow.isdisjoint(each.partitions)
+        )
+        self._check_slow([partition for each in ended for partition in each.partitions])
 
     def end_acks(self, ended: Sequence[Ended], deadline: Deadline) -> None:
         self.done.extend(("end", each.txn, each.committed) for each in ended)
@@ -557,6 +569,50 @@ def test_a_registration_waits_for_its_own_announcement_only() -> None:
     for _ in range(2):
         coordinator.turn(NEVER)
     assert waits.result(0) == bad
+
+
+def test_what_ends_in_a_slow_partition_waits_for_it_together_and_nothing_else_does() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    slow = TopicPartition(PARTITION.topic, 1)
+    waiting, others = ([world.do(coordinator, Begin(600_000)) for _ in range(3)] for _ in range(2))
+    for txn in waiting:
+        world.do(coordinator, AddPartitions(txn, (PARTITION, slow)))
+    for txn in others:
+        world.do(coordinator, AddPartitions(txn, (PARTITION,)))
+    world.effects.slow = {slow}
+    ends = {txn: coordinator.submit(End(txn, commit=True), NEVER) for txn in waiting + others}
+    coordinator.turn(NEVER)
+    assert [ends[txn].done() for txn in waiting + others] == [False] * 3 + [True] * 3
+    assert world.effects.slow_tried == 1
+    for _ in range(600):
+        coordinator.turn(NEVER)
+        world.clock.ms += 100
+    assert 5 < world.effects.slow_tried < 15, "at growing intervals, all three together"
+    world.effects.slow.clear()
+    world.clock.ms += 10_000
+    coordinator.turn(NEVER)
+    assert [ends[txn].result(0) for txn in waiting] == waiting
+    assert [world.effects.of(txn) for txn in waiting] == [["open commit", "marker commit", "settle commit"]] * 3
+
+
+def test_a_registration_in_a_slow_partition_waits_for_it_alone() -> None:
+    world = World()
+    coordinator = world.coordinator()
+    slow = TopicPartition(PARTITION.topic, 1)
+    txn = world.do(coordinator, Begin(60_000))
+    world.effects.slow = {slow}
+    waits = coordinator.submit(AddPartitions(txn, (slow,)), NEVER)
+    done = coordinator.submit(AddPartitions(txn, (PARTITION,)), NEVER)
+    for _ in range(3):
+        coordinator.turn(NEVER)
+    assert done.result(0) == txn
+    assert (waits.done(), world.effects.slow_tried) == (False, 1)
+    world.effects.slow.clear()
+    world.clock.ms += 200
+    for _ in range(2):
+        coordinator.turn(NEVER)
+    assert waits.result(0) == txn
 
 
 def test_a_registration_where_the_topic_is_gone_is_refused_and_no_other_one() -> None:
