@@ -241,7 +241,7 @@ class Coordinator:
         self._wishes.drop_late()
         state = self._read_back(self._write(deadline), deadline)
         wanted = self._judge(state)
-        self._take_effect(state, deadline)
+        self._take_effect(state, wanted, deadline)
         self._announce(wanted, deadline)
         self._effects.publish_low_water(state.low_water, deadline, busy=self._busy or wished)
         return wished
@@ -284,11 +284,11 @@ class Coordinator:
         announced = self._effects.announce(wanted, deadline)
         self._busy = self._busy or announced
 
-    def _take_effect(self, state: CoordinatorState, deadline: Deadline) -> None:
+    def _take_effect(self, state: CoordinatorState, wanted: Sequence[machine.Announce], deadline: Deadline) -> None:
         """Give transactions their outcomes, and tell those who wait for that: what they wished for is decided, in the
         log, and everywhere. The last status only says that nothing is left to be done; it goes with other records."""
         ending = [found for found in state.ending() if found.id.least_bits not in self._in_place]
-        done = self._effects.put_in_place(ending, deadline)
+        done = self._effects.put_in_place(ending, deadline, wanted)
         self._in_place.update((transaction.id.least_bits, transaction) for transaction in done)
         asked = self._deciding.in_place(self._in_place.values())
         if self._in_place:

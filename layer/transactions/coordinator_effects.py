@@ -8,7 +8,7 @@ coordinator's thread. Memory: what is announced of open transactions, and one en
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from math import inf
 from typing import Final
@@ -19,7 +19,7 @@ from layer.errors import LayerError, NoSuchTopic, Refused
 from layer.transactions import coordinator_machine as machine
 from layer.transactions.coordinator_rules import CoordinatorSettings
 from layer.transactions.coordinator_state import NO_ID, Transaction
-from layer.transactions.outcomes import Ended, Opened, Outcomes, PartitionsFailed
+from layer.transactions.outcomes import Announcement, Ended, Opened, Outcomes, PartitionsFailed
 from layer.transactions.slow_partitions import SlowPartitions
 from mapping.state_records.transaction_log import TopicPartition
 from mapping.txn_id import TxnId
@@ -32,8 +32,6 @@ _SLOW_S: Final = 1.0
 _BUSY_LONGER_S: Final = 4.0
 """How much later the low-water mark may be said while transactions wait: it goes to all partitions of the topic."""
 _NONE: Final[dict[TopicPartition, Opened | None]] = {}
-
-_Announced = tuple[TxnId, tuple[TopicPartition, ...]]
 
 
 class Effects:
@@ -100,6 +98,23 @@ class Effects:
             self._announce_again_s = self._announce_at_s
         if not wanted or now_s < self._announce_at_s:
             return False
+        missing = self._missing(wanted)
+        news = not missing  # they went with what ended
+        fast, slow = self._by_speed(missing, now_s)
+        news = self._announced_in_turns(fast, _at_most(_FAST_S, deadline)) or news
+        news = self._announced_in_turns(slow, _at_most(_SLOW_S, deadline)) or news
+        resting = [rested_s for each in wanted if (rested_s := self._slow.rested_s(each.partitions)) > -inf]
+        self._announce_again_s = min([*resting, self._announce_at_s if self._announce_at_s > now_s else inf])
+        return news
+
+    def _missing(self, wanted: Sequence[machine.Announce]) -> list[machine.Announce]:
+        """Those that are not announced yet."""
+        return [each for each in wanted if not self.announced(each.txn.least_bits) >= set(each.partitions)]
+
+    def _by_speed(
+        self, wanted: Sequence[machine.Announce], now_s: float
+    ) -> tuple[list[Announcement], list[Announcement]]:
+        """By transaction, those whose partitions worked, and those of which one has rested enough."""
         fast: dict[TxnId, dict[TopicPartition, None]] = {}
         slow: dict[TxnId, dict[TopicPartition, None]] = {}
         for each in wanted:
@@ -107,18 +122,11 @@ class Effects:
             if rested_s <= now_s:
                 group = fast if rested_s == -inf else slow
                 group.setdefault(each.txn, {}).update(dict.fromkeys(each.partitions))
-        news = self._announced_in_turns(
-            [(txn, tuple(found)) for txn, found in fast.items()], _at_most(_FAST_S, deadline)
-        )
-        news = (
-            self._announced_in_turns([(txn, tuple(found)) for txn, found in slow.items()], _at_most(_SLOW_S, deadline))
-            or news
-        )
-        resting = [rested_s for each in wanted if (rested_s := self._slow.rested_s(each.partitions)) > -inf]
-        self._announce_again_s = min([*resting, self._announce_at_s if self._announce_at_s > now_s else inf])
-        return news
+        return [(txn, tuple(found)) for txn, found in fast.items()], [
+            (txn, tuple(found)) for txn, found in slow.items()
+        ]
 
-    def _announced_in_turns(self, together: Sequence[_Announced], deadline: Deadline) -> bool:
+    def _announced_in_turns(self, together: Sequence[Announcement], deadline: Deadline) -> bool:
         if not together:
             return False
         try:
@@ -139,7 +147,7 @@ class Effects:
         _log.warning("coordinator=%d %s", self._coordinator, failure)
         self._slow.failed(failure.partitions, self._clock.monotonic())
 
-    def _announced_these(self, together: Sequence[_Announced], deadline: Deadline) -> bool:
+    def _announced_these(self, together: Sequence[Announcement], deadline: Deadline) -> bool:
         """Raises PartitionsFailed: nothing was told."""
         try:
             opened = self._outcomes.announce(together, self._session, deadline)
@@ -154,17 +162,23 @@ class Effects:
         except LayerError as failure:
             _log.warning("coordinator=%d announcing %d failed: %s", self._coordinator, len(together), failure)
             return False
+        self._note(together, opened)
+        return True
+
+    def _note(self, together: Sequence[Announcement], opened: Mapping[tuple[TxnId, TopicPartition], Opened]) -> None:
         for txn, found in together:
             self._slow.worked(found)
             announced = self._announced.setdefault(txn.least_bits, {})
             for each in found:
                 announced.setdefault(each, opened.get((txn, each)))  # of two OPENs the first one has the lower bound
-        return True
 
     # Ends ---------------------------------------------------------------------------------------------------------
 
-    def put_in_place(self, ending: Sequence[Transaction], deadline: Deadline) -> list[Transaction]:
-        """Give those of `ending` that are due their effects, and say which have them all."""
+    def put_in_place(
+        self, ending: Sequence[Transaction], deadline: Deadline, wanted: Sequence[machine.Announce] = ()
+    ) -> list[Transaction]:
+        """Give those of `ending` that are due their effects, and say which have them all. Of what is to be announced
+        some goes along; `announce`, which follows, knows."""
         now_s = self._clock.monotonic()
         known = {transaction.id.least_bits for transaction in ending}
         for local_id in self._again_at_s.keys() - known:
@@ -175,19 +189,21 @@ class Effects:
         slow = [found for found, at_s in zip(due, rested_s, strict=True) if -inf < at_s <= now_s]
         group = fast[: self._at_once]
         self._due = len(fast) > len(group)
-        done = self._put_these_in_place(group, _at_most(_FAST_S, deadline))
+        along, _ = self._by_speed(wanted if now_s >= self._announce_at_s else (), now_s)
+        done = self._put_these_in_place(group, _at_most(_FAST_S, deadline), along)
         done += self._put_these_in_place(slow[:_MOST_AT_ONCE], _at_most(_SLOW_S, deadline))
         left = {found.id for found in due} - {found.id for found in done}
-        self._end_again_s = min(
-            (self._slow.rested_s(found.partitions) for found in due if found.id in left), default=inf
-        )
+        waiting = [at_s for found, at_s in zip(due, rested_s, strict=True) if found.id in left]
+        self._end_again_s = min((at_s for at_s in waiting if at_s > -inf), default=inf)
         return done
 
-    def _put_these_in_place(self, group: list[Transaction], deadline: Deadline) -> list[Transaction]:
+    def _put_these_in_place(
+        self, group: list[Transaction], deadline: Deadline, along: Sequence[Announcement] = ()
+    ) -> list[Transaction]:
         if not group:
             return []
         try:
-            done = self._take_effect(group, deadline)
+            done = self._take_effect(group, deadline, along)
         except LayerError as failure:
             _log.warning("coordinator=%d ending %d transactions: %s", self._coordinator, len(group), failure)
             self._failed(group, self._clock.monotonic())
@@ -198,7 +214,9 @@ class Effects:
             self._settled(transaction.id.least_bits)
         return done
 
-    def _take_effect(self, group: list[Transaction], deadline: Deadline) -> list[Transaction]:
+    def _take_effect(
+        self, group: list[Transaction], deadline: Deadline, along: Sequence[Announcement]
+    ) -> list[Transaction]:
         """Gives those that it worked for; the others touch partitions in which nothing can be done for now."""
         ended = [
             Ended(
@@ -229,8 +247,16 @@ class Effects:
         if acking:
             self._outcomes.end_acks(acking, deadline)
         if writing:
-            self._outcomes.settle_buffers(writing, self._session, deadline)
+            self._settle_buffers(writing, along, deadline)
         return group
+
+    def _settle_buffers(self, writing: Sequence[Ended], along: Sequence[Announcement], deadline: Deadline) -> None:
+        try:
+            opened = self._outcomes.settle_buffers(writing, self._session, deadline, along)
+        except (NoSuchTopic, PartitionsFailed):  # what goes along is no reason for what ends to wait
+            self._outcomes.settle_buffers(writing, self._session, deadline)
+        else:
+            self._note(along, opened)
 
     def _opened(self, transaction: Transaction) -> dict[TopicPartition, Opened]:
         """All OPENs that there are of it; empty when others may have written some. Of a transaction that was begun in

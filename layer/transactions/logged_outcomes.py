@@ -27,7 +27,7 @@ from layer.transactions import outcome_records
 from layer.transactions.buffer.entries import BufferEntries
 from layer.transactions.buffer.model import DataPartition
 from layer.transactions.outcome_records import Records
-from layer.transactions.outcomes import Ended, Opened, PartitionsFailed
+from layer.transactions.outcomes import Announcement, Ended, Opened, PartitionsFailed
 from layer.transactions.views import TransactionViews
 from mapping.state_records.transaction_log import TopicPartition
 from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK, StateTopic
@@ -96,9 +96,16 @@ class LoggedOutcomes:
     # Registrations ------------------------------------------------------------------------------------------------
 
     def announce(
-        self, participants: Sequence[tuple[TxnId, Sequence[TopicPartition]]], session: str, deadline: Deadline
+        self, participants: Sequence[Announcement], session: str, deadline: Deadline
     ) -> dict[tuple[TxnId, TopicPartition], Opened]:
         """Raises NoSuchTopic when one of the topics is not there."""
+        opens, opened = self._opens(participants, session, deadline)
+        self._append(opens, deadline)
+        return opened
+
+    def _opens(
+        self, participants: Sequence[Announcement], session: str, deadline: Deadline
+    ) -> tuple[Records, dict[tuple[TxnId, TopicPartition], Opened]]:
         opened: dict[tuple[TxnId, TopicPartition], Opened] = {}
         announced: list[tuple[TxnId, DataPartition]] = []
         ends: dict[DataPartition, int] = {}
@@ -111,8 +118,7 @@ class LoggedOutcomes:
                 ends[where] = self._data.known_end(each.topic, each.partition, deadline)
             announced.extend((txn, where) for txn in txns)
             opened.update(((txn, each), Opened(where.incarnation, ends[where])) for txn in txns)
-        self._append(outcome_records.open_records(announced, ends, session), deadline)
-        return opened
+        return outcome_records.open_records(announced, ends, session), opened
 
     # Ends ---------------------------------------------------------------------------------------------------------
 
@@ -160,7 +166,10 @@ class LoggedOutcomes:
     def end_acks(self, ended: Sequence[Ended], deadline: Deadline) -> None:
         self._append(outcome_records.end_records(ended), deadline, TRANSACTION_PENDING_ACK)
 
-    def settle_buffers(self, ended: Sequence[Ended], session: str, deadline: Deadline) -> None:
+    def settle_buffers(
+        self, ended: Sequence[Ended], session: str, deadline: Deadline, along: Sequence[Announcement] = ()
+    ) -> dict[tuple[TxnId, TopicPartition], Opened]:
+        opens, opened = self._opens(along, session, deadline)
         aborted: list[Records] = []
         over: list[Records] = []
         for each, those in _by_partition((each, one) for one in ended for each in one.partitions):
@@ -170,7 +179,8 @@ class LoggedOutcomes:
             aborted.extend(self._aborted(where, failed, session, deadline, there=found is not None))
             over.append(self._opens_gone(where, those, session, deadline))
         self._append(_together(aborted), deadline)
-        self._append(_together(over), deadline)
+        self._append(_together([*over, opens]), deadline)
+        return opened
 
     def _aborted(
         self, where: DataPartition, failed: Sequence[Ended], session: str, deadline: Deadline, *, there: bool

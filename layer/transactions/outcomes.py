@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from layer.deadline import Deadline
 from layer.errors import StoreError
@@ -42,6 +42,10 @@ class Ended:
     again: bool = False
 
 
+Announcement: TypeAlias = tuple[TxnId, Sequence[TopicPartition]]
+"""A transaction, and where it is about to write."""
+
+
 class PartitionsFailed(StoreError):
     """What a call had to do in these data partitions was not done, or nobody knows. In `announce` nothing was done
     then; in `write_markers` everything in the others."""
@@ -59,7 +63,7 @@ class Outcomes(Protocol):
     """
 
     def announce(
-        self, participants: Sequence[tuple[TxnId, Sequence[TopicPartition]]], session: str, deadline: Deadline
+        self, participants: Sequence[Announcement], session: str, deadline: Deadline
     ) -> Mapping[tuple[TxnId, TopicPartition], Opened]:
         """OPEN entries in the buffers: these transactions are about to write there. A transaction may be over by the
         time it is written, or announced a second time by another session with a later lower bound.
@@ -75,8 +79,11 @@ class Outcomes(Protocol):
         """ENDs to the pending acks of the subscriptions."""
         ...
 
-    def settle_buffers(self, ended: Sequence[Ended], session: str, deadline: Deadline) -> None:
-        """Buffer entries: OPEN goes, of an aborted one ABORTED stands before that."""
+    def settle_buffers(
+        self, ended: Sequence[Ended], session: str, deadline: Deadline, along: Sequence[Announcement] = ()
+    ) -> Mapping[tuple[TxnId, TopicPartition], Opened]:
+        """Buffer entries: OPEN goes, of an aborted one ABORTED stands before that. `along` is announced together with
+        that, and with the errors, of `announce`: after NoSuchTopic and PartitionsFailed nothing was done."""
         ...
 
     def publish_low_water(self, coordinator: int, low_water: int, session: str, deadline: Deadline) -> None:

@@ -10,7 +10,7 @@ from layer.clock import Clock
 from layer.deadline import Deadline
 from layer.errors import StoreError
 from layer.statelog.memory_log import MemoryStateLog
-from layer.transactions.outcomes import Ended, Opened, PartitionsFailed
+from layer.transactions.outcomes import Announcement, Ended, Opened, PartitionsFailed
 from mapping.state_keys import CoordinatorTakeoverKey, TransactionAnswerKey, TransactionLogKey, decode_key
 from mapping.state_records.transaction_log import (
     NewTransaction,
@@ -193,7 +193,7 @@ class SimulatedOutcomes:
             self.pause()
 
     def announce(
-        self, participants: Sequence[tuple[TxnId, Sequence[TopicPartition]]], session: str, deadline: Deadline
+        self, participants: Sequence[Announcement], session: str, deadline: Deadline
     ) -> dict[tuple[TxnId, TopicPartition], Opened]:
         self.trouble()
         bad = self.bad_partitions([each for _, partitions in participants for each in partitions])
@@ -238,7 +238,14 @@ class SimulatedOutcomes:
             fate.acked = True
         self.trouble()
 
-    def settle_buffers(self, ended: Sequence[Ended], session: str, deadline: Deadline) -> None:
+    def settle_buffers(
+        self, ended: Sequence[Ended], session: str, deadline: Deadline, along: Sequence[Announcement] = ()
+    ) -> dict[tuple[TxnId, TopicPartition], Opened]:
+        self.announce(along, session, deadline)
+        self.settle(ended)
+        return {}
+
+    def settle(self, ended: Sequence[Ended]) -> None:
         self.trouble()
         for fate in self._ended(ended):
             fate.settled = True

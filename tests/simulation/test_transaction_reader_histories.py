@@ -17,7 +17,7 @@ from layer.statelog.view import LogView
 from layer.transactions.buffer.entries import BufferEntries, TxnStatus
 from layer.transactions.buffer.model import DataPartition
 from layer.transactions.logged_outcomes import LoggedOutcomes
-from layer.transactions.outcomes import Ended, Opened, Outcomes, PartitionsFailed
+from layer.transactions.outcomes import Announcement, Ended, Opened, Outcomes, PartitionsFailed
 from layer.transactions.views import TransactionViews
 from mapping.state_records.transaction_log import TopicPartition, TopicSubscription
 from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT
@@ -98,7 +98,7 @@ class JudgedOutcomes(LoggedOutcomes):
         self._judge = judge
 
     def announce(
-        self, participants: Sequence[tuple[TxnId, Sequence[TopicPartition]]], session: str, deadline: Deadline
+        self, participants: Sequence[Announcement], session: str, deadline: Deadline
     ) -> dict[tuple[TxnId, TopicPartition], Opened]:
         opened = super().announce(participants, session, deadline)
         self._judge.announce(participants, session, deadline)
@@ -116,9 +116,14 @@ class JudgedOutcomes(LoggedOutcomes):
         super().end_acks(ended, deadline)
         self._judge.end_acks(ended, deadline)
 
-    def settle_buffers(self, ended: Sequence[Ended], session: str, deadline: Deadline) -> None:
-        super().settle_buffers(ended, session, deadline)
-        self._judge.settle_buffers(ended, session, deadline)
+    def settle_buffers(
+        self, ended: Sequence[Ended], session: str, deadline: Deadline, along: Sequence[Announcement] = ()
+    ) -> dict[tuple[TxnId, TopicPartition], Opened]:
+        opened = super().settle_buffers(ended, session, deadline, along)
+        self._judge.settle(ended)
+        if along:
+            self._judge.announce(along, session, deadline)
+        return opened
 
     def publish_low_water(self, coordinator: int, low_water: int, session: str, deadline: Deadline) -> None:
         super().publish_low_water(coordinator, low_water, session, deadline)

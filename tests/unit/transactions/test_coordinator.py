@@ -16,7 +16,7 @@ from layer.transactions.coordinator import Coordinator
 from layer.transactions.coordinator_log import CoordinatorLog, StateLogRequests
 from layer.transactions.coordinator_rules import CoordinatorSettings
 from layer.transactions.coordinator_state import CoordinatorState
-from layer.transactions.outcomes import Ended, Opened, PartitionsFailed
+from layer.transactions.outcomes import Announcement, Ended, Opened, PartitionsFailed
 from layer.transactions.remote_coordinator import RemoteCoordinator
 from mapping.state_keys import TransactionRequestKey, encode_key
 from mapping.state_records.transaction_log import TopicPartition, TopicSubscription, TxnStatus
@@ -103,7 +103,7 @@ class Effects:
             raise PartitionsFailed(self.slow.intersection(partitions), "no leader")
 
     def announce(
-        self, participants: Sequence[tuple[TxnId, Sequence[TopicPartition]]], session: str, deadline: Deadline
+        self, participants: Sequence[Announcement], session: str, deadline: Deadline
     ) -> dict[tuple[TxnId, TopicPartition], Opened]:
         wanted = [each for _, partitions in participants for each in partitions]
         self._check(wanted)
@@ -125,8 +125,12 @@ class Effects:
     def end_acks(self, ended: Sequence[Ended], deadline: Deadline) -> None:
         self.done.extend(("end", each.txn, each.committed) for each in ended)
 
-    def settle_buffers(self, ended: Sequence[Ended], session: str, deadline: Deadline) -> None:
+    def settle_buffers(
+        self, ended: Sequence[Ended], session: str, deadline: Deadline, along: Sequence[Announcement] = ()
+    ) -> dict[tuple[TxnId, TopicPartition], Opened]:
+        opened = self.announce(along, session, deadline)
         self.done.extend(("settle", each.txn, each.committed) for each in ended)
+        return opened
 
     def publish_low_water(self, coordinator: int, low_water: int, session: str, deadline: Deadline) -> None:
         self.low_water = low_water
