@@ -51,6 +51,15 @@ def test_many_are_appended_in_the_order_given(log: StateLog, state_topic: StateT
     assert log.append_many(state_topic, 0, [], soon()) == []
 
 
+def test_groups_go_to_several_partitions_at_once_each_in_its_order(log: StateLog, state_topic: StateTopic) -> None:
+    sent: dict[int, list[tuple[bytes, bytes | None]]] = {
+        partition: [(b"%d" % n, b"%d" % partition) for n in range(700)] for partition in (0, 1)
+    }
+    log.append_apart([(state_topic, partition, records) for partition, records in sent.items()], soon())
+    for partition, records in sent.items():
+        assert [(record.key, record.value) for record in everything(log, state_topic, partition)] == records
+
+
 def test_a_tombstone_is_a_record_without_value(log: StateLog, state_topic: StateTopic) -> None:
     log.append(state_topic, 0, b"k", b"", soon())
     log.append(state_topic, 0, b"k", None, soon())
