@@ -26,7 +26,7 @@ from mapping.txn_id import TxnId
 
 _log: Final = logging.getLogger(__name__)
 _MOST_AT_ONCE: Final = 512
-_FAST_S: Final = 5.0
+_FAST_S: Final = 10.0
 _SLOW_S: Final = 1.0
 """How long effects are waited for: in partitions that worked, and in those that did not when they were tried last."""
 _BUSY_LONGER_S: Final = 4.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from math import inf
 from typing import Final
@@ -143,17 +143,19 @@ class KafkaDataPartitions:
 
     def end_offset(self, topic: str, partition: int, deadline: Deadline) -> int:
         life = self._opened(topic, deadline)
+        before, _ = life.ends.get(partition, (0, 0.0))
         with self._looking_again(topic):
             _, end = self._fetcher.watermarks(life.topic.kafka_topic, partition, deadline)
-            self._ends_at(life, partition, end)
+            if end < before:
+                raise StoreError(f"{topic}-{partition} ends at {end}, it ended at {before}: was it made anew?")
+        self._ended_at(life, partition, end)
         return end
 
-    def _ends_at(self, life: _Life, partition: int, end: int) -> None:
-        """Raises StoreError when it ended behind that."""
-        before, _ = life.ends.get(partition, (0, 0.0))
-        if end < before:
-            raise StoreError(f"{life.topic.name}-{partition} ends at {end}, it ended at {before}: was it made anew?")
-        life.ends[partition] = end, self._clock.monotonic()
+    def _ended_at(self, life: _Life, partition: int, end: int) -> None:
+        """Where it ended just now; less when another thread has seen more since, or when less is left."""
+        with self._lock:
+            if end >= life.ends.get(partition, (0, 0.0))[0]:
+                life.ends[partition] = end, self._clock.monotonic()
 
     def known_end(self, topic: str, partition: int, deadline: Deadline) -> int:
         end, seen_s = self._opened(topic, deadline).ends.get(partition, (0, -inf))
@@ -181,9 +183,8 @@ class KafkaDataPartitions:
                 raise PartitionsFailed([where[number] for number in failure.groups], str(failure)) from failure
             except StoreError as failure:
                 raise PartitionsFailed(where, str(failure)) from failure
-        for life, (topic, partition), offsets in zip(lives, where, written, strict=True):
-            with suppress(StoreError), self._looking_again(topic):
-                self._ends_at(life, partition, max(offsets) + 1)
+        for life, (_, partition), offsets in zip(lives, where, written, strict=True):
+            self._ended_at(life, partition, max(offsets) + 1)
 
     def ends(
         self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline
