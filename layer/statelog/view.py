@@ -103,12 +103,7 @@ class LogView(Generic[F]):
         asked, position = self._now(), self._position
         offsets = self._log.append_many(self._topic, self._partition, records, deadline)
         now_ms = self._clock.now_ms()
-        own = [
-            LogRecord(
-                offset, bytes(memoryview(key)), value, now_ms
-            )  # what orjson made takes 4 kB as long as it is there
-            for offset, (key, value) in zip(offsets, records, strict=True)
-        ]
+        own = [LogRecord(offset, key, value, now_ms) for offset, (key, value) in zip(offsets, records, strict=True)]
         return LogEnd(asked, max(offsets) + 1, position, own)
 
     # Asking -------------------------------------------------------------------------------------------------------

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from mapping.errors import CorruptRecord, MappingError
@@ -142,3 +144,13 @@ def test_a_key_that_is_not_canonical_is_corrupt(data: bytes) -> None:
 def test_what_json_cannot_hold_is_refused(key: LedgerKey) -> None:
     with pytest.raises(MappingError):
         encode_key(key)
+
+
+def test_a_key_that_is_kept_takes_no_more_than_it_needs() -> None:
+    tracemalloc.start()
+    try:
+        kept = [encode_key(LedgerKey(number, "s", 1)) for number in range(1000)]
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken / len(kept) < 200
