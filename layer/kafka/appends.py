@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial as bound
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
+
+from confluent_kafka import KafkaException
 
 from layer.deadline import Deadline
 from layer.errors import (
@@ -74,14 +77,38 @@ def append_apart(producer: Callable[[], KafkaProducer], groups: Sequence[Group],
     """
     appends = _Appends(groups)
     deadline.check(appends.what)
-    index = 0
+    places = [(kafka_topic, partition, record) for kafka_topic, partition, records in groups for record in records]
     used: dict[KafkaProducer, None] = {}
-    for kafka_topic, partition, records in groups:
-        for record in records:
-            used[_hand_over(producer, kafka_topic, partition, record, appends, index, deadline)] = None
-            index += 1
+    begun = _hand_over_quickly(producer(), places, appends, used)
+    for index, place in enumerate(places[begun:], begun):
+        used[_hand_over(producer, *place, appends, index, deadline)] = None
     found = iter(appends.offsets_in(deadline, list(used)))
     return [list(islice(found, len(records))) for _, _, records in groups]
+
+
+def _hand_over_quickly(
+    producer: KafkaProducer,
+    places: Sequence[tuple[str, int, NewRecord]],
+    appends: _Appends,
+    used: dict[KafkaProducer, None],
+) -> int:
+    """Hand over as many as it takes at once, and say how many. What is handed over before librdkafka's thread wakes up
+    goes in one request; the rest would wait for the answer to that."""
+    calls = [
+        # topic, value, key, partition, callback, its alias, timestamp, headers
+        (topic, record.value, record.key, partition, bound(appends.delivered, index, producer), None,
+         record.timestamp_ms, record.headers)
+        for index, (topic, partition, record) in enumerate(places)
+    ]  # fmt: skip
+    produce = producer.produce
+    begun = 0
+    with suppress(BufferError, KafkaException):  # the other way meets it again, and sees to it
+        for call in calls:
+            produce(*call)
+            begun += 1
+    if begun:
+        used[producer] = None
+    return begun
 
 
 def _hand_over(
