@@ -123,8 +123,11 @@ def compact(bootstrap: str, where: dict[StateTopic, int]) -> dict[StateTopic, in
 def _configure_cleaner(admin: AdminClient, operation: AlterConfigOpType) -> None:
     """Room for the keys of a few million records in one pass, and no pause between passes."""
     entries = [ConfigEntry(name, value, incremental_operation=operation) for name, value in _CLEANER.items()]
-    everywhere = ConfigResource(ResourceType.BROKER, "", incremental_configs=entries)
-    for done in admin.incremental_alter_configs([everywhere]).values():
+    brokers = [
+        ConfigResource(ResourceType.BROKER, str(broker), incremental_configs=entries)
+        for broker in admin.list_topics(timeout=60).brokers
+    ]
+    for done in admin.incremental_alter_configs(brokers).values():
         done.result(60)
 
 

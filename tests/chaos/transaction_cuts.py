@@ -37,6 +37,11 @@ class TransactionCut:
         self._signal = signal.Signals[signal_name]
         self._say = say
         self._wrap(KafkaStateLog, "append_many", lambda _log, _topic, _partition, records, *_: steps_of(records))
+        self._wrap(
+            KafkaStateLog,
+            "append_apart",
+            lambda _log, groups, *_: steps_of([each for *_, group in groups for each in group]),
+        )
         self._wrap(KafkaStateLog, "append", lambda _log, _topic, _partition, *record: steps_of([record[:2]]))
         self._wrap(KafkaDataPartitions, "append_markers", lambda *_: {"marker"})
 
