@@ -74,6 +74,7 @@ def inline_metadata(state: CursorState, lineage: Lineage) -> str | None:
             deliveries=state.deliveries,
             requests=state.requests,
             pending_acks=state.pending_acks,
+            leased_from=state.leased_from,
         )
     )
     return text if len(text) <= MAX_METADATA_CHARS else None

@@ -38,6 +38,7 @@ class CursorState:
         "deleted",
         "deliveries",
         "dirty_ledgers",
+        "leased_from",
         "loader",
         "next_unacked",
         "pending_acks",
@@ -61,6 +62,8 @@ class CursorState:
         """By id, oldest first: what others asked for and took effect, with its result."""
         self.pending_acks = False
         """Transactions acknowledge here (`CommitMetadata.pending_acks`)."""
+        self.leased_from: int | None = None
+        """See `CommitMetadata.leased_from`; kept up by the owner (`Leasing`), not here."""
         self.dirty_ledgers: set[int] = set()
         self.revision = 0
         self.resets = 0

@@ -40,6 +40,8 @@ class Saved:
     """`CursorState.resets` when it was prepared."""
     pending_acks: bool = False
     """`CursorState.pending_acks` as its commit says it."""
+    leased_from: int | None = None
+    """The same of `CursorState.leased_from`."""
     left_over: Unneeded = field(default_factory=Unneeded)
     """What earlier saves made obsolete and nobody tombstoned yet."""
 

@@ -138,6 +138,7 @@ class CursorStore:
         state.deliveries = metadata.deliveries
         state.requests = dict(metadata.requests)
         state.pending_acks = saved.pending_acks = metadata.pending_acks
+        state.leased_from = saved.leased_from = metadata.leased_from
         if metadata.marker_offset is not None:
             marker, saved.marker = self._segments.read_marker(identity, metadata.marker_offset, deadline)
             saved.marker_offset = metadata.marker_offset
@@ -196,7 +197,13 @@ class CursorStore:
             state.dirty_ledgers = set()  # once accepted there are no live segments, so every ledger counts as dirty
             return Save(
                 CommittedOffset(state.next_unacked, inline),
-                Saved(lineage, beside=positions(state), resets=state.resets, pending_acks=state.pending_acks),
+                Saved(
+                    lineage,
+                    beside=positions(state),
+                    resets=state.resets,
+                    pending_acks=state.pending_acks,
+                    leased_from=state.leased_from,
+                ),
                 last.everything(),
                 state.revision,
                 taken,
@@ -218,12 +225,20 @@ class CursorStore:
         obsolete = Unneeded((*last.left_over.segments, *superseded), last.old_markers())
         marker = self._segments.write_marker(identity, Marker(lineage, live, *obsolete, state.deliveries), deadline)
         metadata = encode_commit_metadata(
-            CommitMetadata(lineage, None, marker.offset, requests=state.requests, pending_acks=state.pending_acks)
+            CommitMetadata(lineage, None, marker.offset, None, state.requests, state.pending_acks, state.leased_from)
         )
         state.dirty_ledgers = set()
         return Save(
             CommittedOffset(state.next_unacked, metadata),
-            Saved(lineage, segments, marker.ref, marker.offset, resets=state.resets, pending_acks=state.pending_acks),
+            Saved(
+                lineage,
+                segments,
+                marker.ref,
+                marker.offset,
+                resets=state.resets,
+                pending_acks=state.pending_acks,
+                leased_from=state.leased_from,
+            ),
             obsolete,
             state.revision,
             frozenset(dirty),
@@ -256,6 +271,7 @@ class CursorStore:
                     state.deliveries,
                     state.requests,
                     state.pending_acks,
+                    state.leased_from,
                 )
             )
             return text if len(text) <= MAX_METADATA_CHARS else None
@@ -275,6 +291,7 @@ class CursorStore:
                 beside,
                 state.resets,
                 state.pending_acks,
+                state.leased_from,
             ),
             last.left_over if base is last else last.everything(),
             state.revision,

@@ -5,6 +5,7 @@
              | session (16) | cursor version u64 | save u64
     kind u8  = with 128 added: before the body, which requests took effect: count varint, (id (8), result varint)*
                with 64 added: transactions acknowledge here, see `CommitMetadata.pending_acks`
+               with 32 added: before the body, behind the requests, `CommitMetadata.leased_from`, a varint
                0: body is a holes block, offsets relative to the committed one, then deliveries
                1: body is the offset (u64) of the marker record in the `cursors` topic
                2: both: a marker (u64), and a holes block and deliveries that came after it
@@ -47,6 +48,7 @@ _KIND_MARKER: Final = 1
 _KIND_MARKER_AND_HOLES: Final = 2
 _WITH_REQUESTS: Final = 128
 _WITH_PENDING_ACKS: Final = 64
+_WITH_LEASES: Final = 32
 _LINEAGE: Final = struct.Struct(">22sQQ16sQQ")
 _U64: Final = struct.Struct(">Q")
 _U32: Final = struct.Struct(">I")
@@ -105,6 +107,9 @@ class CommitMetadata:
     pending_acks: bool = False
     """Transactions acknowledge on this cursor: `__transaction_pending_ack` may hold something that its next owner has
     to know before it serves."""
+    leased_from: int | None = None
+    """Processes that do not own the partition may hold messages of it: what they acknowledged stands in `deliveries`
+    from this offset on, and the next owner asks them what they hold before it serves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,12 +128,15 @@ def encode_commit_metadata(metadata: CommitMetadata) -> str:
     if metadata.marker_offset is not None:
         kind = _KIND_MARKER if metadata.holes is None else _KIND_MARKER_AND_HOLES
     marks = (_WITH_REQUESTS if metadata.requests else 0) | (_WITH_PENDING_ACKS if metadata.pending_acks else 0)
+    marks |= 0 if metadata.leased_from is None else _WITH_LEASES
     out.append(kind | marks)
     if metadata.requests:
         write_varint(out, len(metadata.requests))
         for request, result in metadata.requests.items():
             out += request
             write_varint(out, result)
+    if metadata.leased_from is not None:
+        write_varint(out, metadata.leased_from)
     if metadata.marker_offset is not None:
         out += _U64.pack(metadata.marker_offset)
     if kind != _KIND_MARKER:
@@ -155,20 +163,22 @@ def decode_commit_metadata(text: str) -> CommitMetadata | None:
     kind = reader.take(1)[0]
     requests: dict[bytes, int] = {}
     pending_acks = bool(kind & _WITH_PENDING_ACKS)
-    kind &= ~_WITH_PENDING_ACKS
+    leased = bool(kind & _WITH_LEASES)
+    kind &= ~(_WITH_PENDING_ACKS | _WITH_LEASES)
     if kind & _WITH_REQUESTS:
         kind ^= _WITH_REQUESTS
         for _ in range(reader.count(REQUEST_ID_BYTES + 1)):
             request = reader.take(REQUEST_ID_BYTES)
             requests[request] = reader.varint()
+    leased_from = reader.varint() if leased else None
     if kind == _KIND_MARKER:
         marker_offset = _U64.unpack(reader.take(8))[0]
-        metadata = CommitMetadata(lineage, None, marker_offset, requests=requests, pending_acks=pending_acks)
+        metadata = CommitMetadata(lineage, None, marker_offset, None, requests, pending_acks, leased_from)
     elif kind in (_KIND_HOLES, _KIND_MARKER_AND_HOLES):
         marker_offset = _U64.unpack(reader.take(8))[0] if kind == _KIND_MARKER_AND_HOLES else None
         holes = read_holes(reader)
         deliveries = read_deliveries_if_any(reader)
-        metadata = CommitMetadata(lineage, holes, marker_offset, deliveries, requests, pending_acks)
+        metadata = CommitMetadata(lineage, holes, marker_offset, deliveries, requests, pending_acks, leased_from)
     else:
         raise CorruptRecord(f"commit metadata is of kind {kind}, expected {_KIND_HOLES} to {_KIND_MARKER_AND_HOLES}")
     reader.expect_end()
