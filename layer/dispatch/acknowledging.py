@@ -6,10 +6,11 @@ All of it runs in the member's thread.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
+from layer.cursor.batch_acks import BatchAckSet
 from layer.cursor.machine import CursorState
 from layer.dispatch.batches import gathered, up_to
 from layer.dispatch.chunks import ChunkAssembly
@@ -66,6 +67,25 @@ class Acknowledging:
                 changed = cursor.acknowledge(offsets) or changed
                 self._settle(offsets)
         return changed
+
+    def elsewhere(self, offsets: list[int], batches: Mapping[int, tuple[int, int]], meter: SubscriptionMeter) -> None:
+        """Fold in what another process says; of batch entries (batch size, bits). Raises StoreError, and changed
+        nothing then."""
+        cursor = self._cursor
+        cursor.need((*offsets, *batches))
+        if batches:
+            newly = cursor.acknowledge_batches({o: BatchAckSet(size, bits) for o, (size, bits) in batches.items()})
+            for offset, count in newly.items():
+                self._in_flight.acknowledged_in_batch(offset, count)
+            complete = [offset for offset in newly if cursor.is_acknowledged(offset)]
+            meter.acknowledged += len(complete)
+            self._settle(complete)
+        if offsets:
+            meter.acknowledged += len(offsets)
+            if self._chunks.known:
+                offsets = self._chunks.acknowledged(offsets)
+            cursor.acknowledge(offsets)
+            self._settle(offsets)
 
     def up_to(self, upto: int) -> bool:
         """All messages whose place is at or before `upto`: chunks of a message that ends behind it stay."""

@@ -89,14 +89,15 @@ class DeliveryCounting:
         policy = self._burial.policy()
         return owned.guard.admit(lowest, None if policy is None else policy.max_redeliver_count + 1, in_order=in_order)
 
-    def give_back(self, owned: OwnedPartition, endpoint: Endpoint) -> None:
-        """The consumer is gone. What it put off still waits for its time where deliveries are counted durably."""
+    def give_back(self, owned: OwnedPartition, endpoint: Endpoint, *, died: bool = False) -> None:
+        """The consumer is gone, `died` with its process. What it put off still waits for its time where deliveries are
+        counted durably."""
         put_off = None
         if owned.guard is None:
             self._nacks.forget_consumer(endpoint, owned.slot.number)
         else:
             put_off = self._nacks.disown(endpoint, owned.slot.number)
-        owned.give_back(endpoint.feed(owned.slot), put_off)
+        owned.give_back(endpoint.feed(owned.slot), put_off, died=died)
 
     def retire(self, partitions: Iterable[int], *, orderly: bool) -> None:
         """These partitions are given up; not `orderly` when the program ends without having closed its consumers."""
@@ -107,6 +108,9 @@ class DeliveryCounting:
             held = BitMap64(o for o, feed in owned.in_flight.holders.items() if not self._burial.has(feed))
             for offsets in self._nacks.waiting(number).values():
                 held -= offsets
+            elsewhere = BitMap64(o for o in held if owned.in_flight.holders[o].endpoint.is_remote)
+            held -= elsewhere
+            owned.guard.held_elsewhere(elsewhere)
             if orderly:
                 owned.guard.retire(held)
                 continue

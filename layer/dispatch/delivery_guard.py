@@ -234,6 +234,26 @@ class DeliveryGuard:
             if offset == self._alone:
                 self._alone = None
 
+    def died(self, offsets: Iterable[int]) -> None:
+        """The process that had these is gone, and one of them may be the reason."""
+        for offset in offsets:
+            self._suspects.add(offset)
+            self._had_suspects = self._changed = True
+            if offset == self._alone:
+                self._alone = None
+
+    def still_held(self, offsets: Iterable[int]) -> None:
+        """The partition was taken over, and consumers that live have these."""
+        for offset in offsets:
+            self._suspects.discard(offset)
+            self._delivered.setdefault(offset, 1)
+
+    def held_elsewhere(self, offsets: BitMap64) -> None:
+        """The partition is given up, and consumers of other processes have these: if they do not tell its next owner
+        so, they died."""
+        self._suspects |= offsets
+        self._changed = True
+
     def retire(self, held: Iterable[int]) -> None:
         """The partition is given up in good order; `held` are still out. What is saved from now on says so."""
         if self._retired:

@@ -5,7 +5,7 @@ All of it runs in the member's thread.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from pyroaring import BitMap64
@@ -69,6 +69,8 @@ class Dispatcher:
         key_shared = handle.type is SubscriptionType.KEY_SHARED
         self._keys = KeyShared(self._read_again, self._burial, self.counting, owned, endpoints) if key_shared else None
         self._blocked = False
+        self.late_elsewhere: Callable[[int, BitMap64, Endpoint], None] = lambda partition, offsets, endpoint: None
+        """Told of messages of other processes' partitions that were not acknowledged in time."""
 
     # What there is to do ------------------------------------------------------------------------------------------
 
@@ -164,7 +166,7 @@ class Dispatcher:
             return handed
         for owned in self._owned.values():
             while owned.buffered and owned.waits_for_room():
-                turn = self._round_robin.next(self._endpoints)
+                turn = self._round_robin.next(self._endpoints, owned.buffered)
                 if turn is None:
                     return handed
                 endpoint, permits = turn
@@ -190,7 +192,7 @@ class Dispatcher:
         offsets = owned.readable({offset: records[offset] for offset in wanted if offset in records})
         offsets = self._burial.bury(owned, offsets, records)
         while offsets:
-            turn = self._round_robin.next(self._endpoints)
+            turn = self._round_robin.next(self._endpoints, len(offsets))
             if turn is None:
                 owned.put_back(offsets)
                 break
@@ -283,8 +285,8 @@ class Dispatcher:
     def _redeliver_late(self, partition: int, offsets: BitMap64, endpoint: Endpoint) -> None:
         owned = self._owned.get(partition)
         if owned is None:
-            return
-        if self._shared:
+            self.late_elsewhere(partition, offsets, endpoint)
+        elif self._shared:
             owned.redeliver(offsets, endpoint)
         elif (
             owned.active is not None
@@ -340,17 +342,34 @@ class Dispatcher:
             self.choose_active()
         self.count_deliveries()
 
-    def detach(self, endpoint: Endpoint) -> None:
-        """Remove a consumer; what it holds is delivered to others."""
+    def detach(self, endpoint: Endpoint, *, died: bool = False) -> None:
+        """Remove a consumer, which `died` with its process; what it holds is delivered to others."""
         if endpoint in self._endpoints:
             self._endpoints.remove(endpoint)
         endpoint.close()
         for owned in self._owned.values():
             if self._shared:
-                self.counting.give_back(owned, endpoint)
+                self.counting.give_back(owned, endpoint, died=died)
         if self._keys is not None:
             self._keys.detach(endpoint)
         self.choose_active()
+
+    def still_held(self, owned: OwnedPartition, endpoint: Endpoint, offsets: Mapping[int, int]) -> None:
+        """Of a partition that was taken over: these are the consumer's, each with its number of messages."""
+        owned.still_held(endpoint.feed(owned.slot), offsets)
+        if self._keys is not None:
+            self._keys.still_held(owned, endpoint, sorted(offsets))
+
+    def redeliver_later(self, owned: OwnedPartition, delays_ms: Mapping[int, int]) -> None:
+        """These were refused under a former owner, and nobody holds them."""
+        owned.intake.apart |= BitMap64(delays_ms)
+        now_s = self._clock.monotonic()
+        for offset, delay_ms in delays_ms.items():
+            owned.replay.discard(offset)
+            self._nacks.add(now_s, delay_ms / 1000, owned.slot.number, offset, None)
+        if owned.guard is not None:
+            owned.guard.survived(delays_ms)
+            owned.guard.still_held(delays_ms)
 
     def count_deliveries(self) -> None:
         """Partitions were taken over, or a consumer came that may have a dead letter policy."""

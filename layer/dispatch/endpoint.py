@@ -42,6 +42,9 @@ class _AsTheyAre:
 class Endpoint:
     """Inbox of at most `capacity` messages; with capacity 0 a message is handed out only to a waiting receiver."""
 
+    is_remote = False
+    """It is a consumer of another process (see `RemoteEndpoint`)."""
+
     def __init__(
         self,
         name: str,

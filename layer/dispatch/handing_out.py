@@ -4,9 +4,9 @@ checked. No I/O, no threads."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from layer.cursor.machine import CursorState
+from layer.cursor.batch_acks import BatchAckSet
 from layer.dispatch.batches import unpack
 from layer.dispatch.delivery import Delivery, Feed
 from layer.dispatch.entries import EntriesAtHand
@@ -14,6 +14,18 @@ from layer.dispatch.held import HeldEntries
 from layer.dispatch.in_flight import InFlight
 from layer.dispatch.whole_message import WholeMessage
 from mapping.errors import CorruptRecord
+from mapping.state_records.leases import LeasedEntry
+
+
+class KnowsBatches(Protocol):
+    """A cursor, as far as it matters here."""
+
+    @property
+    def batches(self) -> AckSets: ...
+
+
+class AckSets(Protocol):
+    def get(self, offset: int, /) -> BatchAckSet | None: ...
 
 
 class HandingOut:
@@ -21,7 +33,7 @@ class HandingOut:
 
     def __init__(
         self,
-        cursor: CursorState,
+        cursor: KnowsBatches,
         entries: EntriesAtHand,
         held: HeldEntries,
         in_flight: InFlight,
@@ -65,6 +77,34 @@ class HandingOut:
                 if holder is not None:
                     in_flight.hold((offset,), holder)
                 found.append(make(body, feed, offset, counts.get(offset, 0)))
+        return found
+
+    def leases(self, offsets: Sequence[int], records: Sequence[Any], feed: Feed) -> list[LeasedEntry]:
+        """These entries for a consumer in another process, which reads them itself; `feed` has them from now on."""
+        entries, in_flight, counts = self._entries, self._in_flight, self._redeliveries
+        if entries.are_plain:
+            in_flight.hold(offsets, feed)
+            return [LeasedEntry(offset, counts.get(offset, 0)) for offset in offsets]
+        found: list[LeasedEntry] = []
+        for offset, record in zip(offsets, records, strict=True):
+            count = counts.get(offset, 0)
+            size = entries.batches.pop(offset, 0)
+            if type(record) is WholeMessage:
+                chunks = tuple(record.offsets)
+                in_flight.hold_batch(offset, feed, len(chunks))
+                found.append(LeasedEntry(offset, count, len(chunks), None, chunks, record.total_bytes))
+            elif size:
+                acked = self._held.with_held(offset, self._cursor.batches.get(offset))
+                left = size if acked is None else size - acked.acked.bit_count()
+                if not left:  # what is not acknowledged of it, transactions hold
+                    self._held.back.add(offset)
+                    continue
+                in_flight.hold_batch(offset, feed, left)
+                ack_set = None if acked is None else (acked.batch_size, acked.acked)
+                found.append(LeasedEntry(offset, count, left, ack_set))
+            else:
+                in_flight.hold((offset,), feed)
+                found.append(LeasedEntry(offset, count))
         return found
 
     def _chunked(

@@ -125,6 +125,13 @@ class KeyOrder(Generic[C]):
         self.waiting_bytes -= moved_bytes
         return taken
 
+    def hold(self, offset: int, slot: int, consumer: C) -> None:
+        """This one is in flight at `consumer` already."""
+        if self.keep_order:
+            _, count = self._held.get(slot, (consumer, 0))
+            self._held[slot] = (consumer, count + 1)
+            self._slots[offset] = slot
+
     def offsets_waiting(self) -> Iterator[int]:
         """Of all messages known here and not handed out, in no order."""
         for lane in self._lanes.values():

@@ -84,6 +84,13 @@ class KeyShared:
         self._ranges.remove(endpoint)
         self._assign()
 
+    def still_held(self, owned: OwnedPartition, endpoint: Endpoint, offsets: Sequence[int]) -> None:
+        """The partition was taken over while this consumer had these: their keys stay with it until it is done."""
+        keys = self._order(owned)
+        for start in range(0, len(offsets), _AT_ONCE):
+            for offset, record in self._read_again.read(owned, offsets[start : start + _AT_ONCE]).records.items():
+                keys.hold(offset, self._slot(offset, record), endpoint)
+
     def _assign(self) -> None:
         for owned in self._owned.values():
             if owned.keys is not None:
@@ -145,7 +152,8 @@ class KeyShared:
         first = self._turn % len(partitions) if partitions else 0
         handed = False
         for owned in (*partitions[first:], *partitions[:first]):
-            handed = self._dispatch(owned) or handed
+            if not owned.quiet:
+                handed = self._dispatch(owned) or handed
         return handed
 
     def _dispatch(self, owned: OwnedPartition) -> bool:
@@ -246,6 +254,8 @@ class KeyShared:
 
     def _take_back(self, owned: OwnedPartition, keys: KeyOrder[Endpoint]) -> None:
         """What is to be delivered again waits in its slot, before everything of it that was never out."""
+        if owned.quiet:
+            return
         owned.held.take_from(owned.replay)
         offsets = list(owned.replay)
         unknown = [offset for offset in offsets if not keys.returned(offset)]

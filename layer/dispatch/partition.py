@@ -33,6 +33,7 @@ from layer.dispatch.intake import Intake, without_acknowledged
 from layer.dispatch.key_order import KeyOrder
 from layer.dispatch.partition_saves import PartitionSaves
 from layer.dispatch.read_ahead import ReadAhead
+from layer.dispatch.remote_endpoint import RemoteEndpoint
 from layer.dispatch.whole_message import WholeMessage
 from layer.meters import SubscriptionMeter
 from mapping.errors import CorruptRecord
@@ -70,6 +71,10 @@ class OwnedPartition:
         """The one consumer that gets this partition (Exclusive and Failover)."""
         self.keys: KeyOrder[Endpoint] | None = None
         """What waits for its key's turn (Key_Shared)."""
+        self.quiet = False
+        """Nothing goes out: others may hold messages of it, and have not said which."""
+        self.folded = 0
+        """What stands in `deliveries` below this offset has been taken in."""
         self.meter = SubscriptionMeter()
         """Its owner's, once it is owned."""
         self.read_again: Callable[[int], Any | None] = lambda offset: None
@@ -182,6 +187,8 @@ class OwnedPartition:
     @property
     def comes_again(self) -> bool:
         """There are messages to be read again and handed out."""
+        if self.quiet:
+            return False
         return bool(self.replay) or (self.delayed is not None and self.delayed.has_due_besides(self.due_soon.wanted))
 
     # What goes to consumers ---------------------------------------------------------------------------------------
@@ -232,6 +239,9 @@ class OwnedPartition:
 
     def deliver(self, feed: Feed, offsets: Sequence[int], records: Sequence[Any], *, hold: bool) -> None:
         """Hand entries to a consumer, and remember that it holds them (`hold`: shared subscriptions)."""
+        if isinstance(feed.endpoint, RemoteEndpoint):
+            feed.endpoint.lend(feed, self._handing_out.leases(offsets, records, feed))
+            return
         feed.endpoint.deliver(self._handing_out.messages(offsets, records, feed, feed if hold else None))
 
     def hand_out(
@@ -242,7 +252,7 @@ class OwnedPartition:
 
     def waits_for_room(self) -> bool:
         """There are messages at hand that only lack room in an inbox."""
-        if not self.buffered and not self.comes_again:
+        if self.quiet or (not self.buffered and not self.comes_again):
             return False
         if self.guard is None:
             return True
@@ -321,8 +331,32 @@ class OwnedPartition:
         self.replay.update(again)
         self.meter.redelivered += len(again)
 
-    def give_back(self, feed: Feed, put_off: BitMap64 | None = None) -> None:
-        """The consumer is gone: its messages come again, those that are `put_off` at their time.
+    def still_held(self, feed: Feed, messages: Mapping[int, int]) -> None:
+        """The partition was taken over, and this consumer has these, each with its number of messages."""
+        offsets = BitMap64(messages)
+        plain = [offset for offset, number in messages.items() if number == 1]
+        self.in_flight.hold(plain, feed)
+        for offset, number in messages.items():
+            if number != 1:
+                self.in_flight.hold_batch(offset, feed, number)
+        self.replay -= offsets
+        self.intake.apart |= offsets
+        if self.guard is not None:
+            self.guard.still_held(messages)
+
+    def acknowledge_elsewhere(self, offsets: list[int], batches: Mapping[int, tuple[int, int]]) -> None:
+        """Consumers in other processes acknowledged these entries, and messages of batch entries, whoever holds them.
+
+        Raises:
+            StoreError: what the cursor knows of them is out of memory and cannot be read back; nothing was changed.
+        """
+        self._acknowledging.elsewhere(offsets, batches, self.meter)
+        if self.guard is not None:
+            self.guard.handed_out(self.cursor.next_unacked - 1)
+
+    def give_back(self, feed: Feed, put_off: BitMap64 | None = None, *, died: bool = False) -> None:
+        """The consumer is gone: its messages come again, those that are `put_off` at their time. `died`: with its
+        process, which what it held may have killed.
 
         Pulsar does not count that as a redelivery.
         """
@@ -331,7 +365,10 @@ class OwnedPartition:
         back = BitMap64(offsets) if put_off is None else BitMap64(offsets) - put_off
         self.replay.update(back)
         if self.guard is not None:
-            self.guard.given_back(back)
+            if died:
+                self.guard.died(back)
+            else:
+                self.guard.given_back(back)
 
     def rewind(self) -> int:
         """Forget what was read and handed out; gives the offset to read from (Exclusive, Failover, seek)."""
@@ -440,6 +477,8 @@ class OwnedPartition:
 
     def lay_down_deliveries(self) -> None:
         """Give the cursor what the next save is to hold of deliveries. Call it right before the save is prepared."""
+        if self.cursor.leased_from is not None:
+            self.cursor.leased_from = self.folded
         guard = self.guard
         self.cursor.deliveries = (
             None

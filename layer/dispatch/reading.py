@@ -96,7 +96,7 @@ class PartitionReader:
                 for event in failed:
                     self._on_error(partition, event.offset(), event.error())
             owned = self._owned.get(partition)
-            if owned is None or owned.intake.stopped is not None or not records:
+            if owned is None or owned.quiet or owned.intake.stopped is not None or not records:
                 continue
             if owned.intake.end_seen or self._sees_end(partition, owned):
                 self._accept(partition, owned, list(map(kind.offset, records)), records)

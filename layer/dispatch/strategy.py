@@ -11,6 +11,9 @@ from layer.dispatch.endpoint import Endpoint
 ROUND_ROBIN_BATCH: Final = 20
 """Messages a consumer gets before it is the next one's turn. Source: Pulsar's `dispatcherMaxRoundRobinBatchSize`."""
 
+MOST_AT_ONCE: Final = 500
+"""The same at most for a consumer in another process, when that many wait."""
+
 
 class SubscriptionType(str, Enum):
     EXCLUSIVE = "Exclusive"
@@ -46,8 +49,11 @@ class RoundRobin:
     def __init__(self) -> None:
         self._last: Endpoint | None = None
 
-    def next(self, endpoints: Sequence[Endpoint]) -> tuple[Endpoint, int] | None:
-        """Whose turn it is and how many messages it may get; None when nobody takes any."""
+    def next(self, endpoints: Sequence[Endpoint], waiting: int = 0) -> tuple[Endpoint, int] | None:
+        """Whose turn it is and how many messages it may get; None when nobody takes any.
+
+        One in another process gets its share of what is `waiting` in one turn, so that it has long runs to read.
+        """
         ready = [(endpoint, permits) for endpoint in endpoints if (permits := endpoint.shared_permits()) > 0]
         if not ready:
             return None
@@ -59,4 +65,7 @@ class RoundRobin:
         last = order.get(id(self._last), -1)
         chosen = next((entry for entry in turn if order[id(entry[0])] > last), turn[0])
         self._last = chosen[0]
-        return chosen[0], min(chosen[1], ROUND_ROBIN_BATCH)
+        most = ROUND_ROBIN_BATCH
+        if chosen[0].is_remote:
+            most = min(MOST_AT_ONCE, max(most, waiting // len(turn)))
+        return chosen[0], min(chosen[1], most)

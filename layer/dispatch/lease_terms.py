@@ -1,0 +1,58 @@
+"""What a membership needs for leases to and from other processes: its name there, and the way records take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from layer.deadline import Deadline
+from mapping.state_records.cursor_requests import CursorLife
+from mapping.state_records.leases import LeaseRecord, Report, TakeOver
+
+Heard = tuple[int, int, bytes]
+"""(offset in `deliveries`, partition that it is about or EVERYBODY, value)."""
+
+
+class LeaseTraffic(Protocol):
+    """One subscription's records in `deliveries`."""
+
+    def listen(self, hear: Callable[[Sequence[Heard]], None]) -> None:
+        """From now on `hear` is told of them, in the order of the log, by another thread; it returns at once."""
+
+    def write(self, records: Sequence[tuple[int, LeaseRecord]]) -> Future[list[int]]:
+        """Append records and the partitions that they are about; gives their offsets once they are durable. One call at
+        a time."""
+
+    def take_over(
+        self, partition: int, record: TakeOver, since: int, deadline: Deadline
+    ) -> tuple[int, list[tuple[int, Report]]]:
+        """Append this; gives its offset, and the reports that stand before it from offset `since` on, with theirs. From
+        that offset on everything is heard. Raises StoreError."""
+
+    def group(self) -> Future[Collection[str]]:
+        """The client ids of the live members of the Kafka group."""
+
+    def stop(self) -> None:
+        """Hear no more. A second call does nothing."""
+
+
+class RecordReader(Protocol):
+    """See `Fetcher.read_at`."""
+
+    def read_at(
+        self, topic: str, partition: int, offsets: Sequence[int], deadline: Deadline
+    ) -> Iterator[list[Any]]: ...
+
+    def watermarks(self, topic: str, partition: int, deadline: Deadline) -> tuple[int, int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTerms:
+    """`client_id` names the membership in its Kafka group; `reader` reads what is leased to it."""
+
+    client_id: str
+    life: CursorLife
+    traffic: LeaseTraffic
+    reader: RecordReader

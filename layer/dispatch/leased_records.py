@@ -1,0 +1,134 @@
+"""Records that were leased to this process: read from Kafka, and put into its consumers' inboxes.
+
+All of it runs in the member's thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from layer import errors
+from layer.clock import Clock
+from layer.deadline import Deadline
+from layer.dispatch.batches import report_corrupt
+from layer.dispatch.chunks import Known
+from layer.dispatch.entries import EntriesAtHand
+from layer.dispatch.handing_out import HandingOut
+from layer.dispatch.held import HeldEntries
+from layer.dispatch.lease_terms import RecordReader
+from layer.dispatch.lessee import LeasedPartition, Lessee, ToRead
+from layer.dispatch.whole_message import WholeMessage
+from mapping.errors import CorruptRecord
+from mapping.message_record import is_plain
+from mapping.state_records.leases import LeasedEntry
+
+_TIMEOUT_S: Final = 2.0
+_AGAIN_S: Final = 0.2
+_MOST_AT_ONCE: Final = 2000
+
+_log = logging.getLogger(__name__)
+
+
+class LeasedRecords:
+    """Memory: the records of one reading, at most 2,000 entries more than one lease has."""
+
+    def __init__(self, name: str, kafka_topic: str, reader: RecordReader, clock: Clock, lessee: Lessee) -> None:
+        self._name = name
+        self._kafka_topic = kafka_topic
+        self._reader = reader
+        self._clock = clock
+        self._lessee = lessee
+        self._not_before_s = 0.0
+
+    def read(self) -> bool:
+        """Read some of what is to be read, in 2 s at most; True when something was."""
+        to_read = self._lessee.to_read
+        if not to_read or self._clock.monotonic() < self._not_before_s:
+            return False
+        partition = to_read[0].partition
+        taken: list[ToRead] = []
+        while to_read and to_read[0].partition is partition and sum(len(t.entries) for t in taken) < _MOST_AT_ONCE:
+            taken.append(to_read.popleft())
+        try:
+            records, read_to = self._records(partition, taken)
+        except errors.StoreError as failure:
+            _log.warning("subscription=%s cannot read what it was leased yet: %s", self._name, failure)
+            to_read.extendleft(reversed(taken))
+            self._not_before_s = self._clock.monotonic() + _AGAIN_S
+            return False
+        for each in taken:
+            self._hand_out(each, records, read_to)
+        return True
+
+    def _records(self, partition: LeasedPartition, taken: Sequence[ToRead]) -> tuple[dict[int, Any], int]:
+        """By offset; and up to where what is missing is gone from Kafka."""
+        wanted: set[int] = set()
+        for each in taken:
+            for entry in each.entries:
+                wanted.update(entry.chunks or (entry.offset,))
+        if not wanted:
+            return {}, -1
+        offsets = sorted(wanted)
+        number, deadline = partition.slot.number, Deadline.after(_TIMEOUT_S)
+        records: dict[int, Any] = {}
+        try:
+            for batch in self._reader.read_at(self._kafka_topic, number, offsets, deadline):
+                records.update((record.offset(), record) for record in batch)
+        except errors.OffsetOutOfRange:
+            low, _ = self._reader.watermarks(self._kafka_topic, number, deadline)
+            left = [offset for offset in offsets if offset >= low]
+            for batch in self._reader.read_at(self._kafka_topic, number, left, deadline):
+                records.update((record.offset(), record) for record in batch)
+        return records, offsets[-1]
+
+    def _hand_out(self, each: ToRead, records: Mapping[int, Any], read_to: int) -> None:
+        leased, endpoint, _, _ = each
+        feed = endpoint.feed(leased.slot)
+        entries = EntriesAtHand()
+        offsets: list[int] = []
+        bodies: list[Any] = []
+        gone: list[int] = []
+        for entry in each.entries:
+            if leased.in_flight.holders.get(entry.offset) is not feed:
+                continue  # it was given up meanwhile
+            try:
+                body = _body(entry, records, entries)
+            except CorruptRecord as reason:
+                report_corrupt(self._name, entry.offset, reason)
+                gone.append(entry.offset)
+                continue
+            if body is not None:
+                offsets.append(entry.offset)
+                bodies.append(body)
+            elif entry.offset <= read_to:
+                gone.append(entry.offset)
+
+        def unreadable(offset: int, reason: CorruptRecord) -> None:
+            report_corrupt(self._name, offset, reason)
+            gone.append(offset)
+
+        handing_out = HandingOut(leased, entries, HeldEntries(), leased.in_flight, leased.redeliveries, unreadable)
+        if offsets:
+            endpoint.deliver(handing_out.messages(offsets, bodies, feed, None))
+        if gone:
+            self._lessee.gone(leased, gone)
+
+
+def _body(entry: LeasedEntry, records: Mapping[int, Any], entries: EntriesAtHand) -> Any | None:
+    """The record of an entry, noted where it is more than one message in one record; None when it is not there.
+
+    Raises:
+        CorruptRecord: its headers cannot be read.
+    """
+    record = records.get(entry.offset)
+    if record is None or any(offset not in records for offset in entry.chunks):
+        return None
+    if not is_plain(record.headers()):
+        entries.note(entry.offset, record)
+    if not entry.chunks:
+        return record
+    entries.chunks.known[entry.offset] = Known(entry.chunks, entry.total_bytes)
+    chunks = [records[offset] for offset in entry.chunks]
+    return WholeMessage(entry.chunks, entry.total_bytes, chunks[-1], chunks)

@@ -1,0 +1,323 @@
+"""A membership's leases, to other processes and from them, in the member's loop.
+
+Where all consumers are in the process that owns the partitions nothing is written and nothing costs. A process that
+owns no partition announces its consumers (`Lessee`), and every owner leases to them as to its own (`Lessor`). All of it
+runs in the member's thread, but for `heard`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future
+from math import inf
+from typing import Final
+
+from pyroaring import BitMap64
+
+from layer import errors
+from layer.clock import Clock
+from layer.cursor.saved import Save
+from layer.deadline import Deadline
+from layer.dispatch.dispatcher import Dispatcher
+from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.handle import SubscriptionHandle
+from layer.dispatch.lease_terms import Heard, LeaseTerms
+from layer.dispatch.leased_records import LeasedRecords
+from layer.dispatch.lessee import Lessee
+from layer.dispatch.lessor import Lessor
+from layer.dispatch.partition import OwnedPartition
+from mapping.errors import CorruptRecord
+from mapping.state_records.cursor_requests import EVERYBODY
+from mapping.state_records.leases import LeaseRecord, Report, TakeOver, decode
+
+_LOOK_AT_GROUP_S: Final = 1.0
+_LOOK_WHILE_ASKING_S: Final = 0.1
+_ASK_AFTER_S: Final = 0.5
+"""Without a partition for so long: while processes join, partitions move."""
+_AGAIN_S: Final = 0.2
+_FORBIDDEN_AGAIN_S: Final = 30.0
+_BUSY_POLL_S: Final = 0.01
+_MOST_HEARD: Final = 100_000
+_FINISH_S: Final = 2.0
+
+_log = logging.getLogger(__name__)
+
+
+class Leasing:
+    """`owned` and `endpoints` are the member's own, seen from here.
+
+    Memory: what Lessor and Lessee say, and 100,000 records that were heard and not taken in; more are dropped, which
+    makes those concerned begin anew.
+    """
+
+    def __init__(
+        self,
+        handle: SubscriptionHandle,
+        terms: LeaseTerms,
+        session: bytes,
+        clock: Clock,
+        dispatcher: Dispatcher,
+        seek: Callable[[int, int], None],
+        owned: Mapping[int, OwnedPartition],
+        endpoints: Sequence[Endpoint],
+        wake: Callable[[], None],
+    ) -> None:
+        self._handle = handle
+        self._terms = terms
+        self._session = session
+        self._clock = clock
+        self._dispatcher = dispatcher
+        self._seek = seek
+        self._owned = owned
+        self._endpoints = endpoints
+        self._wake = wake
+        self._heard: deque[Heard] = deque()
+        self._outbox: list[tuple[int, LeaseRecord]] = []
+        self._writing: tuple[Future[list[int]], int, bool] | None = None
+        """An append: how many records of ours as an owner it has, and whether a report comes behind them."""
+        self._write_s = 0.0
+        self._refused = False
+        self._had_some_s = 0.0
+        """When this process owned a partition last, or had not joined the group."""
+        self._group: tuple[Future[Collection[str]], float] | None = None
+        self._look_s = 0.0
+        self.lessor = Lessor(session, terms.life, terms.client_id, owned, dispatcher, self._say)
+        self.lessee = Lessee(terms.life, terms.client_id, endpoints)
+        self._records = LeasedRecords(str(handle), handle.kafka_topic, terms.reader, clock, self.lessee)
+        dispatcher.late_elsewhere = self.lessee.late
+        terms.traffic.listen(self.heard)
+
+    # Any thread ---------------------------------------------------------------------------------------------------
+
+    def heard(self, records: Sequence[Heard]) -> None:
+        """Records about this subscription, in the order of the log."""
+        if len(self._heard) < _MOST_HEARD:
+            self._heard.extend(records)
+            self._wake()
+
+    # The member's loop --------------------------------------------------------------------------------------------
+
+    def step(self, *, joined: bool) -> None:
+        """Whatever can be done now. `joined`: the group has said which partitions are ours."""
+        now_s = self._clock.monotonic()
+        self.lessor.now_s = self.lessee.now_s = now_s
+        self.take_in()
+        lessee = self.lessee
+        if self._owned or not joined:
+            self._had_some_s = now_s
+        without = now_s - self._had_some_s >= _ASK_AFTER_S
+        lessee.asking = without and any(not each.is_remote for each in self._endpoints)
+        if lessee.to_read:
+            self._records.read()
+        if self.tells_owners:
+            lessee.drain([slot for slot in self._handle.slots() if slot.number not in self._owned])
+        if self.lessor.in_use:
+            self._look_after_members(now_s)
+        self._written(now_s)
+        self._write(now_s)
+
+    def poll_limit(self) -> float:
+        """How long the member may wait, in seconds."""
+        if self._heard:
+            return 0.0
+        if self.lessor.in_use or self.lessee.holds_any or self._writing is not None:
+            return _BUSY_POLL_S
+        return inf
+
+    @property
+    def tells_owners(self) -> bool:
+        """What is acknowledged here of others' partitions reaches their owners."""
+        return self.lessee.asking or self.lessee.holds_any
+
+    @property
+    def has_heard(self) -> bool:
+        return bool(self._heard)
+
+    def take_in(self) -> None:
+        """Fold in what was heard; what cannot be yet stays."""
+        for _ in range(len(self._heard)):
+            offset, partition, value = self._heard[0]
+            try:
+                record = decode(value, None if self._owned else self._terms.client_id)
+                if record is not None:
+                    self._hear(offset, partition, record)
+            except CorruptRecord as reason:
+                _log.warning("subscription=%s offset=%d skipped a record: %s", self._handle, offset, reason)
+            except errors.StoreError as failure:
+                _log.warning("subscription=%s acknowledgements have to wait: %s", self._handle, failure)
+                return
+            self._heard.popleft()
+
+    def _hear(self, offset: int, partition: int, record: LeaseRecord) -> None:
+        if isinstance(record, Report):
+            if self._owned:
+                self.lessor.hear(offset, record)
+        elif partition == EVERYBODY:
+            self.lessee.hear(None, record)
+        elif partition in self._owned:
+            owned = self._owned[partition]
+            fenced = isinstance(record, TakeOver) and record.life == self._terms.life
+            if fenced and record.version > owned.saves.saved.lineage.version:  # type: ignore[union-attr]
+                owned.quiet = True  # Kafka's group will say so, too
+        else:
+            self.lessee.hear(self._handle.slot(partition), record)
+
+    def _look_after_members(self, now_s: float) -> None:
+        for owned in self._owned.values():
+            if owned.cursor.leased_from is None:
+                owned.cursor.leased_from = owned.folded
+                owned.cursor.revision += 1
+        self.lessor.expire()
+        if self._group is not None:
+            answer, asked_s = self._group
+            if not answer.done():
+                return
+            self._group = None
+            self._look_s = now_s + (_LOOK_WHILE_ASKING_S if self.lessor.is_asking else _LOOK_AT_GROUP_S)
+            failure = answer.exception()
+            if failure is None:
+                self._go_on(self.lessor.group_is(answer.result(), asked_s))
+            else:
+                _log.info("subscription=%s cannot look at its group: %s", self._handle, failure)
+        elif now_s >= self._look_s or (self.lessor.is_asking and now_s >= self._look_s - _LOOK_AT_GROUP_S):
+            self._group = (self._terms.traffic.group(), now_s)
+        self._go_on(self.lessor.take_complete())
+
+    def _go_on(self, partitions: Collection[int]) -> None:
+        """Everybody has said what they hold of these: read and hand out the rest."""
+        for number in partitions:
+            self._seek(number, self._owned[number].read_position)
+
+    # Writing ------------------------------------------------------------------------------------------------------
+
+    def _say(self, partition: int, record: LeaseRecord) -> None:
+        self._outbox.append((partition, record))
+
+    def _written(self, now_s: float) -> None:
+        if self._writing is None or not self._writing[0].done():
+            return
+        (answer, of_owner, has_report), self._writing = self._writing, None
+        failure = answer.exception()
+        if failure is None:
+            if has_report:
+                self.lessee.written(answer.result()[-1])
+            return
+        forbidden = isinstance(failure, errors.NotAuthorized)
+        self._write_s = now_s + (_FORBIDDEN_AGAIN_S if forbidden else _AGAIN_S)
+        known, self._refused = self._refused, self._refused or forbidden
+        level = logging.DEBUG if known else logging.WARNING
+        _log.log(level, "subscription=%s could not write to other members: %s", self._handle, failure)
+        if of_owner:
+            self.lessor.not_written()
+
+    def _write(self, now_s: float) -> None:
+        if self._writing is not None or now_s < self._write_s:
+            return
+        report = self.lessee.report()
+        if not self._outbox and report is None:
+            return
+        records, self._outbox = self._outbox, []
+        of_owner = len(records)
+        if report is not None:
+            records.append((EVERYBODY, report))
+        answer = self._terms.traffic.write(records)
+        self._writing = (answer, of_owner, report is not None)
+        answer.add_done_callback(lambda _: self._wake())
+
+    # Partitions come and go ---------------------------------------------------------------------------------------
+
+    def take_over(self, owned: OwnedPartition, leased_from: int | None, deadline: Deadline) -> dict[int, int] | None:
+        """The group has accepted that we own the partition. Fence former owners, and fold in what members wrote.
+
+        Gives what was refused meanwhile, with delays in ms; None where nobody can hold anything. Raises StoreError.
+        """
+        if leased_from is None:
+            return None
+        version = owned.saves.saved.lineage.version
+        record = TakeOver(self._terms.life, self._session, version)
+        number = owned.slot.number
+        at, reports = self._terms.traffic.take_over(number, record, leased_from, deadline)
+        nacked: dict[int, int] = {}
+        for _, report in reports:
+            if report.life != self._terms.life:
+                continue
+            acks, batches = report.acks.get(number), report.batch_acks.get(number)
+            if acks or batches:
+                owned.acknowledge_elsewhere(list(acks or ()), batches or {})
+            nacked.update((nack.offset, nack.delay_ms) for nack in report.nacks.get(number, ()))
+        owned.folded = at + 1
+        return {offset: delay for offset, delay in nacked.items() if not owned.cursor.is_acknowledged(offset)}
+
+    def opened(self, owned: OwnedPartition, nacked: Mapping[int, int] | None) -> None:
+        """It is served from now on, as far as members do not hold it: `nacked` as `take_over` gave it."""
+        number = owned.slot.number
+        self.lessor.now_s = self._clock.monotonic()
+        acks, batches, ours = self.lessee.unwritten(number)
+        if acks or batches:
+            owned.acknowledge_elsewhere(acks, batches)
+        if nacked is not None:
+            self.lessor.took_over(number, owned.saves.saved.lineage.version, {**nacked, **ours})
+        leased = self.lessee.owned_now(number)
+        if leased is None:
+            return
+        held = leased.held()
+        messages = dict(leased.in_flight.unacked_in)
+        leased.in_flight.let_go_of_all()
+        for (endpoint, redeliveries), offsets in held.items():
+            left = {o: messages.get(o, 1) for o in offsets if not owned.cursor.is_acknowledged(o)}
+            if redeliveries:
+                owned.redeliveries.update(dict.fromkeys(left, redeliveries))
+            if left:
+                self._dispatcher.still_held(owned, endpoint, left)
+
+    def gave_up(self, number: int) -> None:
+        """Another process owns it now, or nobody."""
+        self.lessor.gave_up(number)
+
+    def retire(self) -> None:
+        """The partitions are given up in good order, after one more save: whether others hold something of them."""
+        if not self.lessor.in_use:
+            for owned in self._owned.values():
+                if owned.cursor.leased_from is not None:
+                    owned.cursor.leased_from = None
+                    owned.cursor.revision += 1
+
+    def saved(self, owned: OwnedPartition, _save: Save) -> None:
+        """The group has accepted a save."""
+        self.lessor.saved(owned)
+
+    # Consumers ----------------------------------------------------------------------------------------------------
+
+    def detach(self, endpoint: Endpoint) -> None:
+        """One of this process's own consumers is gone."""
+        self.lessee.drain([slot for slot in self._handle.slots() if slot.number not in self._owned])
+        self.lessee.detach(endpoint)
+
+    def late(self, partition: int, offsets: BitMap64, endpoint: Endpoint) -> None:
+        self.lessee.late(partition, offsets, endpoint)
+
+    # The end ------------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Say the last word, in two seconds at most."""
+        deadline = Deadline.after(_FINISH_S)
+        self.lessee.asking = False
+        while not deadline.passed():
+            now_s = self._clock.monotonic()
+            self.lessor.now_s = self.lessee.now_s = now_s
+            self._written(now_s)
+            self._write(now_s)
+            if self._writing is None:
+                break
+            try:
+                self._writing[0].result(deadline.remaining_s())
+            except Exception as failure:
+                _log.info("subscription=%s could not take its leave: %s", self._handle, failure)
+                break
+        self.stop()
+
+    def stop(self) -> None:
+        """Hear no more."""
+        self._terms.traffic.stop()

@@ -1,0 +1,463 @@
+"""Processes that share one partition by leases, on a log, a Kafka group and an application that are played.
+
+The real dispatcher, cursor store, lessor and lessee. Any process may be killed or paused at any step, appends may fail
+or be answered late, what is written is heard late, and the group notices that a member is gone some time after it is.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future
+from typing import Any, cast
+
+from layer.cursor.identity import CursorIdentity
+from layer.cursor.saved import Save, Saved
+from layer.cursor.store import CursorStore, new_session
+from layer.deadline import Deadline
+from layer.dispatch.delivery import Delivery, PartitionSlot
+from layer.dispatch.dispatcher import Dispatcher
+from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.lease_terms import Heard, LeaseTerms
+from layer.dispatch.leasing import Leasing
+from layer.dispatch.partition import OwnedPartition
+from layer.dispatch.strategy import SubscriptionType
+from layer.errors import AppendFailed, AppendOutcomeUnknown
+from layer.kafka.records import CommittedOffset
+from layer.statelog.memory_log import MemoryStateLog
+from mapping.ledger import LedgerLayout
+from mapping.state_records.cursor_requests import CursorLife
+from mapping.state_records.leases import LeaseRecord, Report, TakeOver, decode, encode
+
+TOPIC = "persistent://public/default/orders"
+IDENTITY = CursorIdentity(TOPIC, 0, "audit", "orders", "t" * 22, 1, 2, 10)
+LIFE = CursorLife("t" * 22, 1, 2)
+DEADLINE = Deadline.never()
+
+
+def key_of(offset: int) -> bytes:
+    return b"key %d" % (offset * 7 // 3 % 5)
+
+
+class Record:
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+
+    def offset(self) -> int:
+        return self._offset
+
+    def headers(self) -> None:
+        return None
+
+    def key(self) -> bytes:
+        return key_of(self._offset)
+
+    def value(self) -> bytes:
+        return b""
+
+    def __len__(self) -> int:
+        return 10
+
+
+class World:
+    """Kafka, the clock, and what a god would know."""
+
+    def __init__(self, rng: random.Random, kind: SubscriptionType, *, faults: bool, letters: bool) -> None:
+        self.rng = rng
+        self.kind = kind
+        self.faults = faults
+        self.letters = letters
+        self.end = rng.randrange(1, 40)
+        self.deliveries: list[tuple[int, bytes]] = []
+        self.state_log = MemoryStateLog()
+        self.commit: CommittedOffset | None = None
+        self.now_s = 1000.0
+        self.processes: list[Process] = []
+        self.group: dict[str, Process] = {}
+        """By client id, as Kafka's coordinator sees it."""
+        self.owner: Process | None = None
+        self.names = 0
+        self.acked: set[int] = set()
+        """By the application, ever."""
+        self.durable: set[int] = set()
+        self.refused: Counter[int] = Counter()
+        self.received: Counter[int] = Counter()
+        self.out: set[int] = set()
+        self.holders: dict[int, tuple[Inbox, int]] = {}
+        """Received and neither acknowledged nor refused: by whom, and in which epoch of its process."""
+        self.moves = rng.random() < 0.5
+        """Consumers are closed and processes leave, in good order; what they refused just before counts or not."""
+        self.troubles = 0
+        """Deaths, pauses and failures of appends: after one, deliveries may repeat and counts start over."""
+        self.dead_letters: set[int] = set()
+
+    def seek(self, partition: int, offset: int) -> None:
+        """For those who seek by the dispatcher; `Process.position` is what counts in a history."""
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def now_ms(self) -> int:
+        return int(self.now_s * 1000)
+
+    def read_at(self, topic: str, partition: int, offsets: Sequence[int], deadline: Deadline) -> Iterator[list[Record]]:
+        yield [Record(offset) for offset in offsets if offset < self.end]
+
+    def read_at_all(self, end: int) -> list[Record]:
+        """What reading the partition from its beginning gives."""
+        return [Record(offset) for offset in range(end)]
+
+    def watermarks(self, *_: object) -> tuple[int, int]:
+        return 0, self.end
+
+    # Kafka's group ------------------------------------------------------------------------------------------------
+
+    def join(self) -> Process:
+        self.names += 1
+        process = Process(self, f"member-{self.names}")
+        self.processes.append(process)
+        self.group[process.client_id] = process
+        self.assign()
+        return process
+
+    def forget(self, process: Process) -> None:
+        """Its session is over, or it left."""
+        if self.group.pop(process.client_id, None) is not None:
+            process.out_of_group = True
+            self.holders = {o: held for o, held in self.holders.items() if held[0].process is not process}
+            if self.owner is process:
+                self.owner = None
+            self.assign()
+
+    def assign(self) -> None:
+        if self.owner is None:
+            ready = [process for process in self.group.values() if process.alive and not process.paused]
+            if ready:
+                self.owner = self.rng.choice(ready)
+
+
+class Traffic:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.hear: Callable[[Sequence[Heard]], None] = lambda records: None
+        self.at = len(world.deliveries)
+        self.answers: list[Callable[[], None]] = []
+
+    def listen(self, hear: Callable[[Sequence[Heard]], None]) -> None:
+        self.hear = hear
+
+    def write(self, records: Sequence[tuple[int, LeaseRecord]]) -> Future[list[int]]:
+        world, answer = self.world, Future[list[int]]()
+        values = [(partition, encode(record)) for partition, record in records]
+        assert [decode(value) for _, value in values] == [record for _, record in records]
+
+        def now() -> None:
+            luck = world.rng.random() if world.faults else 1.0
+            if luck < 0.01:
+                world.troubles += 1
+                answer.set_exception(AppendFailed("no"))
+                return
+            start = len(world.deliveries)
+            world.deliveries += values
+            if luck < 0.02:
+                world.troubles += 1
+                answer.set_exception(AppendOutcomeUnknown("perhaps"))
+            else:
+                answer.set_result(list(range(start, start + len(values))))
+
+        self.answers.append(now)
+        return answer
+
+    def take_over(
+        self, partition: int, record: TakeOver, since: int, deadline: Deadline
+    ) -> tuple[int, list[tuple[int, Report]]]:
+        log = self.world.deliveries
+        at = len(log)
+        log.append((partition, encode(record)))
+        self.at = min(self.at, at)
+        found = [(offset, decode(log[offset][1])) for offset in range(since, at)]
+        return at, [(offset, each) for offset, each in found if isinstance(each, Report)]
+
+    def group(self) -> Future[Collection[str]]:
+        answer = Future[Collection[str]]()
+        self.answers.append(lambda: answer.set_result(frozenset(self.world.group)))
+        return answer
+
+    def stop(self) -> None:
+        self.hear = lambda records: None
+
+    def step(self) -> None:
+        if self.answers and self.world.rng.random() < 0.6:
+            self.answers.pop(0)()
+        log = self.world.deliveries
+        if self.at < len(log) and self.world.rng.random() < 0.7:
+            upto = min(len(log), self.at + self.world.rng.randrange(1, 6))
+            self.hear([(offset, *log[offset]) for offset in range(self.at, upto)])
+            self.at = upto
+
+
+class Letters:
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.max_redeliver_count = 3
+
+    def bury(self, letters: Sequence[Delivery], kept: Callable[[Delivery], None]) -> None:
+        for letter in letters:
+            self.world.dead_letters.add(letter.offset)
+            self.world.acked.add(letter.offset)
+            letter.feed.slot.ack(letter.offset)
+
+
+class Inbox(Endpoint):
+    def __init__(self, process: Process, name: str) -> None:
+        self.process = process
+        world = process.world
+        letters = Letters(world) if world.letters else None
+        super().__init__(name, world.rng.randrange(1, 15), delivery_type=Delivery, dead_letters=letters)
+
+    def deliver(self, deliveries: Sequence[Delivery]) -> None:
+        world = self.process.world
+        for delivery in deliveries:
+            offset = delivery.offset
+            if not self.process.out_of_group and not self.process.is_expelled():
+                assert offset not in world.durable, f"{offset} goes out after it was durably acknowledged"
+                self._check_key_order(offset)
+            world.out.add(offset)
+        super().deliver(deliveries)
+
+    def _check_key_order(self, offset: int) -> None:
+        world = self.process.world
+        if world.kind is not SubscriptionType.KEY_SHARED:
+            return
+        if world.troubles == 0 and offset not in world.out:
+            for lower in range(offset):
+                assert key_of(lower) != key_of(offset) or lower in world.out, f"{offset} before {lower} of its key"
+        for other, (holder, epoch) in world.holders.items():
+            if key_of(other) == key_of(offset) and holder is not self and holder.process.holds_in(epoch):
+                assert other in world.acked or holder.closed, f"{offset} to {self.name}, {holder.name} has {other}"
+
+
+class Process:
+    def __init__(self, world: World, client_id: str) -> None:
+        self.world = world
+        self.client_id = client_id
+        self.alive = True
+        self.paused = False
+        self.out_of_group = False
+        self.traffic = Traffic(world)
+        self.store = CursorStore(world.state_log)
+        self.session = new_session()
+        self.slot = PartitionSlot(TOPIC, 0, -1, LedgerLayout(1, 10))
+        self.owned: dict[int, OwnedPartition] = {}
+        self.consumers: list[Endpoint] = []
+        handle = cast(
+            "Any",
+            type(
+                "Handle",
+                (),
+                {
+                    "type": world.kind,
+                    "kafka_topic": "orders",
+                    "buffer": None,
+                    "slot": lambda self_, number: self.slot,
+                    "slots": lambda self_: [self.slot],
+                },
+            )(),
+        )
+        fake = cast("Any", world)
+        self.position = 0
+        self.dispatcher = Dispatcher(handle, fake, fake, fake, self.owned, self.consumers)
+        terms = LeaseTerms(client_id, LIFE, self.traffic, world)
+        self.leasing = Leasing(
+            handle, terms, self.session, world, self.dispatcher, self._seek, self.owned, self.consumers, lambda: None
+        )
+        for number in range(world.rng.randrange(1, 3)):
+            self.dispatcher.attach(Inbox(self, f"{client_id}-{number}"))
+        self.under_way: Save | None = None
+        self.held: list[Delivery] = []
+        self.wants_flush: set[int] | None = None
+
+    def holds_in(self, epoch: int) -> bool:
+        """What it got in this epoch is still its own, as far as others can know."""
+        here = self.alive and not self.out_of_group and self.leasing.lessee.id.epoch == epoch
+        return here and not self.is_expelled()
+
+    def is_expelled(self) -> bool:
+        """The owner wrote something to it of which nobody knows whether it is there, so it gave it up."""
+        owner = self.world.owner
+        if not self.world.troubles or owner is None or owner is self or not owner.owned or owner.owned[0].quiet:
+            return False
+        return self.leasing.lessee.id not in [member for member, _ in owner.leasing.lessor.members()]
+
+    def _seek(self, number: int, offset: int) -> None:
+        self.position = offset
+
+    def step(self) -> None:
+        if self.out_of_group and self.world.rng.random() < 0.2:
+            self.lose_place()
+            return
+        if self.world.owner is self and not self.owned:
+            self.take_over()
+        self.leasing.step(joined=True)
+        self.dispatcher.drain()
+        self.dispatcher.redeliver_due()
+        self.dispatcher.dispatch()
+        rng = self.world.rng
+        if self.owned:
+            wanted = self.leasing.lessor.awaits_save or self.dispatcher.counting.wants_save()
+            if wanted or rng.random() < 0.2:
+                self.save()
+            if rng.random() < 0.6:
+                self.answer()
+            self.read()
+        self.application()
+        self.flush()
+
+    def lose_place(self) -> None:
+        """It hears that Kafka took it for dead, and comes again as another member."""
+        self.alive = False
+        self.traffic.stop()
+        self.world.processes.remove(self)
+        self.world.join()
+
+    def take_over(self) -> None:
+        world = self.world
+        found = self.store.recover(IDENTITY, world.commit, None, 0, DEADLINE)
+        version = found.version + 1
+        lineage = IDENTITY.lineage(self.session, version, 0)
+        saved = found.saved or Saved(lineage)
+        save = self.store.prepare(IDENTITY, found.state, saved, lineage, DEADLINE)
+        world.commit = save.commit
+        owned = OwnedPartition(self.slot, IDENTITY, found.state, saved)
+        owned.save_accepted(save)
+        nacked = self.leasing.take_over(owned, found.state.leased_from, DEADLINE)
+        self.owned[0] = owned
+        self.dispatcher.count_deliveries()
+        self.leasing.opened(owned, nacked)
+        self.position = owned.read_position
+
+    def read(self) -> None:
+        owned, world = self.owned[0], self.world
+        if self.position < world.end and world.rng.random() < 0.7:
+            start, self.position = self.position, min(world.end, self.position + world.rng.randrange(1, 20))
+            if not owned.quiet:
+                offsets = list(range(start, self.position))
+                owned.accept(offsets, [Record(offset) for offset in offsets])
+
+    def save(self) -> None:
+        owned = self.owned[0]
+        if self.under_way is not None or not owned.dirty:
+            return
+        lineage = IDENTITY.lineage(self.session, owned.saves.saved.lineage.version, owned.saves.next_save)
+        owned.lay_down_deliveries()
+        owned.saves.next_save += 1
+        self.under_way = self.store.prepare(IDENTITY, owned.cursor, owned.saves.saved, lineage, DEADLINE)
+
+    def answer(self) -> None:
+        if self.under_way is None:
+            return
+        save, self.under_way = self.under_way, None
+        owned = self.owned[0]
+        if self.world.owner is not self or (self.world.faults and self.world.rng.random() < 0.05):
+            owned.save_refused(save)
+            return
+        self.world.commit = save.commit
+        self.store.clean(IDENTITY, owned.save_accepted(save), DEADLINE)
+        self.leasing.saved(owned, save)
+
+    # The application ----------------------------------------------------------------------------------------------
+
+    def application(self) -> None:
+        rng, world = self.world.rng, self.world
+        inbox = cast("Inbox", rng.choice([each for each in self.consumers if not each.is_remote]))
+        for _ in range(rng.randrange(5)):
+            if not inbox.queue:
+                break
+            self.receive(inbox, inbox.queue.popleft())
+        while self.held and rng.random() < 0.6:
+            delivery = self.held.pop(rng.randrange(len(self.held)))
+            offset, endpoint = delivery.offset, cast("Inbox", delivery.feed.endpoint)
+            mine = world.holders.get(offset, (None, 0))[0] is endpoint
+            if mine:
+                del world.holders[offset]
+            if rng.random() < 0.85:
+                world.acked.add(offset)
+                delivery.feed.slot.ack(offset)
+            else:
+                world.refused[offset] += (mine and offset not in world.acked) or world.faults
+                delivery.feed.slot.nacks.append((world.now_s, rng.choice((0.0, 0.3, 3.0)), offset, endpoint))
+
+    def receive(self, inbox: Inbox, delivery: Delivery) -> None:
+        world, offset = self.world, delivery.offset
+        world.received[offset] += 1
+        holder, epoch = world.holders.get(offset, (None, 0))
+        if holder is not None and holder is not inbox and not self.out_of_group and not self.waited(delivery):
+            fine = offset in world.acked or holder.closed or not holder.process.holds_in(epoch)
+            assert fine, f"{offset} is {holder.name}'s, and {inbox.name} received it"
+        if world.troubles == 0 and not world.moves and offset not in world.acked:
+            assert delivery.redeliveries == world.refused[offset], f"{offset}: {delivery.redeliveries} redeliveries"
+        assert delivery.redeliveries <= world.refused[offset], f"{offset}: {delivery.redeliveries} redeliveries"
+        world.holders[offset] = (inbox, self.leasing.lessee.id.epoch)
+        self.held.append(delivery)
+
+    def waited(self, delivery: Delivery) -> bool:
+        """It lay in the inbox, and is not this process's any more: nobody has told it yet."""
+        if self.owned:
+            return self.owned[0].quiet or self.world.owner is not self
+        return self.is_expelled() or self.traffic.at < len(self.world.deliveries)
+
+    def flush(self) -> None:
+        """A member that does not own the partition makes durable what it acknowledged."""
+        lessee = self.leasing.lessee
+        if self.owned:
+            self.wants_flush = None
+            lessee.save_wanted = False
+        elif self.wants_flush is None and self.world.rng.random() < 0.05:
+            lessee.drain([self.slot])
+            reported, _, _ = lessee.unwritten(0)
+            self.wants_flush = set(reported)
+            lessee.save_wanted = True
+        elif self.wants_flush is not None and not lessee.unsaved:
+            self.world.durable |= self.wants_flush
+            self.wants_flush = None
+            lessee.save_wanted = False
+
+    # Ends ---------------------------------------------------------------------------------------------------------
+
+    def close_one(self) -> None:
+        """One of several consumers is closed."""
+        own = [each for each in self.consumers if not each.is_remote]
+        if len(own) < 2:
+            return
+        gone = self.world.rng.choice(own)
+        self.dispatcher.drain()
+        self.leasing.detach(gone)
+        self.dispatcher.detach(gone)
+        self.held = [each for each in self.held if each.feed.endpoint is not gone]
+
+    def leave(self) -> None:
+        """In good order."""
+        for endpoint in [each for each in self.consumers if not each.is_remote]:
+            self.dispatcher.drain()
+            self.leasing.detach(endpoint)
+            self.dispatcher.detach(endpoint)
+        if self.owned:
+            self.dispatcher.counting.retire([0], orderly=True)
+            self.leasing.retire()
+            while self.under_way is not None or self.owned[0].dirty:
+                self.answer()
+                if self.world.owner is not self:
+                    break
+                self.save()
+            self.owned.clear()
+            self.leasing.gave_up(0)
+        self.leasing.lessee.asking = False
+        for _ in range(100):
+            self.leasing._written(self.world.now_s)
+            self.leasing._write(self.world.now_s)
+            self.traffic.step()
+        self.alive = False
+        self.traffic.stop()
+        self.world.processes.remove(self)
+        self.world.forget(self)

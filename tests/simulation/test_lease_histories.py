@@ -1,0 +1,107 @@
+"""Histories of processes that share one partition by leases (see `leases`): 96 of them, 3,000 with `make soak`.
+
+What must hold (design.md 7 and 12): a message is held by one live consumer at a time, until it was expelled; every
+message is acknowledged in the end; what a flush called durable does not go out again; on Key_Shared nobody gets a
+message of a key while another live consumer has one of it, and keys go out in order; redelivery counts are what was
+refused, as long as no process dies, and never more.
+"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from layer.dispatch.strategy import SubscriptionType
+from tests.simulation.leases import World
+
+SEEDS = 3
+HISTORIES_A_SEED = 4
+MANY = 100
+KINDS = [SubscriptionType.SHARED, SubscriptionType.KEY_SHARED]
+
+
+def disturb(world: World) -> None:
+    rng = world.rng
+    luck = rng.random()
+    process = rng.choice(world.processes)
+    if luck < 0.02 and len(world.processes) < 5:
+        world.join()
+    elif world.moves and luck < 0.03 and len(world.processes) > 1 and not process.paused and not process.out_of_group:
+        process.leave()
+    elif world.moves and luck < 0.035 and not process.paused:
+        process.close_one()
+    if not world.faults:
+        return
+    if luck > 0.995 and len(world.processes) > 1:
+        world.troubles += 1
+        process.alive = False
+        world.processes.remove(process)
+        world.holders = {o: held for o, held in world.holders.items() if held[0].process is not process}
+    elif luck > 0.98:
+        world.troubles += 1
+        process = world.owner if world.owner is not None and rng.random() < 0.5 else process
+        process.paused = not process.paused
+    for member in list(world.group.values()):
+        if (not member.alive or member.paused) and rng.random() < 0.03:
+            world.troubles += 1
+            world.forget(member)
+
+
+def run(world: World) -> None:
+    for _ in range(world.rng.randrange(1, 4)):
+        world.join()
+    for step in range(60_000):
+        quiet = step > 300
+        world.now_s += 0.02 if world.rng.random() < 0.95 else 1.0
+        if not quiet:
+            disturb(world)
+            if world.rng.random() < 0.05:
+                world.end += world.rng.randrange(1, 10)
+        else:
+            for process in world.processes:
+                process.paused = False
+            for member in list(world.group.values()):
+                if not member.alive:
+                    world.forget(member)
+        world.assign()
+        for process in [each for each in world.processes if not each.paused]:
+            if process in world.processes and world.rng.random() < 0.7:
+                process.step()
+                process.traffic.step()
+        owned = None if world.owner is None else world.owner.owned.get(0)
+        if quiet and owned is not None and owned.cursor.next_unacked >= world.end and not owned.quiet:
+            assert world.acked.issuperset(range(world.end))
+            return
+    owner = world.owner
+    pytest.fail(
+        f"it does not come to an end: {sorted(set(range(world.end)) - world.acked)} left, owner "
+        f"{owner and owner.client_id} {owner and owner.owned and vars(owner.leasing.lessor)}"
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize("letters", [False, True], ids=["no policy", "dead letters"])
+@pytest.mark.parametrize("faults", [False, True], ids=["orderly", "faults"])
+def test_messages_are_shared_by_processes(seed: int, kind: SubscriptionType, faults: bool, letters: bool) -> None:
+    play(seed, kind, faults=faults, letters=letters)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(SEEDS, MANY))
+@pytest.mark.parametrize("letters", [False, True], ids=["no policy", "dead letters"])
+@pytest.mark.parametrize("faults", [False, True], ids=["orderly", "faults"])
+def test_the_same_in_many_more_histories(seed: int, kind: SubscriptionType, faults: bool, letters: bool) -> None:
+    play(seed, kind, faults=faults, letters=letters)
+
+
+def play(seed: int, kind: SubscriptionType, *, faults: bool, letters: bool) -> None:
+    for history in range(HISTORIES_A_SEED):
+        what = f"{seed} {history}"
+        world = World(random.Random(what), kind, faults=faults, letters=letters)
+        try:
+            run(world)
+        except AssertionError as failure:
+            raise AssertionError(f"history {what}: {failure}") from failure

@@ -1,0 +1,274 @@
+"""Leases, case by case: what is void, what comes too late, what has to come first."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from pyroaring import BitMap64
+
+from layer.dispatch.delivery import Delivery, PartitionSlot
+from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.lessee import Lessee
+from layer.dispatch.strategy import SubscriptionType
+from mapping.ledger import LedgerLayout
+from mapping.state_records.leases import (
+    Expel,
+    Held,
+    Lease,
+    LeasedEntry,
+    LeaseRecord,
+    MemberId,
+    Nack,
+    Recall,
+    RemoteConsumer,
+    Report,
+    Saved,
+    TakeOver,
+    Welcome,
+)
+from tests.simulation.leases import LIFE, Process, World, key_of
+
+OWNER, NEXT_OWNER = b"1" * 16, b"2" * 16
+SLOT = PartitionSlot("persistent://public/default/orders", 0, -1, LedgerLayout(1, 10))
+MEMBER = MemberId("other", 1)
+
+
+def lessee() -> tuple[Lessee, Endpoint]:
+    """A member with one consumer of ten messages, welcomed by OWNER, that has told what it takes."""
+    endpoint = Endpoint("mine", 10, delivery_type=Delivery)
+    made = Lessee(LIFE, "me", [endpoint])
+    made.asking = True
+    said(made)
+    made.hear(None, Welcome(OWNER, made.id))
+    assert said(made).consumers[0].limits == {OWNER: 10}
+    return made, endpoint
+
+
+def said(member: Lessee) -> Report:
+    report = member.report()
+    assert report is not None
+    member.written(0)
+    return report
+
+
+def lease(*offsets: int, number: int, owner: bytes = OWNER, version: int = 1, epoch: int = 1) -> Lease:
+    entries = tuple(LeasedEntry(offset) for offset in offsets)
+    return Lease(owner, version, MemberId("me", epoch), number, 1, entries)
+
+
+def held(member: Lessee) -> list[int]:
+    return sorted(offset for leased in member.partitions.values() for offset in leased.in_flight.holders)
+
+
+def test_a_lease_of_a_former_owner_is_void() -> None:
+    member, _ = lessee()
+    member.hear(SLOT, lease(1, 2, number=1))
+    member.hear(SLOT, TakeOver(LIFE, NEXT_OWNER, 2))
+    member.hear(SLOT, lease(3, number=2))
+    assert held(member) == [1, 2]
+    answer = said(member).answers[0]
+    assert (answer.version, dict(answer.offsets)) == (2, {(1, 0): BitMap64([1, 2])})
+
+
+def test_a_take_over_of_another_life_or_an_older_version_is_passed_over() -> None:
+    member, _ = lessee()
+    member.hear(SLOT, TakeOver(LIFE, NEXT_OWNER, 2))
+    said(member)
+    member.hear(SLOT, TakeOver(LIFE, OWNER, 1))
+    member.hear(SLOT, TakeOver(LIFE._replace(topic_id="x" * 22), OWNER, 9))
+    assert member.report() is None
+
+
+def test_a_lease_that_was_not_heard_ends_the_epoch() -> None:
+    member, endpoint = lessee()
+    member.hear(SLOT, lease(1, number=1))
+    endpoint.deliver([Delivery(None, endpoint.feed(SLOT), 1, 0)])  # type: ignore[arg-type]
+    member.hear(SLOT, lease(5, number=3))
+    assert (held(member), list(endpoint.queue), member.id.epoch) == ([], [], 2)
+    report = said(member)
+    assert (report.member.epoch, report.sequence, dict(report.heard)) == (2, 1, {})
+
+
+def test_what_is_acknowledged_after_an_expulsion_is_told_all_the_same() -> None:
+    member, endpoint = lessee()
+    member.hear(SLOT, lease(1, 2, number=1))
+    member.hear(None, Expel(OWNER, member.id, "it was silent"))
+    SLOT.ack(1)
+    SLOT.nacks.append((0.0, 0.0, 2, endpoint))
+    member.drain([SLOT])
+    report = said(member)
+    assert (report.acks, report.nacks) == ({0: BitMap64([1])}, {})
+
+
+def test_recalled_messages_leave_the_inbox_and_are_not_refused() -> None:
+    member, endpoint = lessee()
+    member.hear(SLOT, lease(1, 2, number=1))
+    endpoint.deliver([Delivery(None, endpoint.feed(SLOT), 1, 0)])  # type: ignore[arg-type]
+    member.hear(SLOT, Recall(OWNER, 1, member.id, 2))
+    SLOT.nacks.append((0.0, 0.0, 2, endpoint))
+    member.drain([SLOT])
+    assert (held(member), list(endpoint.queue), bool(member.to_read)) == ([], [], False)
+
+
+def test_a_flush_waits_for_a_save_behind_the_report() -> None:
+    member, _ = lessee()
+    member.hear(SLOT, lease(1, number=1))
+    SLOT.ack(1)
+    member.drain([SLOT])
+    assert member.unsaved
+    member.save_wanted = True
+    assert member.report() is not None
+    member.written(40)
+    member.hear(SLOT, Saved(OWNER, 1, 40))
+    assert member.unsaved
+    member.hear(SLOT, Saved(OWNER, 1, 41))
+    assert not member.unsaved
+
+
+def test_owners_share_the_room_of_an_inbox() -> None:
+    member, _ = lessee()
+    member.hear(SLOT, lease(1, 2, number=1))
+    member.hear(None, Welcome(NEXT_OWNER, member.id))
+    limits = said(member).consumers[0].limits
+    assert limits == {OWNER: 10, NEXT_OWNER: 4}
+
+
+# The owner's side ---------------------------------------------------------------------------------------------------
+
+
+class Owner:
+    """A process that owns the partition, and a member that is words alone."""
+
+    def __init__(self, kind: SubscriptionType = SubscriptionType.SHARED) -> None:
+        self.world = World(random.Random("owner"), kind, faults=False, letters=False)
+        self.world.end = 40
+        self.process: Process = self.world.join()
+        self.process.take_over()
+        self.owned = self.process.owned[0]
+        self.sequence = 0
+
+    def hear(self, offset: int, *, limit: int = 30, heard: int = 0, **said: object) -> None:
+        self.sequence += 1
+        consumer = RemoteConsumer(1, "theirs", limits={self.process.session: limit})
+        report = Report(LIFE, MEMBER, self.sequence, (consumer,), {self.process.session: heard}, **said)  # type: ignore[arg-type]
+        self.process.leasing.lessor.hear(offset, report)
+        self.process.leasing._look_after_members(self.world.now_s)
+
+    def read(self) -> None:
+        self.owned.accept(list(range(20)), self.world.read_at_all(20))
+
+    def save(self) -> None:
+        self.process.save()
+        self.process.answer()
+
+    def written(self) -> list[LeaseRecord]:
+        outbox, self.process.leasing._outbox = self.process.leasing._outbox, []
+        return [record for _, record in outbox]
+
+    def leased(self) -> list[int]:
+        """Offsets, of what is handed out now."""
+        self.process.dispatcher.dispatch()
+        return [e.offset for record in self.written() if isinstance(record, Lease) for e in record.entries]
+
+
+def test_nothing_is_leased_before_a_save_says_so() -> None:
+    owner = Owner()
+    owner.read()
+    owner.hear(0)
+    assert owner.leased() == []
+    owner.save()
+    assert owner.owned.saves.saved.leased_from is not None
+    assert owner.leased()
+
+
+def test_reports_from_before_the_last_save_do_not_count_again() -> None:
+    owner = Owner()
+    owner.hear(7, acks={0: BitMap64([0])})
+    assert (owner.owned.cursor.next_unacked, owner.owned.folded) == (1, 8)
+    owner.owned.seek(0)
+    owner.process.leasing.lessor.hear(7, Report(LIFE, MEMBER, 1, acks={0: BitMap64([0, 1])}))
+    assert owner.owned.cursor.next_unacked == 0
+
+
+def test_a_refusal_counts_once_and_only_for_what_its_consumer_holds() -> None:
+    owner = Owner()
+    owner.read()
+    owner.hear(0)
+    owner.save()
+    leased = owner.leased()
+    mine = next(iter(set(range(20)) - set(leased)))
+    owner.hear(1, heard=1, nacks={0: (Nack(1, leased[0], 0), Nack(1, mine, 0))})
+    owner.process.dispatcher.drain()
+    owner.process.dispatcher.redeliver_due()
+    assert owner.owned.redeliveries == {leased[0]: 1}
+
+
+def test_a_refusal_from_before_a_recall_does_not_count() -> None:
+    owner = Owner()
+    owner.read()
+    owner.hear(0)
+    owner.save()
+    owner.leased()
+    owner.process.dispatcher.seek(owner.owned, 0, None)
+    assert any(isinstance(record, Recall) for record in owner.written())
+    owner.read()
+    owner.save()
+    again = owner.leased()
+    owner.hear(1, heard=1, nacks={0: (Nack(1, again[0], 0),)})
+    owner.process.dispatcher.drain()
+    owner.process.dispatcher.redeliver_due()
+    assert not owner.owned.redeliveries
+
+
+def test_a_member_that_was_given_up_is_told_so_until_it_begins_anew() -> None:
+    owner = Owner()
+    owner.hear(0)
+    owner.written()
+    owner.process.leasing.lessor.not_written()
+    assert [type(record) for record in owner.written()] == [Expel]
+    owner.hear(1)
+    assert [type(record) for record in owner.written()] == [Expel]
+    report = Report(LIFE, MemberId("other", 2), 1, (RemoteConsumer(1, "theirs"),))
+    owner.process.leasing.lessor.hear(2, report)
+    assert [type(record) for record in owner.written()] == [Welcome]
+
+
+def test_keys_stay_with_who_holds_them_under_a_new_owner() -> None:
+    owner = Owner(SubscriptionType.KEY_SHARED)
+    first = 0
+    same = [offset for offset in range(20) if key_of(offset) == key_of(first)]
+    owner.hear(0)
+    owner.save()
+    member = owner.process.leasing.lessor.members()[0][1][0]
+    owner.process.dispatcher.still_held(owner.owned, member, {first: 1})
+    owner.read()
+    for endpoint in owner.process.consumers:
+        endpoint.resize(100)
+    leased = set(owner.leased())
+    here = {delivery.offset for each in owner.process.consumers for delivery in each.queue}
+    assert not here.intersection(same)
+    assert first not in leased | here
+    owner.hear(1, acks={0: BitMap64([first])}, limit=100)
+    leased |= set(owner.leased())
+    here = {delivery.offset for each in owner.process.consumers for delivery in each.queue}
+    assert (leased | here).issuperset(same[1:])
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["answered", "left the group"])
+def test_a_new_owner_hands_nothing_out_before_everybody_has_said_what_he_holds(known: bool) -> None:
+    owner = Owner()
+    owner.owned.cursor.leased_from = 0
+    lessor = owner.process.leasing.lessor
+    lessor.took_over(0, 1, {})
+    owner.read()
+    assert not owner.process.dispatcher.dispatch()
+    assert lessor.group_is({"other", owner.process.client_id}, owner.world.now_s + 1) == []
+    if known:
+        owner.hear(1, answers={0: Held(1, {(1, 0): BitMap64([3])})})
+    group = {"other", owner.process.client_id} if known else {owner.process.client_id}
+    assert lessor.group_is(group, owner.world.now_s + 1) == [0]
+    owner.process.dispatcher.dispatch()
+    here = {delivery.offset for each in owner.process.consumers for delivery in each.queue}
+    assert here
+    assert (3 in owner.owned.in_flight.holders) or not known
