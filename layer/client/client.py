@@ -148,8 +148,8 @@ class Client:
     @classmethod
     def on(cls, node: Node) -> Client:
         """One more Client of a process that is connected already, for what this package itself does by the SDK; with
-        the defaults, and it does not stand in for a service."""
-        made = cls(f"kafka://{node.settings.bootstrap}", stand_in=False)
+        the defaults, but without statistics in the log, and it does not stand in for a service."""
+        made = cls(f"kafka://{node.settings.bootstrap}", stats_interval_in_seconds=0, stand_in=False)
         made._settings = node.settings
         made._session = Session(made._options, node.settings, made._letter_producer)
         return made
