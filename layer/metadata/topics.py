@@ -318,16 +318,22 @@ class Topics:
         self._finish_deletion(found[1], deadline)
 
     def finish_deletions(self, deadline: Deadline) -> int:
-        """Finish what others began to delete and did not come to an end with; gives how many there were. Does no harm
-        to one who is still at it."""
+        """Finish what others began to delete and did not come to an end with; gives how many were finished. Does no
+        harm to one who is still at it. One that cannot be finished now is told in the log."""
         begun = [
             record
             for found in self._entities.all(deadline)
             if (record := decode_topic(found.value)).state is LifeState.DELETING
         ]
+        done = 0
         for record in begun:
-            self._finish_deletion(record, deadline)
-        return len(begun)
+            try:
+                self._finish_deletion(record, deadline)
+                done += 1
+            except errors.LayerError as failure:
+                deadline.check(f"topic {record.name} to be deleted")
+                _log.warning("topic=%s its deletion was begun, and cannot be finished now: %s", record.name, failure)
+        return done
 
     def active(self, deadline: Deadline) -> list[TopicRecord]:
         """Every topic that lives by what is on record; whether Kafka has it still was not asked."""
