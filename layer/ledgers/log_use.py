@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Final, TypeAlias
 
 from layer.cursor.saved import Recovered
 from layer.deadline import Deadline
+from layer.errors import NoSuchNamespace
 from layer.ledgers.following import LogRange
 from layer.ledgers.owner import TopicLogs
 from layer.ledgers.retirement import KeptByRule
@@ -37,6 +39,8 @@ class KafkaLogUse:
 
     def rules(self, topics: Sequence[TopicLogs], deadline: Deadline) -> Mapping[str, Mapping[int, KeptByRule]]:
         by_name = {TopicName.parse(topic.name): topic for topic in topics if not topic.bound}
+        known = self._known_namespaces({name.namespace_name for name in by_name}, deadline)
+        by_name = {name: topic for name, topic in by_name.items() if name.namespace_name in known}
         minutes = self._services.applied_to(by_name, RETENTION_TIME_IN_MINUTES, deadline)
         megabytes = self._services.applied_to(by_name, RETENTION_SIZE_IN_MB, deadline)
         found: dict[str, dict[int, KeptByRule]] = {}
@@ -50,6 +54,15 @@ class KafkaLogUse:
         for retention, concerned in by_time.items():
             found |= self._by_time(retention, concerned, deadline)
         return found
+
+    def _known_namespaces(self, namespaces: set[str], deadline: Deadline) -> set[str]:
+        """Those that are there. Raises NotAuthorized: what they keep is not known, so nothing may go."""
+        known: set[str] = set()
+        for namespace in namespaces:
+            with suppress(NoSuchNamespace):
+                self._services.namespaces.policies(namespace, deadline)
+                known.add(namespace)
+        return known
 
     def _by_time(
         self, retention: Retention, topics: Sequence[TopicLogs], deadline: Deadline
