@@ -1,8 +1,8 @@
 """A thread that reads partitions of a state topic as they grow, as long as somebody wants them.
 
 It begins where a partition ends when it is wanted first, and reads only what is wanted; while nothing is it waits, and
-before the first wish it is not there. What was written before is not seen, nor what comes while reading fails: whoever
-asked something that way asks again.
+before the first wish it is not there. What was written before is not seen. When reading fails it goes on where it
+stood, unless retention took that: whoever asked something that way asks again.
 """
 
 from __future__ import annotations
@@ -59,6 +59,10 @@ class PartitionTail:
         self._lock = threading.Lock()
         self._starts: dict[int, int] = {}
         """Where reading of a partition is to begin, if it is not being read yet and not at its end."""
+        self._positions: dict[int, int] = {}
+        """Behind what was read of the partitions that are being read."""
+        self._resume: dict[int, int] = {}
+        """The same of those that were being read when reading failed."""
         self._changed = threading.Event()
         self._closed = False
         self._thread: threading.Thread | None = None
@@ -96,6 +100,7 @@ class PartitionTail:
             except Exception as failure:
                 self._tell(failure)
                 self._wait(_FORBIDDEN_AGAIN_S if isinstance(failure, errors.NotAuthorized) else _AGAIN_S)
+                self._changed.set()  # whatever follows begins with looking
 
     def _tell(self, failure: Exception) -> None:
         if self._closed:
@@ -135,7 +140,7 @@ class PartitionTail:
                     self._told = ""
                     self._hand_on(reader, batch)
         finally:
-            self._changed.set()  # whatever follows begins with looking
+            self._resume.update((partition, self._positions[partition]) for partition in reading)
             if reader is not None:
                 reader.close()
 
@@ -144,15 +149,19 @@ class PartitionTail:
         if dropped:
             reader.drop(dropped)
             reading -= dropped
+            for partition in dropped:
+                self._positions.pop(partition, None)
         for partition in wanted - reading:
-            reader.add({partition: self._start(partition)})
+            start = self._positions[partition] = self._start(partition)
+            reader.add({partition: start})
             reading.add(partition)
         with self._lock:
             self._starts = {partition: start for partition, start in self._starts.items() if partition not in reading}
+        self._resume.clear()
 
     def _start(self, partition: int) -> int:
         with self._lock:
-            start = self._starts.get(partition)
+            start = self._starts.get(partition, self._resume.get(partition))
         return self._end(partition) if start is None else start
 
     def _end(self, partition: int) -> int:
@@ -167,6 +176,7 @@ class PartitionTail:
                 continue
             found = LogRecord(record.offset(), record.key() or b"", record.value(), record.timestamp()[1])
             heard.append((record.partition(), found))
+            self._positions[record.partition()] = found.offset + 1
         if heard:
             self._hear(heard)
 

@@ -1,0 +1,136 @@
+"""A tail that cannot read for a while misses nothing of what it was reading."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
+
+from layer.deadline import Deadline
+from layer.errors import ConnectFailed
+from layer.kafka.assigned import AssignedConsumer
+from layer.statelog.api import LogRecord
+from layer.statelog.memory_log import MemoryStateLog
+from layer.statelog.tail import PartitionTail
+from mapping.state_topics import DELIVERIES
+
+DEADLINE = Deadline.never()
+PATIENCE_S = 30.0
+
+
+class Record:
+    def __init__(self, partition: int, record: LogRecord) -> None:
+        self._partition = partition
+        self._record = record
+
+    def error(self) -> None:
+        return None
+
+    def partition(self) -> int:
+        return self._partition
+
+    def offset(self) -> int:
+        return self._record.offset
+
+    def key(self) -> bytes:
+        return self._record.key
+
+    def value(self) -> bytes | None:
+        return self._record.value
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self._record.timestamp_ms
+
+
+class Reader:
+    """Reads the log in memory, until it is told to fail."""
+
+    def __init__(self, log: MemoryStateLog, fail: threading.Event) -> None:
+        self._log = log
+        self._fail = fail
+        self._positions: dict[int, int] = {}
+
+    def add(self, starts: Mapping[int, int]) -> None:
+        self._positions.update(starts)
+
+    def drop(self, partitions: Iterable[int]) -> None:
+        for partition in list(partitions):
+            del self._positions[partition]
+
+    def poll_batch(self, limit: int, timeout_s: float) -> list[Any]:
+        if self._fail.is_set():
+            self._fail.clear()
+            raise ConnectFailed("no broker answers")
+        found: list[Record] = []
+        for partition, position in self._positions.items():
+            end = self._log.end_offset(DELIVERIES, partition, DEADLINE)
+            for batch in self._log.read(DELIVERIES, partition, position, end, DEADLINE):
+                found += [Record(partition, record) for record in batch]
+            self._positions[partition] = end
+        if not found:
+            self._fail.wait(0.01)
+        return found
+
+    def close(self) -> None:
+        return None
+
+
+class Listening:
+    """A tail of some partitions of `deliveries`, and what it heard."""
+
+    def __init__(self) -> None:
+        self.log = MemoryStateLog()
+        self.fail = threading.Event()
+        self.wanted: set[int] = set()
+        self.heard: list[bytes] = []
+        self._news = threading.Condition()
+        self.tail = PartitionTail(
+            self.log, DELIVERIES, lambda: cast("AssignedConsumer", Reader(self.log, self.fail)), lambda: self.wanted,
+            self._hear, name="tail", without="nothing works",
+        )  # fmt: skip
+
+    def _hear(self, records: Sequence[tuple[int, LogRecord]]) -> None:
+        with self._news:
+            self.heard += [record.key for _, record in records]
+            self._news.notify_all()
+
+    def write(self, partition: int, key: bytes) -> None:
+        self.log.append(DELIVERIES, partition, key, b"", DEADLINE)
+
+    def until_heard(self, *keys: bytes) -> bool:
+        with self._news:
+            return self._news.wait_for(lambda: self.heard == list(keys), PATIENCE_S)
+
+
+def test_what_comes_while_reading_fails_is_heard_later() -> None:
+    listening = Listening()
+    listening.write(3, b"before")
+    listening.wanted = {3}
+    listening.tail.look(3, 1)
+    listening.write(3, b"first")
+    assert listening.until_heard(b"first")
+    listening.fail.set()
+    while listening.fail.is_set():
+        threading.Event().wait(0.01)
+    listening.write(3, b"second")
+    assert listening.until_heard(b"first", b"second"), listening.heard
+    listening.tail.close(Deadline.after(PATIENCE_S))
+
+
+def test_what_was_dropped_before_begins_at_its_end_again() -> None:
+    listening = Listening()
+    listening.wanted = {3, 4}
+    listening.tail.look(3, 0)
+    listening.tail.look(4, 0)
+    listening.write(3, b"first")
+    assert listening.until_heard(b"first")
+    listening.wanted = {4}
+    listening.tail.look()
+    listening.write(4, b"of 4")
+    assert listening.until_heard(b"first", b"of 4")
+    listening.write(3, b"unheard")
+    listening.wanted = {3, 4}
+    listening.tail.look(3, 2)
+    listening.write(3, b"last")
+    assert listening.until_heard(b"first", b"of 4", b"last"), listening.heard
+    listening.tail.close(Deadline.after(PATIENCE_S))
