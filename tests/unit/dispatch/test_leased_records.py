@@ -1,0 +1,173 @@
+"""What a member reads of what it was leased: batch entries, messages in chunks, what is gone or cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyroaring import BitMap64
+
+from layer.client.message import BatchedMessage, Message
+from layer.deadline import Deadline
+from layer.dispatch.delivery import PartitionSlot
+from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.leased_records import LeasedRecords
+from layer.dispatch.lessee import Lessee
+from layer.errors import OffsetOutOfRange, StoreError
+from mapping.batch_entry import encode_columns
+from mapping.headers import BATCH, CHUNK
+from mapping.ledger import LedgerLayout
+from mapping.state_records.leases import Lease, LeasedEntry, Report, TakeOver, Welcome
+from tests.clocks import SetClock
+from tests.simulation.leases import LIFE
+
+OWNER = b"o" * 16
+
+
+class Record:
+    def __init__(self, offset: int, value: bytes = b"", *, batch: int = 0, chunk: bytes = b"") -> None:
+        self._offset = offset
+        self._value = encode_columns([b"%d" % i for i in range(batch)]) if batch and not value else value
+        self._headers: list[tuple[str, bytes | None]] = [(BATCH, b"1:%d" % batch)] if batch else []
+        if chunk:
+            self._headers = [(CHUNK, chunk)]
+
+    def offset(self) -> int:
+        return self._offset
+
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        return self._headers
+
+    def value(self) -> bytes:
+        return self._value
+
+    def __len__(self) -> int:
+        return len(self._value)
+
+
+class Member:
+    """A member of one consumer, what owners leased to it, and the records that Kafka has from `start` on."""
+
+    def __init__(self, *records: Record, start: int = 0) -> None:
+        self.records = {record.offset(): record for record in records}
+        self.start = start
+        self.fails = False
+        self.clock = SetClock()
+        self.slot = PartitionSlot("persistent://public/default/orders", 0, -1, LedgerLayout(1, 10))
+        self.consumer = Endpoint("mine", 100, delivery_type=Message)
+        self.lessee = Lessee(LIFE, "me", [self.consumer])
+        self.lessee.asking = True
+        self.said()
+        self.lessee.hear(None, Welcome(OWNER, self.lessee.id))
+        self.reading = LeasedRecords("orders/audit", "orders", self, self.clock, self.lessee)
+
+    def read_at(self, topic: str, partition: int, offsets: Sequence[int], deadline: Deadline) -> Iterator[list[Any]]:
+        if self.fails:
+            raise StoreError("no broker answers")
+        if offsets and offsets[0] < self.start:
+            raise OffsetOutOfRange("deleted")
+        yield [self.records[offset] for offset in offsets if offset in self.records]
+
+    def watermarks(self, topic: str, partition: int, deadline: Deadline) -> tuple[int, int]:
+        return self.start, 100
+
+    def lease(self, *entries: LeasedEntry, number: int = 1) -> None:
+        self.lessee.hear(self.slot, Lease(OWNER, 1, self.lessee.id, number, 1, entries))
+
+    def received(self) -> list[tuple[int, int]]:
+        """Offsets and batch indexes of what lies in the inbox now."""
+        self.reading.read()
+        found = [(d.offset, d.batch_index if isinstance(d, BatchedMessage) else -1) for d in self.consumer.queue]
+        self.consumer.queue.clear()
+        return found
+
+    def said(self) -> Report:
+        self.lessee.drain([self.slot])
+        self.lessee.now_s += 1.0
+        report = self.lessee.report()
+        assert report is not None
+        self.lessee.written(0)
+        return report
+
+    def held(self) -> list[int]:
+        return sorted(self.lessee.partitions[0].in_flight.holders)
+
+
+def test_messages_of_a_batch_that_are_acknowledged_do_not_come() -> None:
+    member = Member(Record(5, batch=4), Record(6))
+    member.lease(LeasedEntry(5, 0, 3, (4, 0b0010)), LeasedEntry(6))
+    assert member.received() == [(5, 0), (5, 2), (5, 3), (6, -1)]
+    assert member.consumer.unacked == 4
+
+
+def test_a_batch_is_held_until_its_last_message_is_acknowledged() -> None:
+    member = Member(Record(5, batch=3))
+    member.lease(LeasedEntry(5, 0, 3))
+    member.received()
+    member.slot.acks_in_batch.extend([(5, 0, 3), (5, 2, 3)])
+    assert member.said().batch_acks == {0: {5: (3, 0b101)}}
+    assert (member.held(), member.consumer.unacked) == ([5], 1)
+    member.slot.acks_in_batch.append((5, 1, 3))
+    assert member.said().batch_acks == {0: {5: (3, 0b010)}}
+    assert (member.held(), member.consumer.unacked) == ([], 0)
+
+
+def test_a_new_owner_hears_how_many_messages_of_a_batch_are_left() -> None:
+    member = Member(Record(5, batch=3))
+    member.lease(LeasedEntry(5, 2, 3))
+    member.received()
+    member.slot.acks_in_batch.append((5, 0, 3))
+    member.lessee.drain([member.slot])
+    member.lessee.hear(member.slot, TakeOver(LIFE, b"n" * 16, 2))
+    answer = member.said().answers[0]
+    assert (dict(answer.offsets), dict(answer.messages)) == ({(1, 2): BitMap64([5])}, {5: 2})
+
+
+def test_a_message_in_chunks_is_one_and_is_acknowledged_with_all_of_them() -> None:
+    chunks = [Record(offset, b"xy", chunk=b"%d:2:4:u" % number) for number, offset in enumerate((3, 7))]
+    member = Member(*chunks)
+    member.lease(LeasedEntry(7, 0, 2, None, (3, 7), 4))
+    member.reading.read()
+    (message,) = member.consumer.queue
+    assert message.record.value() == b"xyxy"
+    member.slot.ack(7)
+    assert member.said().acks == {0: BitMap64([3, 7])}
+    assert (member.held(), member.consumer.unacked) == ([], 0)
+
+
+def test_a_message_in_chunks_is_the_new_owners() -> None:
+    chunks = [Record(offset, b"xy", chunk=b"%d:2:4:u" % number) for number, offset in enumerate((3, 7))]
+    member = Member(*chunks)
+    member.lease(LeasedEntry(7, 0, 2, None, (3, 7), 4))
+    member.reading.read()
+    member.lessee.hear(member.slot, TakeOver(LIFE, b"n" * 16, 2))
+    assert not member.said().answers[0].offsets
+    member.slot.ack(7)
+    assert member.said().acks == {0: BitMap64([3, 7])}
+
+
+def test_what_is_gone_and_what_cannot_be_read_counts_as_acknowledged() -> None:
+    member = Member(Record(6, b"no batch", batch=3), Record(8), start=5)
+    member.lease(LeasedEntry(2), LeasedEntry(6, 0, 3), LeasedEntry(7), LeasedEntry(8))
+    assert member.received() == [(8, -1)]
+    assert member.said().acks == {0: BitMap64([2, 6, 7])}
+    assert member.held() == [8]
+
+
+def test_what_cannot_be_read_just_now_is_tried_again() -> None:
+    member = Member(Record(4))
+    member.fails = True
+    member.lease(LeasedEntry(4))
+    assert member.received() == []
+    member.fails = False
+    assert member.received() == []
+    member.clock.seconds += 1.0
+    assert member.received() == [(4, -1)]
+
+
+def test_what_was_refused_before_it_was_read_is_not_handed_out() -> None:
+    member = Member(Record(4), Record(5))
+    member.lease(LeasedEntry(4), LeasedEntry(5))
+    member.slot.ack(4)
+    member.lessee.drain([member.slot])
+    assert member.received() == [(5, -1)]
