@@ -147,6 +147,7 @@ def _configure(admin: AdminClient, settings: dict[StateTopic, dict[str, str]]) -
 
 
 def _count(bootstrap: str, kafka_topic: str, partition: int) -> int:
+    """How many records there are, or that they are too many: reading all of them would hold up the broker."""
     consumer = Consumer({
         "bootstrap.servers": bootstrap, "group.id": "counter", "enable.auto.commit": False,
         "auto.offset.reset": "earliest", "enable.partition.eof": True,
@@ -162,5 +163,7 @@ def _count(bootstrap: str, kafka_topic: str, partition: int) -> int:
                 if error is not None and error.code() == KafkaError._PARTITION_EOF:
                     return found
                 found += error is None
+            if found >= _FEW:
+                return found
     finally:
         consumer.close()
