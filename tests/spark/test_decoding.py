@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import random
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -159,21 +160,35 @@ INTEGERS = {
 }
 
 
-@pytest.mark.parametrize("kind", INTEGERS, ids=lambda kind: kind.name)
-def test_integers(spark: SparkSession, kind: SchemaType) -> None:
-    letter, size = INTEGERS[kind]
-    limit = 1 << (8 * size - 1)
-    numbers = [0, 1, -1, limit - 1, -limit, *(random.randrange(-limit, limit) for _ in range(30))]
-    schemas = TopicSchemas(TOPIC, SchemaInfo(kind, b""))
-    found = decoded(messages(spark, [struct.pack(f">{letter}", number) for number in numbers]), schemas)
-    assert values(found, "value") == [(number,) for number in numbers]
+def plain_values(spark: SparkSession, payloads: Mapping[SchemaType, Sequence[bytes]], shown: str) -> Any:
+    """`shown` of each value, by type; one job for all."""
+    frames = [
+        decoded(messages(spark, each), TopicSchemas(TOPIC, SchemaInfo(kind, b""))).selectExpr(
+            f"'{kind.name}' as kind", "__offset", f"{shown} as shown"
+        )
+        for kind, each in payloads.items()
+    ]
+    found: dict[SchemaType, list[Any]] = {kind: [] for kind in payloads}
+    for row in reduce(DataFrame.union, frames).orderBy("__offset").collect():
+        found[SchemaType[row["kind"]]].append(row["shown"])
+    return found
 
 
-@pytest.mark.parametrize(("kind", "letter"), [(SchemaType.FLOAT, "f"), (SchemaType.DOUBLE, "d")])
-def test_floating_point(spark: SparkSession, kind: SchemaType, letter: str) -> None:
-    payloads = [struct.pack(f">{letter}", n) for n in (0.0, -1.5, 1e-30, 3.25e30, float("inf"), 0.1)]
-    found = decoded(messages(spark, payloads), TopicSchemas(TOPIC, SchemaInfo(kind, b"")))
-    assert values(found, "value") == [(plain_reader(kind)(payload),) for payload in payloads]
+def test_integers(spark: SparkSession) -> None:
+    numbers: dict[SchemaType, list[int]] = {}
+    for kind, (_, size) in INTEGERS.items():
+        limit = 1 << (8 * size - 1)
+        numbers[kind] = [0, 1, -1, limit - 1, -limit, *(random.randrange(-limit, limit) for _ in range(30))]
+    payloads = {kind: [struct.pack(f">{INTEGERS[kind][0]}", n) for n in each] for kind, each in numbers.items()}
+    assert plain_values(spark, payloads, "cast(value as bigint)") == numbers
+
+
+def test_floating_point(spark: SparkSession) -> None:
+    numbers = (0.0, -1.5, 1e-30, 3.25e30, float("inf"), 0.1)
+    letters = {SchemaType.FLOAT: "f", SchemaType.DOUBLE: "d"}
+    payloads = {kind: [struct.pack(f">{letter}", n) for n in numbers] for kind, letter in letters.items()}
+    expected = {kind: [plain_reader(kind)(payload) for payload in each] for kind, each in payloads.items()}
+    assert plain_values(spark, payloads, "cast(value as double)") == expected
 
 
 def test_booleans(spark: SparkSession) -> None:
@@ -186,12 +201,10 @@ def test_booleans(spark: SparkSession) -> None:
 MILLIS = [0, 1, -1, 1_700_000_000_123, -2_000_000_000_001]
 
 
-@pytest.mark.parametrize("kind", [SchemaType.DATE, SchemaType.TIME, SchemaType.TIMESTAMP], ids=lambda kind: kind.name)
-def test_moments(spark: SparkSession, kind: SchemaType) -> None:
+def test_moments(spark: SparkSession) -> None:
+    kinds = (SchemaType.DATE, SchemaType.TIME, SchemaType.TIMESTAMP)
     payloads = [struct.pack(">q", millis) for millis in MILLIS]
-    found = decoded(messages(spark, payloads), TopicSchemas(TOPIC, SchemaInfo(kind, b"")))
-    shown = values(found.selectExpr("unix_millis(value) as value", "__offset"), "value")
-    assert shown == [(millis,) for millis in MILLIS]
+    assert plain_values(spark, dict.fromkeys(kinds, payloads), "unix_millis(value)") == dict.fromkeys(kinds, MILLIS)
 
 
 def test_instants_days_and_times_without_a_zone(spark: SparkSession) -> None:
