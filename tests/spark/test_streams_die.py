@@ -74,14 +74,10 @@ class Scene:
             start_new_session=True,
         )
 
-    def finish(self) -> None:
-        """Programs until nothing is left: what was refused comes with the next start, to a batch of either parity."""
-        deadline = Deadline.after(_RUN_S)
-        while True:
-            assert self.run() == 0
-            if rest(self.client, self.topic) == []:
-                return
-            deadline.check("nothing to be left")
+    def finish(self, spark: SparkSession) -> None:
+        """What is left, refused messages among it, by this process: it has a JVM that is warm."""
+        self.here(spark).run()
+        assert rest(self.client, self.topic, 0) == []
 
     def run(self, **more: Any) -> int:
         with self.program(**more) as program:
@@ -125,25 +121,24 @@ def test_a_driver_dies_when_the_sink_has_a_batch(scene: Scene, spark: SparkSessi
     delivered = scene.sink.values()
     assert delivered
     scene.produce(drawn, 20)
-    scene.here(spark).run()
-    assert rest(scene.client, scene.topic, 0) == []
+    scene.finish(spark)
     assert delivered <= scene.sink.values()
     scene.verify()
 
 
 @pytest.mark.soak
-def test_a_driver_dies_at_every_step(scene: Scene) -> None:
+def test_a_driver_dies_at_every_step(scene: Scene, spark: SparkSession) -> None:
     drawn = random.Random(17)
     scene.produce(drawn, 200)
     for step in STEPS:
         assert scene.run(die=step, die_in=1) == -signal.SIGKILL
         scene.produce(drawn, 40)
-    scene.finish()
+    scene.finish(spark)
     scene.verify()
 
 
 @pytest.mark.soak
-def test_drivers_die_at_random(scene: Scene) -> None:
+def test_drivers_die_at_random(scene: Scene, spark: SparkSession) -> None:
     seconds = float(os.environ.get("POK_CHAOS_SECONDS", "300"))
     seed = int(os.environ.get("POK_CHAOS_SEED", random.randrange(10**6)))
     print(f"seed {seed}, {seconds:.0f} s")
@@ -163,6 +158,6 @@ def test_drivers_die_at_random(scene: Scene) -> None:
         killed += program.poll() is None
         kill(program)
         program.communicate()
-    scene.finish()
+    scene.finish(spark)
     scene.verify()
     print(f"{killed} drivers killed, {len(scene.expected)} messages")
