@@ -7,7 +7,7 @@ from typing import Any, Final
 from tests.benchmarks.model import MILLION, Cell, Group, Requirement, Rule, System
 
 
-def _spark(name: str, title: str, *cells: Cell, rounds: int = 5) -> Group:
+def _spark(name: str, title: str, *cells: Cell, rounds: int = 3) -> Group:
     return Group(f"spark-{name}", f"Spark: {title}", rounds, cells, resident="spark_workers")
 
 
@@ -27,6 +27,7 @@ SPARK: Final = (
         _spark_cell("all", "read"),
         _spark_cell("half", "read", state="half"),
         _spark_cell("ranges", "read", state="ranges"),
+        rounds=5,
     ),
     _spark(
         "aborted",
@@ -56,13 +57,13 @@ SPARK: Final = (
         "2 million messages of 200 B, nine tenths of them below the mark-delete position, beside a read of all",
         _spark_cell("full", "read", state="none"),
         _spark_cell("tenth", "read", state="tenth"),
+        rounds=5,
     ),
     _spark(
         "ten-million",
         "what a snapshot takes of the driver: 20 million messages, nothing acknowledged, and a random half",
         _spark_cell("none", "driver", 20 * MILLION, state="none"),
         _spark_cell("half", "driver", 20 * MILLION, state="half"),
-        rounds=3,
     ),
 )
 
