@@ -1,0 +1,119 @@
+"""What `kill -9` leaves in state topics goes, and nothing else does."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from layer.cursor.leftovers import CursorOf, FoundSegments, SegmentName
+from layer.deadline import Deadline
+from layer.metadata.subscription import cursor_identity
+from layer.node import Node
+from layer.statelog.view import LogView
+from layer.tidying.cursors import CursorTidying
+from layer.tidying.idle_groups import IdleGroups
+from layer.tidying.signs import SignTidying
+from mapping.state_records.cursor_marker import SegmentRef
+from mapping.state_topics import CURSORS
+from mapping.topic_name import TopicName
+from tests.chaos.processes import PATIENCE_S, eventually
+from tests.chaos.stage import Stage, Stand
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(1800)]
+
+MESSAGES = 8_000
+HOLEY = {"residues": (0, 1, 2, 3, 4), "shuffle": 500, "persist_ms": 20, "flush_every": 200, "pace_ms": 0.3}
+LEAVE_SEGMENTS = ("pages", "marker", "commit")
+"""Where a killed process leaves segments that no commit names (see `tests.chaos.cuts`)."""
+
+
+def _written(node: Node, topic: TopicName, subscription: str) -> set[SegmentName]:
+    """What is on record of the cursor."""
+    view = LogView(node.log, CURSORS, CURSORS.partition_for(str(topic)), lambda: FoundSegments(10**18), node.clock)
+    cursor = CursorOf(str(topic), 0, subscription)
+    return view.ask(lambda fold: set(fold.by_cursor.get(cursor, ())), Deadline.after(PATIENCE_S))
+
+
+def _needed(node: Node, topic: TopicName, subscription: str) -> set[SegmentName]:
+    """What the next owner reads, and what it would read if Kafka had forgotten the group."""
+    deadline = Deadline.after(PATIENCE_S)
+    opened = node.topics.find(topic, deadline)
+    assert opened is not None
+    found = node.subscriptions.find(opened, subscription, deadline)
+    assert found is not None
+    identity = cursor_identity(found, 0)
+    commit = node.admin.committed(found.whole_group, opened.kafka_topic, [0], deadline)[0]
+    copy = node.checkpoints.newest(identity, deadline)
+    names: set[SegmentName] = set()
+    for kept in (
+        node.store.recover(identity, commit, None, 0, deadline),
+        node.store.recover(identity, None, copy, 0, deadline),
+    ):
+        for ref in kept.saved.references() if kept.saved is not None else ():
+            parts = [ref.segment] if isinstance(ref, SegmentRef) else range(-1, -2 - ref.pages, -1)
+            names.update(SegmentName(ref.session.hex(), ref.save, part) for part in parts)
+    return names
+
+
+def test_what_killed_consumers_wrote_for_saves_that_never_were_is_removed(stage: Callable[..., Stage]) -> None:
+    on = stage(1, entries_per_ledger=50)
+    on.publish(MESSAGES).wait(PATIENCE_S)
+    stands: dict[str, Stand] = {point: on.subscription("Shared", point) for point in LEAVE_SEGMENTS}
+    doomed = [stand.worker(**HOLEY, cut=(point, "SIGKILL")) for point, stand in stands.items()]
+    for worker in doomed:
+        worker.try_to_subscribe()
+    for worker in doomed:
+        worker.until_cut("SIGKILL")
+    node, topic = on.admin.node, TopicName.parse(on.topic)
+    for point in stands:
+        assert _written(node, topic, point) - _needed(node, topic, point), point
+    partition, services = CURSORS.partition_for(str(topic)), (node.log, node.clock, node.topics, node.subscriptions)
+    idle = IdleGroups(*services, node.admin)
+    tidying = CursorTidying(*services, node.admin, kept_ms=0)
+
+    def nothing_else_is_left() -> bool:
+        """Once Kafka has noticed that the members are gone."""
+        idle.run(partition, Deadline.after(PATIENCE_S))
+        tidying.run(partition, Deadline.after(PATIENCE_S))
+        return all(_written(node, topic, point) == _needed(node, topic, point) for point in stands)
+
+    eventually("nothing else is left", nothing_else_is_left)
+    for point, stand in stands.items():
+        found = stand.verdict()
+        assert not found.broken, point
+        assert found.remaining < MESSAGES, point
+
+
+_PRODUCES = """
+import sys, layer
+client = layer.Client(sys.argv[1])
+producer = client.create_producer(sys.argv[2])
+producer.send(b"one")
+print("sent", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_signs_of_life_of_killed_producers_go(stage: Callable[..., Stage]) -> None:
+    on = stage(1)
+    node, topic = on.admin.node, TopicName.parse(on.topic)
+    own = on.client.create_producer(on.topic)
+    own.send(b"mine")
+    with subprocess.Popen(
+        [sys.executable, "-c", _PRODUCES, on.url, on.topic], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"sent\n"
+        process.send_signal(signal.SIGKILL)
+    tidying = SignTidying(node.log, node.clock, node.producers)
+    partition = CURSORS.partition_for(str(topic))
+    within = Deadline.after(PATIENCE_S)
+    assert tidying.run(partition, within) >= 1
+    assert tidying.run(partition, within) == 0
+    assert len(node.producers.publishers(str(topic), within)) == 1
+    own.send(b"still here")
+    own.close()
