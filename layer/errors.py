@@ -63,6 +63,14 @@ class ProducerExcluded(Refused):
     """An exclusive producer cannot have the topic now, or has lost it to another one."""
 
 
+class BacklogQuotaHolds(Refused):
+    """The topic has too much that is not acknowledged; its producers have to wait."""
+
+
+class BacklogQuotaRefuses(Refused):
+    """The topic has too much that is not acknowledged; its producers are refused."""
+
+
 class InvalidCursorPosition(Refused):
     """A position outside of what the cursor can be set to."""
 

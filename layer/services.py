@@ -6,7 +6,7 @@ import logging
 import secrets
 import threading
 from collections.abc import Collection, Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from layer import errors
 from layer.clock import Clock, SystemClock
@@ -41,6 +41,7 @@ from layer.statelog.kafka_log import KafkaStateLog
 from layer.transactions.looking import LookingOnly
 from layer.transactions.pending_acks.journal import PendingAckJournal
 from layer.transactions.views import TransactionViews
+from mapping.state_records.metadata import BacklogExceeded
 from mapping.state_topics import (
     NAMESPACES,
     SUBSCRIPTIONS,
@@ -63,6 +64,13 @@ _TAIL_WAIT_MS: Final = 500
 _FIND_TOPIC_S: Final = 30.0
 _MEMBER_QUEUE_KBYTES: Final = 64  # nothing is ever fetched
 FETCH_QUEUE_KBYTES: Final = 16 * 1024
+
+
+class ToldToProducers(NamedTuple):
+    """`backlog_exceeded`: None where it is not."""
+
+    deduplication: bool
+    backlog_exceeded: BacklogExceeded | None
 
 
 class Services:
@@ -168,6 +176,21 @@ class Services:
         """Whether the policy applies to these topics (without a partition's suffix)."""
         return self.applied_to(topics, DEDUPLICATION, deadline)
 
+    def told_to_producers(self, topics: Iterable[TopicName], deadline: Deadline) -> dict[TopicName, ToldToProducers]:
+        """What the producers of these topics (without a partition's suffix) follow."""
+        records = self.topics.records_of(topics, deadline)
+        theirs = self.namespaces.policies_of({topic.namespace_name for topic in records}, deadline)
+        now_ms = self.clock.now_ms()
+        told: dict[TopicName, ToldToProducers] = {}
+        for topic, record in records.items():
+            own: Mapping[str, Any] = {} if record is None else record.policies
+            exceeded = None if record is None else record.backlog_exceeded
+            told[topic] = ToldToProducers(
+                applied(DEDUPLICATION, own, theirs[topic.namespace_name]),
+                exceeded if exceeded is not None and exceeded.until_ms > now_ms else None,
+            )
+        return told
+
     def applied_to(self, topics: Iterable[TopicName], policy: Policy, deadline: Deadline) -> dict[TopicName, Any]:
         """What counts of a policy for these topics (without a partition's suffix). Without the right to read
         `namespaces` only what is set for a topic itself does."""
@@ -184,7 +207,7 @@ class Services:
     def _policies_of(
         self, topics: Iterable[TopicName], deadline: Deadline
     ) -> dict[TopicName, tuple[Mapping[str, Any], Mapping[str, Any]]]:
-        """What is set for each topic itself, and for its namespace."""
+        """What is set for each topic itself, and for its namespace and the cluster."""
         own = self.topics.policies_of(topics, deadline)
         theirs = self.namespaces.policies_of({topic.namespace_name for topic in own}, deadline)
         return {topic: (policies, theirs.get(topic.namespace_name, {})) for topic, policies in own.items()}

@@ -7,6 +7,7 @@ from layer.admin.cursor_view import LedgerCost, PartitionCursor
 from layer.admin.stats import PartitionCursorStats, PublisherStats, SubscriptionStats, TopicStats
 from layer.admin.transaction_stats import TransactionDetails, VerifiedBuffer
 from layer.ledgers.reading import LedgerInfo
+from layer.metadata.namespaces import CLUSTER
 from layer.registry.model import SchemaEntry, StoredSchema
 from layer.transactions.inspection import CoordinatorStats, TransactionInfo
 from layer.transactions.place_inspection import (
@@ -17,6 +18,7 @@ from layer.transactions.place_inspection import (
 )
 
 __all__ = [
+    "CLUSTER",
     "AdminClient",
     "CoordinatorStats",
     "LedgerCost",

@@ -22,7 +22,7 @@ from layer.client.service_url import parse_service_url
 from layer.deadline import Deadline
 from layer.exceptions import AlreadyClosed
 from layer.kafka.settings import KafkaSettings
-from layer.metadata.topics import Topic
+from layer.metadata.topics import Topic, check_backlog
 from layer.node import Node, acquire, release
 from mapping.topic_name import TopicName
 
@@ -126,6 +126,12 @@ class AdminClient(SubscriptionAdmin, SchemaAdmin, TransactionAdmin, LedgerAdmin,
         with pulsar_errors():
             self.node.topics.compact(TopicName.parse(topic), self._deadline())
 
+    def compaction_status(self, topic: str) -> dict[int, int]:
+        """Up to which offset, exclusive, compacted reads fold each partition; empty for a topic that was never
+        compacted. Ours: officially a compaction goes on for a while, and has states."""
+        with pulsar_errors():
+            return dict(self._topic(topic, self._deadline()).compacted_to)
+
     def delete_topic(self, topic: str, *, force: bool = False) -> None:
         """Delete a topic with its data, its schemas and subscriptions. A bound Kafka topic stays, with its schemas.
 
@@ -175,6 +181,7 @@ class AdminClient(SubscriptionAdmin, SchemaAdmin, TransactionAdmin, LedgerAdmin,
                 backlogs,
                 *self._publishers(opened, deadline),
                 *self._transactions_in(opened, deadline),
+                backlog_exceeded=self._backlog_exceeded(opened),
             )
 
     # Namespaces ---------------------------------------------------------------------------------------------------
@@ -198,6 +205,13 @@ class AdminClient(SubscriptionAdmin, SchemaAdmin, TransactionAdmin, LedgerAdmin,
             return self.node.namespaces.list(tenant, self._deadline())
 
     # Inside -------------------------------------------------------------------------------------------------------
+
+    def _backlog_exceeded(self, topic: Topic) -> str:
+        try:
+            check_backlog(topic, self.node.clock.now_ms())
+        except errors.Refused as told:
+            return str(told)
+        return ""
 
     def _publishers(self, topic: Topic, deadline: Deadline) -> tuple[tuple[PublisherStats, ...], int]:
         signs = self.node.producers.publishers(str(topic.name), deadline)

@@ -1,4 +1,4 @@
-"""Policies of namespaces and topics: the part of `AdminClient` that sets them."""
+"""Policies of the cluster, of namespaces and topics: the part of `AdminClient` that sets them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,20 @@ from typing import Any
 
 from layer.client.errors import pulsar_errors
 from layer.deadline import Deadline
+from layer.metadata.namespaces import CLUSTER
 from layer.metadata.policies import applied, policy_named, with_policy, without_policy
 from layer.node import Node
 from mapping.topic_name import TopicName
 
 
 class PolicyAdmin:
-    """`where` is a namespace (`tenant/namespace`) or a topic (`orders`, `persistent://tenant/namespace/topic`).
+    """`where` is the cluster (`layer.admin.CLUSTER`), a namespace (`tenant/namespace`) or a topic (`orders`,
+    `persistent://tenant/namespace/topic`).
 
     Which policies there are, and what they take: `layer.metadata.policies`. A topic's own value counts before that of
-    its namespace. Running producers follow `deduplication` within two seconds (`layer.client.policy_watch`);
-    what says how schemas are judged counts for every producer and consumer that is opened afterwards.
+    its namespace, which counts before that of the cluster. Running producers follow `deduplication` within two seconds
+    (`layer.client.policy_watch`); what says how schemas are judged counts for every producer and consumer that is
+    opened afterwards.
     """
 
     @property
@@ -47,10 +50,12 @@ class PolicyAdmin:
             own = self._policies(where, deadline)
             if not applied_value:
                 return own.get(name)
-            if _is_namespace(where):
-                return applied(policy, {}, own)
-            namespace = TopicName.parse(where).namespace_name
-            return applied(policy, own, self.node.namespaces.policies(namespace, deadline))
+            levels = [own]
+            if where != CLUSTER:
+                if not _is_namespace(where):
+                    levels.append(self.node.namespaces.policies(TopicName.parse(where).namespace_name, deadline))
+                levels.append(self.node.namespaces.policies(CLUSTER, deadline))
+            return applied(policy, *levels)
 
     def policies(self, where: str) -> dict[str, Any]:
         """All that is set here, by name. Raises TopicNotFound."""
@@ -82,5 +87,6 @@ class PolicyAdmin:
 
 
 def _is_namespace(where: str) -> bool:
+    """Or the cluster."""
     # A topic's name has no slash, two, or a scheme.
-    return "://" not in where and where.count("/") == 1
+    return where == CLUSTER or ("://" not in where and where.count("/") == 1)

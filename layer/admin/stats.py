@@ -94,3 +94,5 @@ class TopicStats:
     unlisted_publishers: int = 0
     ongoing_txn_count: int = 0
     aborted_txn_count: int = 0
+    backlog_exceeded: str = ""
+    """Why no further producer may be made now: a backlog quota is exceeded; '' otherwise."""

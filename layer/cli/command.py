@@ -49,8 +49,13 @@ _SHARED: Final = inspect.signature(_everywhere, eval_str=True).parameters
 _CONTEXT: Final = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
 
 
-def command(app: typer.Typer, name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a function as `name` of `app`. Its first parameter is `settings`, the others are typer's."""
+def command(
+    app: typer.Typer, name: str, *, negative_numbers: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a function as `name` of `app`. Its first parameter is `settings`, the others are typer's.
+
+    `negative_numbers`: its arguments may be such, which else look like options.
+    """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
@@ -67,7 +72,7 @@ def command(app: typer.Typer, name: str) -> Callable[[Callable[..., None]], Call
         parameters = [_CONTEXT, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own), *_SHARED.values()]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
-        app.command(name)(run)
+        app.command(name, context_settings={"ignore_unknown_options": negative_numbers})(run)
         return function
 
     return register

@@ -9,6 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 from layer.cli import (
+    cluster,
     compat,
     consume,
     ledgers,
@@ -39,6 +40,7 @@ app = typer.Typer(
 )
 app.add_typer(topics.app, name="topics")
 app.add_typer(namespaces.app, name="namespaces")
+app.add_typer(cluster.app, name="cluster")
 app.add_typer(subscriptions.app, name="subscriptions")
 app.add_typer(transactions.app, name="transactions")
 app.add_typer(ledgers.app, name="ledgers")

@@ -60,7 +60,7 @@ def delete(
         show_result(settings, f"deleted {namespace}", {"deleted": namespace})
 
 
-@command(policy, "set")
+@command(policy, "set", negative_numbers=True)
 def set_one_policy(
     settings: Settings, namespace: NamespaceArgument, name: PolicyArgument, value: ValueArgument
 ) -> None:

@@ -1,4 +1,4 @@
-"""What `pok namespaces policy` and `pok topics policy` have in common."""
+"""What `pok cluster policy`, `pok namespaces policy` and `pok topics policy` have in common."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from layer.cli.connection import admin_of
 from layer.cli.output import show_pairs, show_result, write_json, write_line
 from layer.cli.settings import Settings
 from layer.client.errors import pulsar_errors
+from layer.metadata.namespaces import CLUSTER
 from layer.metadata.policies import POLICIES, policy_named
 
 PolicyArgument = Annotated[str, typer.Argument(metavar="POLICY", help=f"One of: {', '.join(POLICIES)}.")]
@@ -18,7 +19,10 @@ PolicyOrAllArgument = Annotated[
     typer.Argument(metavar="[POLICY]", help="Left out: all of them.", show_default=False),
 ]
 ValueArgument = Annotated[
-    str, typer.Argument(metavar="VALUE", help="What the policy takes: true or false; a number; a word, in any case.")
+    str,
+    typer.Argument(
+        metavar="VALUE", help="What the policy takes: true or false; a number; a word, in any case; a size as 10G."
+    ),
 ]
 AppliedOption = Annotated[bool, typer.Option("--applied", help="What counts here, wherever it is set.")]
 
@@ -28,7 +32,7 @@ def set_policy(settings: Settings, where: str, name: str, value: str) -> None:
         parsed = policy_named(name).parse(value)
     with admin_of(settings) as admin:
         admin.set_policy(where, name, parsed)
-        done = f"policy {name} of {where} is {_shown(parsed)}"
+        done = f"policy {name} of {_named(where)} is {_shown(parsed)}"
         show_result(settings, done, {"where": where, "policy": name, "value": parsed})
 
 
@@ -48,7 +52,11 @@ def show_policies(settings: Settings, where: str, name: str | None, *, applied: 
 def remove_policy(settings: Settings, where: str, name: str) -> None:
     with admin_of(settings) as admin:
         admin.remove_policy(where, name)
-        show_result(settings, f"removed policy {name} of {where}", {"where": where, "removed": name})
+        show_result(settings, f"removed policy {name} of {_named(where)}", {"where": where, "removed": name})
+
+
+def _named(where: str) -> str:
+    return "the cluster" if where == CLUSTER else where
 
 
 def _shown(value: object) -> str:

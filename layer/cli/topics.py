@@ -110,6 +110,7 @@ def show_stats(settings: Settings, topic: TopicArgument) -> None:
             "entries": stats.entries,
             "entries per ledger": stats.entries_per_ledger,
             **_transactions(stats),
+            **_refusing(stats),
         }
     )
     write_line("")
@@ -144,6 +145,27 @@ def show_partitions(
         show_names(settings, admin.list_partitions(topic))
 
 
+@command(app, "compact")
+def compact(settings: Settings, topic: TopicArgument) -> None:
+    """Have compacted reads show only the newest message of each key, of what is in the topic now. Removes nothing."""
+    with admin_of(settings) as admin:
+        admin.compact(topic)
+        show_result(settings, f"compacted {_full_name(topic)}", {"compacted": _full_name(topic)})
+
+
+@command(app, "compaction-status")
+def compaction_status(settings: Settings, topic: TopicArgument) -> None:
+    """Up to where compacted reads show only the newest message of each key."""
+    with admin_of(settings) as admin:
+        status = admin.compaction_status(topic)
+    if settings.json:
+        write_json({"compacted_to": status})
+    elif not status:
+        write_line("never compacted")
+    else:
+        show_table(("partition", "compacted to"), sorted(status.items()))
+
+
 @command(app, "bind")
 def bind(
     settings: Settings,
@@ -164,6 +186,10 @@ def _transactions(stats: TopicStats) -> dict[str, object]:
     return {"transactions": f"{stats.ongoing_txn_count:,} ongoing, {stats.aborted_txn_count:,} aborted"}
 
 
+def _refusing(stats: TopicStats) -> dict[str, object]:
+    return {"producers": stats.backlog_exceeded} if stats.backlog_exceeded else {}
+
+
 def _publisher_row(publisher: PublisherStats) -> tuple[object, ...]:
     since = time_text(publisher.connected_since_ms)
     properties = ", ".join(f"{printable(name)}={printable(value)}" for name, value in publisher.properties.items())
@@ -173,7 +199,7 @@ def _publisher_row(publisher: PublisherStats) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-@command(policy, "set")
+@command(policy, "set", negative_numbers=True)
 def set_one_policy(settings: Settings, topic: TopicArgument, name: PolicyArgument, value: ValueArgument) -> None:
     """Set a policy. Producers follow `deduplication` within two seconds; schemas are judged by it from now on."""
     set_policy(settings, topic, name, value)

@@ -295,8 +295,7 @@ class Chunking(Producer):
 
     def _use(self, in_flight: InFlight) -> None:
         super()._use(in_flight)
-        produce = in_flight.kafka.produce
-        self._produce_chunk = produce if self._encryptor is None else self._encryptor.over(produce)
+        self._produce_chunk = self._way_out(in_flight.kafka)
 
     def _produce_one(
         self,

@@ -22,6 +22,8 @@ _NAMES: Final[tuple[tuple[type[Exception], type[exceptions.PulsarException]], ..
     (errors.NoSuchSubscription, exceptions.SubscriptionNotFound),
     (errors.ProducerNameTaken, exceptions.ProducerBusy),
     (errors.ProducerExcluded, exceptions.ProducerFenced),
+    (errors.BacklogQuotaHolds, exceptions.ProducerBlockedQuotaExceededError),
+    (errors.BacklogQuotaRefuses, exceptions.ProducerBlockedQuotaExceededException),
     (errors.SubscriptionBusy, exceptions.ConsumerBusy),
     (errors.HashRangeConflict, exceptions.ConsumerAssignError),
     (errors.TopicIncarnationChanged, exceptions.TopicNotFound),

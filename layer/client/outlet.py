@@ -12,15 +12,17 @@ from layer import errors
 from layer.client.deduplication import ASSIGN, Deduplication
 from layer.client.errors import as_pulsar, pulsar_errors
 from layer.client.in_flight import NO_ID, Answer, InFlight, SendCallback, Ticket
+from layer.client.quota_gate import QuotaGate
 from layer.crypto.encryptor import Sealer
 from layer.deadline import Deadline
 from layer.exceptions import AlreadyClosed, ProducerQueueIsFull, PulsarException
-from layer.kafka.errors import ours
+from layer.kafka.errors import is_local_refusal, ours
 from layer.kafka.producer import KafkaProducer
 from layer.kafka.rights import on_topic
 from layer.metadata.topics import Topic
 from layer.meters import SendCounts
 from mapping.headers import producer_suffix
+from mapping.state_records.metadata import BacklogExceeded
 
 _BLOCKED_POLL_S: Final = 0.05
 
@@ -53,6 +55,7 @@ class Outlet:
         encryptor: Sealer | None,
         renew: Callable[[], KafkaProducer],
         deduplication: Deduplication,
+        send_timeout_ms: int = 0,
         more_than_plain: Callable[[], None] = lambda: None,
     ) -> None:
         """`more_than_plain` is called before a record is sent of which its headers tell more than a plain message's do
@@ -80,6 +83,7 @@ class Outlet:
         self._former: list[InFlight] = []
         """Of Kafka producers that were given up, until their reports are in."""
         self._renewing = threading.Lock()
+        self._quota_gate = QuotaGate(send_timeout_ms)
         self._use(self._new_in_flight(kafka, first - 1))
         if deduplication.active:
             self._ask_deduplication()
@@ -195,7 +199,7 @@ class Outlet:
         given_up.give_back(ticket)
         if given_up.kafka.fatal is None:
             failure = ours(refused, f"message to {self.topic()}", on_topic("Write", self._kafka_topic))
-            if not isinstance(failure, errors.NotAuthorized):
+            if not isinstance(failure, (errors.NotAuthorized, PulsarException)):
                 raise as_pulsar(failure) from refused
             self._tell(callback, as_pulsar(failure))  # librdkafka knew it before it asked
         return again
@@ -216,10 +220,13 @@ class Outlet:
         self._in_flight = in_flight
         self._take_ticket = in_flight.take
         self._kafka = in_flight.kafka
-        produce = in_flight.kafka.produce
-        if self._encryptor is not None:
-            produce = self._encryptor.over(produce)
+        produce = self._way_out(in_flight.kafka)
         self._produce = self._over(produce) if self._deduplicates else produce
+
+    def _way_out(self, kafka: KafkaProducer) -> Callable[..., None]:
+        """`kafka.produce`, with what stands before it: the gate, while it is closed, and whoever seals."""
+        produce = self._quota_gate.over(kafka) if self._quota_gate.closed else kafka.produce
+        return produce if self._encryptor is None else self._encryptor.over(produce)
 
     # Refusals and failures ----------------------------------------------------------------------------------------
 
@@ -231,7 +238,8 @@ class Outlet:
         callback(refusal.result, NO_ID)
 
     def _failed(self, kafka: KafkaProducer, error: Any, callback: SendCallback | None) -> None:
-        why = kafka.why_refused(error, self._kafka_topic, f"message to {self.topic()}")
+        quota = self._quota_gate.why() if is_local_refusal(error) else None
+        why = quota or kafka.why_refused(error, self._kafka_topic, f"message to {self.topic()}")
         self._answer_failure(as_pulsar(why), callback)
 
     def _answer_failure(self, failure: PulsarException, callback: SendCallback | None) -> None:
@@ -240,6 +248,30 @@ class Outlet:
             callback.error = failure
         if callback is not None:
             callback(failure.result, NO_ID)
+
+    # Backlog quota ------------------------------------------------------------------------------------------------
+
+    def follow_backlog(self, exceeded: BacklogExceeded | None) -> None:
+        """The topic's backlog quota is exceeded, or (None) not. Ours, for the client's policy watch, which calls again
+        and again: what waits is answered in time."""
+        gate = self._quota_gate
+        if self._closed:
+            return
+        if exceeded is None:
+            if gate.closed:
+                gate.open()
+                self._use_again()
+            return
+        if exceeded.holds:
+            gate.hold()
+        else:
+            gate.refuse(f"producer {self._name} of {self.topic()}: {exceeded}")
+        self._use_again()
+        gate.expire()
+
+    def _use_again(self) -> None:
+        with self._renewing:
+            self._use(self._in_flight)
 
     # Deduplication ------------------------------------------------------------------------------------------------
 

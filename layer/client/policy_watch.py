@@ -1,4 +1,4 @@
-"""Tells producers what the policies of their topics say."""
+"""Tells producers what the policies of their topics say, and that there is too much backlog."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from layer.client.periodic import Periodic
 from layer.deadline import Deadline
 from layer.metadata.topics import Topic
 from layer.node import Node
+from mapping.state_records.metadata import BacklogExceeded
 
 _log = logging.getLogger(__name__)
 
@@ -21,6 +22,7 @@ LOOK_EVERY_S: Final = 1.0
 
 
 class Follows(Protocol):
+    def follow_backlog(self, exceeded: BacklogExceeded | None) -> None: ...
     def follow_deduplication(self, wanted: bool, deadline: Deadline) -> None: ...
 
 
@@ -56,9 +58,11 @@ class PolicyWatch:
         if not watched:
             return
         deadline = Deadline.after(self._timeout_s)
-        wanted = self._node().deduplicated({topic.name.base for _, topic in watched}, deadline)
+        told = self._node().told_to_producers({topic.name.base for _, topic in watched}, deadline)
         for user, topic in watched:
+            wanted = told[topic.name.base]
             try:
-                user.follow_deduplication(wanted[topic.name.base], Deadline.after(self._timeout_s))
+                user.follow_backlog(wanted.backlog_exceeded)
+                user.follow_deduplication(wanted.deduplication, Deadline.after(self._timeout_s))
             except errors.LayerError as failure:  # tried again with the next look
                 _log.warning("topic=%s a producer cannot follow its policies yet: %s", topic.name, failure)

@@ -242,6 +242,7 @@ class Producer(TransactionalProducer):
         self._check_open()
         self._closed = True
         self._takes_bytes = False
+        self._quota_gate.give_up()
         try:
             with pulsar_errors():
                 if left := self._wait_for_all(Deadline.after(_CLOSE_TIMEOUT_S)):

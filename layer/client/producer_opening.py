@@ -22,7 +22,7 @@ from layer.crypto.keys import CryptoKeyReader
 from layer.exceptions import InvalidConfiguration
 from layer.kafka.producer import KafkaProducer
 from layer.metadata.producer_admission import AccessMode
-from layer.metadata.topics import Topic
+from layer.metadata.topics import Topic, check_backlog
 from layer.node import Node
 from layer.schema.plain import Schema
 from mapping.state_records.producers import MAX_PROPERTIES_BYTES, Publisher, properties_bytes
@@ -129,6 +129,7 @@ def open_producer(topic: str, options: ProducerOptions, session: Session) -> Pro
         name = TopicName.parse(topic)
         node = session.node()
         opened = node.topics.open(name, session.deadline())
+        check_backlog(opened, node.clock.now_ms())
         fixed = name.partition if name.partition >= 0 else None
         producer = _admitted(node, opened, options, encryptor, fixed, session)
     session.producer_opened(producer, opened)
@@ -190,6 +191,7 @@ def _admitted(
         "deduplication": deduplication,
         "on_close": forget,
         "more_than_plain": more_than_plain,
+        "send_timeout_ms": options.send_timeout_millis,
     }
     producer: Producer
     try:

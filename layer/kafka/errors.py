@@ -78,6 +78,28 @@ def local_failure(reason: str) -> KafkaError:
     return KafkaError(KafkaError._FAIL, reason)
 
 
+def local_timeout(reason: str) -> KafkaError:
+    """As librdkafka reports a send that took too long."""
+    return KafkaError(KafkaError._MSG_TIMED_OUT, reason)
+
+
+def local_refusal(reason: str) -> KafkaError:
+    """As librdkafka reports a send that never left it."""
+    return KafkaError(KafkaError._PURGE_QUEUE, reason)
+
+
+def is_local_refusal(error: KafkaError) -> bool:
+    return error.code() == KafkaError._PURGE_QUEUE
+
+
+def answer_for(refused: Exception) -> KafkaError:
+    """What a delivery report would say of a record that was refused when it was handed over."""
+    if isinstance(refused, KafkaException):
+        error: KafkaError = refused.args[0]
+        return error
+    return local_failure(f"{type(refused).__name__}: {refused}")
+
+
 def is_certainly_not_stored(error: KafkaError) -> bool:
     """Of a record that failed: no broker can have it. A time-out, say, leaves that open."""
     return error.code() in _NEVER_STORED

@@ -23,7 +23,8 @@ AT_ONCE: Final = 100
 """Partitions that are read at the same time, at most."""
 _BATCH: Final = 1000
 _POLL_S: Final = 0.5
-_STUCK_S: Final = 5.0
+STUCK_S: Final = 5.0
+"""What is being read is given up when nothing came for so long."""
 
 
 class OffsetRange(NamedTuple):
@@ -78,7 +79,7 @@ class RangeReader:
                     heard_s = time.monotonic()
                 self._take(batch, take)
                 self._finish(consumer)
-                if deadline.passed() or time.monotonic() - heard_s > _STUCK_S:
+                if deadline.passed() or time.monotonic() - heard_s > STUCK_S:
                     late = DeadlineExceeded("no records in time")
                     self._fail(list(self._active if not deadline.passed() else self._waiting), late)
                     self._finish(consumer)

@@ -6,9 +6,12 @@ Sources, all of Pulsar 4.0.7: `PersistentMessageExpiryMonitor`, `MessageImpl.isE
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from mapping.state_records.metadata import Unused
 
 MINUTE_MS: Final = 60_000
 
@@ -29,6 +32,22 @@ def acknowledged_by_ttl(next_unacked: int, first_live: int) -> int | None:
     where publish times do not grow with the log, Pulsar's binary search may stop behind a message that lives.
     """
     return first_live - 1 if first_live > next_unacked else None
+
+
+def unused_since(before: Mapping[str, Unused], marks: Mapping[str, str | None], now_ms: int) -> dict[str, Unused]:
+    """Since when each of these is unused, given what was known before.
+
+    Args:
+        marks: what changes with every use of each, None for what is in use just now.
+
+    What was used between two looks counts as used at the later one.
+    """
+    found: dict[str, Unused] = {}
+    for name, mark in marks.items():
+        known = before.get(name)
+        if mark is not None:
+            found[name] = known if known is not None and known.mark == mark else Unused(now_ms, mark)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """The maintenance of a cluster's topics, shared out among processes by a Kafka group.
 
-Whoever is assigned partition i of `ledgers` owns the lists in it, and sees to the message TTL of their topics. One
-thread serves all partitions of a process, round by round.
+Whoever is assigned partition i of `ledgers` owns the lists in it, and sees to what the policies of their topics ask
+for: messages that expire, backlog quotas, the end of what nobody uses, compaction. One thread serves all partitions of
+a process, round by round.
 """
 
 from __future__ import annotations
@@ -17,11 +18,14 @@ from layer.errors import Closed, Corrupt, Fenced, LayerError
 from layer.kafka.group import GroupCallbacks, GroupConsumer
 from layer.kafka.range_reader import RangeReader
 from layer.kafka.shared_work import Assignment, SharedWork
+from layer.ledgers.backlogs import BacklogKeeper
+from layer.ledgers.compacting import Compacting
 from layer.ledgers.expiring import MessageExpiry
 from layer.ledgers.group import GROUP_ID
 from layer.ledgers.kafka_topics import KafkaDataTopics
 from layer.ledgers.owner import LedgerOwner, TopicLogs, Turn
 from layer.ledgers.retirement import Retired, Retirement
+from layer.ledgers.unused import UnusedThings
 from layer.node import Node
 from layer.turns import Turns
 from mapping.state_topics import LEDGERS
@@ -34,6 +38,8 @@ _MEASURE_S: Final = 5.0
 """How long ledgers are measured in a round; what users wait for comes before that, in each."""
 _AGAIN_S: Final = 1.0
 _AGAIN_MOST_S: Final = 30.0
+_EXCEEDED_S: Final = 10.0
+"""How soon the next round begins while producers wait for a backlog to become smaller."""
 
 
 class Round(NamedTuple):
@@ -79,9 +85,15 @@ class Maintenance:
         self._moved = threading.Condition()
         self._reader = RangeReader(services.settings.sampler())
         self._data = KafkaDataTopics(services.topics, services.admin, self._reader)
-        self._expiry = MessageExpiry(node, node.memberships.cursors.read, node.memberships.live_cursors.change)
+        cursors, change = node.memberships.cursors.read, node.memberships.live_cursors.change
+        self._backlogs = BacklogKeeper(node, cursors, change, self._data.measure)
         self._duties: dict[str, Callable[[Sequence[TopicLogs], Deadline], int]] = {
-            "messages that expire": self._expiry.run,
+            "messages that expire": MessageExpiry(node, cursors, change).run,
+            "backlog quotas": self._backlogs.run,
+            "what nobody uses": UnusedThings(
+                node, cursors, node.memberships.delete_subscription, node.memberships.delete_topic
+            ).run,
+            "compaction": Compacting(node, self._data.measure).run,
         }
         self._thread = threading.Thread(target=self._run, name="pok-maintenance", daemon=True)
         self._thread.start()
@@ -90,7 +102,7 @@ class Maintenance:
             self._open_member,
             Assignment(self._on_assigned, self._on_revoked),
             name="pok-maintenance-group",
-            without="this process keeps no lists of ledgers, and no messages expire by it",
+            without="this process keeps no lists of ledgers, and no topic's policies (message TTL, quotas ...)",
         )
 
     # Any thread ---------------------------------------------------------------------------------------------------
@@ -152,6 +164,8 @@ class Maintenance:
                     done = self._round(Deadline.after(_ROUND_S)) if self.owned() else None
                 if done is not None:
                     _log.debug("ledgers: %s", done)
+                    if self._backlogs.exceeded:
+                        pause_s = min(_EXCEEDED_S, pause_s)
                     pause_s = 0.0 if done.more else pause_s
                     self._tell_of(done)
                 again_s = _AGAIN_S

@@ -8,7 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import Any, Final, NamedTuple
+
+from layer.metadata.policies import (
+    BACKLOG_QUOTA_LIMIT_SIZE,
+    BACKLOG_QUOTA_LIMIT_SIZE_ACTION,
+    BACKLOG_QUOTA_LIMIT_TIME,
+    BACKLOG_QUOTA_LIMIT_TIME_ACTION,
+    applied,
+)
 
 EVICTION_TARGET: Final = 0.9
 """Eviction goes on until so much of the limit is left."""
@@ -44,13 +52,49 @@ class BacklogQuota:
             return False
         return now_ms - oldest_publish_ms > self.limit_time_s * 1000
 
+
+class Exceeded(NamedTuple):
+    """A limit of a partition that is exceeded. `limit` says in words which."""
+
+    action: QuotaAction
+    by_time: bool
+    limit: str
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """Of each partition of a topic: one limit by size, one by time, each with its own action."""
+
+    by_size: BacklogQuota = BacklogQuota()
+    by_time: BacklogQuota = BacklogQuota()
+
+    @classmethod
+    def of(cls, *levels: Mapping[str, Any]) -> Quotas:
+        """What counts where these policies are set: a topic's own, then what it inherits."""
+        size, its_action = (
+            applied(each, *levels) for each in (BACKLOG_QUOTA_LIMIT_SIZE, BACKLOG_QUOTA_LIMIT_SIZE_ACTION)
+        )
+        time, action = (applied(each, *levels) for each in (BACKLOG_QUOTA_LIMIT_TIME, BACKLOG_QUOTA_LIMIT_TIME_ACTION))
+        return cls(
+            BacklogQuota(limit_bytes=size, action=QuotaAction(its_action)),
+            BacklogQuota(limit_time_s=time, action=QuotaAction(action)),
+        )
+
     @property
-    def refuses(self) -> str | None:
-        """The official client's exception for a producer while a limit is exceeded; None where producers go on."""
-        return {
-            QuotaAction.PRODUCER_REQUEST_HOLD: "ProducerBlockedQuotaExceededError",
-            QuotaAction.PRODUCER_EXCEPTION: "ProducerBlockedQuotaExceededException",
-        }.get(self.action)
+    def limited(self) -> bool:
+        return self.by_size.limit_bytes >= 0 or self.by_time.limit_time_s > 0
+
+    def exceeded(
+        self, partition: int, backlog_bytes: int, oldest_publish_ms: int | None, now_ms: int
+    ) -> Exceeded | None:
+        """The limit that is exceeded in a partition: by size first, as Pulsar looks."""
+        if self.by_size.size_exceeded(backlog_bytes):
+            limit = f"the slowest subscription has {self.by_size.limit_bytes:,} bytes of partition {partition} left"
+            return Exceeded(self.by_size.action, False, limit)
+        if self.by_time.time_exceeded(oldest_publish_ms, now_ms):
+            limit = f"a message of partition {partition} waits for {self.by_time.limit_time_s:,} s"
+            return Exceeded(self.by_time.action, True, limit)
+        return None
 
 
 def evicted_by_size(

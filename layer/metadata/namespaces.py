@@ -1,4 +1,7 @@
-"""Tenants and namespaces. `public/default` and `pulsar/system` are there from the start, others are made."""
+"""Tenants and namespaces, and the policies of the cluster.
+
+`public/default` and `pulsar/system` are there from the start, others are made.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from layer import errors
 from layer.clock import Clock
 from layer.deadline import Deadline
 from layer.metadata.entities import Entities, EntityKeys, Versioned
+from layer.metadata.policies import inherited
 from mapping.state_keys import NamespaceKey
 from mapping.state_records.metadata import LifeState, NamespaceRecord, decode_namespace, encode
 from mapping.state_topics import SYSTEM_NAMESPACE
@@ -19,6 +23,9 @@ from mapping.state_topics import SYSTEM_NAMESPACE
 _log: Final = logging.getLogger(__name__)
 
 BUILT_IN: Final = ("public/default", "pulsar/system")
+CLUSTER: Final = "*"
+"""In the place of a namespace: the policies of the cluster lie beside those of namespaces. No namespace is named so."""
+_ALWAYS: Final = (*BUILT_IN, CLUSTER)
 _NAME: Final = re.compile(r"[-=:.\w]+/[-=:.\w]+", re.ASCII)
 
 
@@ -54,32 +61,46 @@ class Namespaces:
         self._entities.update(namespace, namespace, created, deadline)
 
     def policies(self, namespace: str, deadline: Deadline) -> Mapping[str, Any]:
-        """What is set for the namespace itself, in one reading. Raises NoSuchNamespace."""
+        """What is set for the namespace itself (or `CLUSTER`), in one reading. Raises NoSuchNamespace."""
         current = self._entities.read(namespace, namespace, deadline)
-        if namespace not in BUILT_IN and not _is_active(current):
+        if namespace not in _ALWAYS and not _is_active(current):
             raise errors.NoSuchNamespace(f"namespace {namespace} does not exist")
         return _policies(current)
 
     def policies_for_topics(self, namespace: str, deadline: Deadline) -> Mapping[str, Any]:
-        """The same for one that opens a topic. Without the right to read them there are none, with one warning: the
-        namespaces that are there from the start can be used all the same. Raises NoSuchNamespace."""
+        """What counts for the topics of a namespace that have none of their own: its own policies and the cluster's.
+
+        Without the right to read them there are none, with one warning: the namespaces that are there from the start
+        can be used all the same. This project's own state has none. Raises NoSuchNamespace.
+        """
+        if namespace == SYSTEM_NAMESPACE:
+            return {}
         try:
-            return self.policies(namespace, deadline)
+            own = self.policies(namespace, deadline)
+            return inherited(own, _policies(self._entities.read(CLUSTER, CLUSTER, deadline)))
         except errors.NotAuthorized as refused:
             if namespace not in BUILT_IN:
                 raise
             self._warn_of(refused)
             return {}
 
-    def policies_of(self, namespaces: Iterable[str], deadline: Deadline) -> dict[str, Mapping[str, Any]]:
-        """The same for several at once; nothing for one that does not exist, or that may not be read."""
-        names = {name: name for name in namespaces}
+    def policies_of(
+        self, namespaces: Iterable[str], deadline: Deadline, *, required: bool = False
+    ) -> dict[str, Mapping[str, Any]]:
+        """The same for several at once; the cluster's alone for one that does not exist, nothing without the right.
+
+        Raises NotAuthorized instead when they are `required`: what they ask to be kept must not go.
+        """
+        names = list(namespaces)
         try:
-            found = self._entities.read_together(names, deadline)
+            found = self._entities.read_together({name: name for name in (*names, CLUSTER)}, deadline)
         except errors.NotAuthorized as refused:
+            if required:
+                raise
             self._warn_of(refused)
             return {name: {} for name in names}
-        return {name: _policies(current) for name, current in found.items()}
+        cluster = _policies(found[CLUSTER])
+        return {name: {} if name == SYSTEM_NAMESPACE else inherited(_policies(found[name]), cluster) for name in names}
 
     def _warn_of(self, refused: errors.NotAuthorized) -> None:
         if not self._warned:
@@ -89,7 +110,8 @@ class Namespaces:
     def change_policies(
         self, namespace: str, change: Callable[[Mapping[str, Any]], Mapping[str, Any]], deadline: Deadline
     ) -> None:
-        """Set the policies to what `change` makes of them; the same object for no change.
+        """Set the policies of a namespace, or of `CLUSTER`, to what `change` makes of them; the same object for no
+        change.
 
         Raises:
             NoSuchNamespace: it does not exist.
@@ -101,7 +123,7 @@ class Namespaces:
         def changed(current: Versioned | None) -> bytes | None:
             record = decode_namespace(current.value) if current is not None else None
             if record is None or record.state is not LifeState.ACTIVE:
-                if namespace not in BUILT_IN:
+                if namespace not in _ALWAYS:
                     raise errors.NoSuchNamespace(f"namespace {namespace} does not exist")
                 record = NamespaceRecord(namespace, LifeState.ACTIVE, created_ms=self._clock.now_ms())
             policies = change(record.policies)
@@ -130,7 +152,7 @@ class Namespaces:
             for found in self._entities.all(deadline)
             if (record := decode_namespace(found.value)).state is LifeState.ACTIVE
         }
-        return sorted(name for name in {*stored, *BUILT_IN} if name.split("/")[0] == tenant)
+        return sorted(name for name in {*stored, *BUILT_IN} - {CLUSTER} if name.split("/")[0] == tenant)
 
 
 def _is_active(current: Versioned | None) -> bool:

@@ -1,4 +1,4 @@
-"""Policies of namespaces and topics: which there are, what they may be, which one applies. Pure.
+"""Policies of the cluster, of namespaces and topics: which there are, what they may be, which one applies. Pure.
 
 A policy is here only if something acts on it. Source of names: Pulsar's `Policies` and `TopicPolicies`, in snake case.
 """
@@ -15,10 +15,14 @@ from typing import Any, Final
 from layer import errors
 from schema_compat import CompatibilityStrategy
 
+MAX_NUMBER: Final = 2**31 - 1
+"""What Pulsar's policies hold."""
+MAX_BYTES: Final = 2**63 - 1
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a policy may be set to. A topic's own value counts, then its namespace's, then `default`.
+    """What a policy may be set to. A topic's own value counts, then its namespace's, the cluster's, and `default`.
 
     `choices` are all the values of a policy that takes a word; the `undefined` one is as if nothing were set.
     """
@@ -31,13 +35,22 @@ class Policy:
     undefined: str | None = None
     minimum: int = 0
     """Of a policy that takes a number."""
+    in_bytes: bool = False
+    together: str = ""
+    """Policies with the same word here are inherited together: where one of them is set, those that are not have their
+    defaults."""
 
     @property
     def takes(self) -> str:
         """In words, for a message or a help text."""
         if self.kind is int:
-            return f"a whole number of {self.minimum} to {MAX_NUMBER}"
+            units = " (10K, 1.5M, 20G: times 1024 each)" if self.in_bytes else ""
+            return f"a whole number of {self.minimum} to {self.maximum}{units}"
         return f"one of {', '.join(self.choices)}" if self.choices else _KIND_NAMES[self.kind]
+
+    @property
+    def maximum(self) -> int:
+        return MAX_BYTES if self.in_bytes else MAX_NUMBER
 
     def taken(self, value: object) -> Any:
         """`value` as it is kept: of a word in any spelling that `parse` knows, or a member of an enumeration by its
@@ -50,7 +63,7 @@ class Policy:
     def check(self, value: object) -> None:
         """Raises InvalidOption for a value of another type, none of the choices, or a number out of range."""
         legal = type(value) is self.kind and (not self.choices or value in self.choices)
-        if not legal or (isinstance(value, int) and not self.minimum <= value <= MAX_NUMBER):
+        if not legal or (isinstance(value, int) and not self.minimum <= value <= self.maximum):
             raise errors.InvalidOption(
                 f"policy {self.name} takes {self.takes}, got {type(value).__name__} {value!r:.60}"
             )
@@ -63,6 +76,10 @@ class Policy:
         if self.kind is int and _NUMBER.fullmatch(text):
             self.check(int(text))
             return int(text)
+        if self.in_bytes and (size := _SIZE.fullmatch(text)):
+            number = round(float(size[1]) * 1024 ** (1 + "KMGT".index(size[2].upper())))
+            self.check(number)
+            return number
         for word in self.choices:
             if _letters(word) == _letters(text):
                 return word
@@ -73,9 +90,8 @@ def _letters(word: str) -> str:
     return word.upper().replace("-", "").replace("_", "")
 
 
-MAX_NUMBER: Final = 2**31 - 1
-"""What Pulsar's policies hold."""
 _NUMBER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
+_SIZE: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([KMGTkmgt])", re.ASCII)
 _KIND_NAMES: Final[Mapping[type, str]] = {bool: "true or false"}
 _BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 
@@ -105,15 +121,94 @@ MESSAGE_TTL_IN_SECONDS: Final = Policy(
     "message_ttl_in_seconds",
     int,
     0,
-    "messages older than this are acknowledged on every subscription, where `pok serve` runs; 0 for none",
+    "messages older than this are acknowledged on every subscription; 0 for none",
 )
 
+QUOTA_ACTIONS: Final = ("producer_request_hold", "producer_exception", "consumer_backlog_eviction")
+_BY_SIZE: Final = "destination_storage"
+_BY_TIME: Final = "message_age"
+BACKLOG_QUOTA_LIMIT_SIZE: Final = Policy(
+    "backlog_quota_limit_size",
+    int,
+    -1,
+    "bytes of a partition that its slowest subscription may have left; -1 for no limit",
+    minimum=-1,
+    in_bytes=True,
+    together=_BY_SIZE,
+)
+BACKLOG_QUOTA_LIMIT_SIZE_ACTION: Final = Policy(
+    "backlog_quota_limit_size_action",
+    str,
+    QUOTA_ACTIONS[0],
+    "what happens when it has more left",
+    choices=QUOTA_ACTIONS,
+    together=_BY_SIZE,
+)
+BACKLOG_QUOTA_LIMIT_TIME: Final = Policy(
+    "backlog_quota_limit_time",
+    int,
+    -1,
+    "seconds that the oldest message may wait for the slowest subscription; -1 for no limit",
+    minimum=-1,
+    together=_BY_TIME,
+)
+BACKLOG_QUOTA_LIMIT_TIME_ACTION: Final = Policy(
+    "backlog_quota_limit_time_action",
+    str,
+    QUOTA_ACTIONS[0],
+    "what happens when it waits longer",
+    choices=QUOTA_ACTIONS,
+    together=_BY_TIME,
+)
+
+SUBSCRIPTION_EXPIRATION_TIME_MINUTES: Final = Policy(
+    "subscription_expiration_time_minutes",
+    int,
+    0,
+    "subscriptions without consumers that do not move for so long are deleted; 0 for none",
+)
+_INACTIVE: Final = "inactive topics"
+DELETE_WHILE_INACTIVE: Final = Policy(
+    "delete_while_inactive",
+    bool,
+    False,
+    "topics that nobody uses are deleted",
+    together=_INACTIVE,
+)
+INACTIVE_TOPIC_DELETE_MODES: Final = ("delete_when_no_subscriptions", "delete_when_subscriptions_caught_up")
+INACTIVE_TOPIC_DELETE_MODE: Final = Policy(
+    "inactive_topic_delete_mode",
+    str,
+    INACTIVE_TOPIC_DELETE_MODES[0],
+    "when a topic without producers and consumers counts as unused",
+    choices=INACTIVE_TOPIC_DELETE_MODES,
+    together=_INACTIVE,
+)
+MAX_INACTIVE_DURATION_SECONDS: Final = Policy(
+    "max_inactive_duration_seconds",
+    int,
+    60,
+    "how long nobody has used it when it is deleted",
+    minimum=1,
+    together=_INACTIVE,
+)
+
+COMPACTION_THRESHOLD: Final = Policy(
+    "compaction_threshold",
+    int,
+    0,
+    "a topic is compacted when a partition got so many bytes since the last time; 0 for never",
+    in_bytes=True,
+)
+
+_RETENTION: Final = "retention"
 RETENTION_TIME_IN_MINUTES: Final = Policy(
     "retention_time_in_minutes",
     int,
     0,
-    "messages that every subscription has acknowledged are kept so long, where `pok serve` runs; -1 for ever",
+    "messages that every subscription has acknowledged are kept so long; -1 for ever",
     minimum=-1,
+    together=_RETENTION,
 )
 RETENTION_SIZE_IN_MB: Final = Policy(
     "retention_size_in_mb",
@@ -121,6 +216,7 @@ RETENTION_SIZE_IN_MB: Final = Policy(
     0,
     "so much of what every subscription has acknowledged is kept of each partition; -1 sets no bound",
     minimum=-1,
+    together=_RETENTION,
 )
 
 POLICIES: Final[Mapping[str, Policy]] = {
@@ -131,6 +227,15 @@ POLICIES: Final[Mapping[str, Policy]] = {
         SCHEMA_VALIDATION_ENFORCED,
         IS_ALLOW_AUTO_UPDATE_SCHEMA,
         MESSAGE_TTL_IN_SECONDS,
+        BACKLOG_QUOTA_LIMIT_SIZE,
+        BACKLOG_QUOTA_LIMIT_SIZE_ACTION,
+        BACKLOG_QUOTA_LIMIT_TIME,
+        BACKLOG_QUOTA_LIMIT_TIME_ACTION,
+        SUBSCRIPTION_EXPIRATION_TIME_MINUTES,
+        DELETE_WHILE_INACTIVE,
+        INACTIVE_TOPIC_DELETE_MODE,
+        MAX_INACTIVE_DURATION_SECONDS,
+        COMPACTION_THRESHOLD,
         RETENTION_TIME_IN_MINUTES,
         RETENTION_SIZE_IN_MB,
     )
@@ -187,11 +292,30 @@ def applied_retention(*levels: Mapping[str, Any]) -> tuple[int, int]:
     return RETENTION_TIME_IN_MINUTES.default, RETENTION_SIZE_IN_MB.default
 
 
-def applied(policy: Policy, topic: Mapping[str, Any], namespace: Mapping[str, Any]) -> Any:
-    """What counts for a topic with these policies of its own in a namespace with those."""
-    if policy in (RETENTION_TIME_IN_MINUTES, RETENTION_SIZE_IN_MB):
-        return applied_retention(topic, namespace)[policy is RETENTION_SIZE_IN_MB]
-    for own in (topic, namespace):
-        if own.get(policy.name, policy.undefined) != policy.undefined:
-            return own[policy.name]
+def applied(policy: Policy, *levels: Mapping[str, Any]) -> Any:
+    """What counts where these are set: a topic's own, then its namespace's, then the cluster's."""
+    if policy.together == _RETENTION:
+        return applied_retention(*levels)[policy is RETENTION_SIZE_IN_MB]
+    for own in levels:
+        if any(_is_set(each, own) for each in _with(policy)):
+            return own[policy.name] if _is_set(policy, own) else policy.default
     return policy.default
+
+
+def inherited(namespace: Mapping[str, Any], cluster: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the topics of a namespace with these policies have in a cluster with those: one level made of two."""
+    if not cluster:
+        return namespace
+    set_below = {each.name for policy in POLICIES.values() if _is_set(policy, namespace) for each in _with(policy)}
+    return {**namespace, **{name: value for name, value in cluster.items() if name not in set_below}}
+
+
+def _is_set(policy: Policy, own: Mapping[str, Any]) -> bool:
+    return bool(own.get(policy.name, policy.undefined) != policy.undefined)
+
+
+def _with(policy: Policy) -> tuple[Policy, ...]:
+    """It, and those that are inherited together with it."""
+    if not policy.together:
+        return (policy,)
+    return tuple(each for each in POLICIES.values() if each.together == policy.together)

@@ -23,7 +23,14 @@ from layer.metadata.namespaces import Namespaces
 from layer.waiting import wait_until
 from mapping.ledger import DEFAULT_ENTRIES_PER_LEDGER, LedgerLayout, incarnation_of
 from mapping.state_keys import TopicKey
-from mapping.state_records.metadata import LifeState, TopicRecord, decode_topic, encode
+from mapping.state_records.metadata import (
+    BacklogExceeded,
+    LifeState,
+    TopicRecord,
+    Unused,
+    decode_topic,
+    encode,
+)
 from mapping.state_topics import TOPICS, by_kafka_name
 from mapping.topic_name import TopicName, kafka_topic
 
@@ -70,11 +77,22 @@ class Topic:
     compacted_to: Mapping[int, int] = field(default_factory=dict)
     """Up to where, exclusive, a compacted read leaves out all but the newest message of each key."""
     namespace_policies: Mapping[str, Any] | None = None
-    """What was set for its namespace then (nothing without the right to read that); None where it was not read."""
+    """What was set for its namespace and the cluster then (nothing without the right to read that); None where it was
+    not read."""
+    backlog_exceeded: BacklogExceeded | None = None
+    """Whether there was too much that is not acknowledged when it was opened."""
 
     def partition_field(self, partition: int) -> int:
         """What a message id shows as partition."""
         return partition if self.partitioned else -1
+
+
+def check_backlog(topic: Topic, now_ms: int) -> None:
+    """Raises BacklogQuotaHolds or BacklogQuotaRefuses where no further producer may be made now."""
+    exceeded = topic.backlog_exceeded
+    if exceeded is not None and exceeded.until_ms > now_ms:
+        kind = errors.BacklogQuotaHolds if exceeded.holds else errors.BacklogQuotaRefuses
+        raise kind(f"topic {topic.name} takes no further producer: {exceeded}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,11 +294,36 @@ class Topics:
 
     def policies_of(self, names: Iterable[TopicName], deadline: Deadline) -> dict[TopicName, Mapping[str, Any]]:
         """What is set for these topics themselves; nothing for one that does not exist."""
+        return {
+            name: {} if record is None else record.policies for name, record in self.records_of(names, deadline).items()
+        }
+
+    def records_of(self, names: Iterable[TopicName], deadline: Deadline) -> dict[TopicName, TopicRecord | None]:
+        """What is on record of these topics; None for one that never was."""
         found = self._entities.read_together({str(name.base): str(name.base) for name in names}, deadline)
         return {
-            TopicName.parse(name): {} if current is None else decode_topic(current.value).policies
+            TopicName.parse(name): None if current is None else decode_topic(current.value)
             for name, current in found.items()
         }
+
+    def tell_of_backlog(self, topic: Topic, exceeded: BacklogExceeded | None, deadline: Deadline) -> None:
+        """Tell the topic's producers that there is too much that is not acknowledged, or not any more. Nothing happens
+        where this life of it is over."""
+        self._note(topic, deadline, backlog_exceeded=exceeded)
+
+    def note_unused(self, topic: Topic, unused: Mapping[str, Unused], deadline: Deadline) -> None:
+        """Keep since when the topic and its subscriptions are unused. Nothing happens where this life of it is over."""
+        self._note(topic, deadline, unused=unused)
+
+    def _note(self, topic: Topic, deadline: Deadline, **fields: Any) -> None:
+        def noted(current: Versioned | None) -> bytes | None:
+            record = decode_topic(current.value) if current is not None else None
+            if record is None or record.incarnation != topic.layout.incarnation or record.state is not LifeState.ACTIVE:
+                return None
+            changed = replace(record, **fields)
+            return None if changed == record else encode(changed)
+
+        self._entities.update(str(topic.name.base), str(topic.name.base), noted, deadline)
 
     def change_policies(
         self, name: TopicName, change: Callable[[Mapping[str, Any]], Mapping[str, Any]], deadline: Deadline
@@ -454,6 +497,7 @@ class Topics:
             record.policies,
             tuple(str(name.with_partition(p)) for p in range(described.partitions)) if partitioned else (str(name),),
             {int(partition): end for partition, end in record.compacted_to.items()},
+            backlog_exceeded=record.backlog_exceeded,
         )
 
     def _described(self, record: TopicRecord, deadline: Deadline) -> TopicDescription | None:

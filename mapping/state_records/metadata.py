@@ -28,6 +28,31 @@ class LifeState(str, Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class BacklogExceeded:
+    """What maintenance says to producers of a topic with too much that is not acknowledged.
+
+    It counts until `until_ms` (Unix time), lest a topic stays closed when nobody maintains it any more. `holds`: they
+    wait; else they are refused. `limit` says in words which limit of which partition.
+    """
+
+    holds: bool
+    limit: str
+    until_ms: int
+
+    def __str__(self) -> str:
+        return f"the backlog quota is exceeded: {self.limit}"
+
+
+@dataclass(frozen=True, slots=True)
+class Unused:
+    """Since when (Unix time) maintenance has seen a topic or a subscription unused, and `mark`, which changes with
+    every use."""
+
+    since_ms: int
+    mark: str
+
+
+@dataclass(frozen=True, slots=True)
 class TopicRecord:
     """One life of a topic. `partitions` is 0 for a non-partitioned topic; `bound` topics belong to somebody else.
     `compacted_to` maps a partition ("0", "1" ...) to the end, exclusive, of what a compacted read folds.
@@ -47,6 +72,9 @@ class TopicRecord:
     created_ms: int = 0
     policies: Mapping[str, Any] = field(default_factory=dict)
     compacted_to: Mapping[str, int] = field(default_factory=dict)
+    backlog_exceeded: BacklogExceeded | None = None
+    unused: Mapping[str, Unused] = field(default_factory=dict)
+    """By subscription; "" for the topic itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +149,14 @@ def decode_topic(value: bytes) -> TopicRecord:
     for name in ("partitions", "entries_per_ledger", "incarnation"):
         _expect(fields, name, int)
     _expect(fields, "compacted_to", dict)
+    exceeded, unused = fields.get("backlog_exceeded"), fields.get("unused", {})
+    try:
+        fields["backlog_exceeded"] = None if exceeded is None else BacklogExceeded(**exceeded)
+        fields["unused"] = {name: Unused(**found) for name, found in unused.items()}
+    except (AttributeError, TypeError) as error:
+        raise CorruptRecord(
+            f"topic record has backlog_exceeded {exceeded!r:.200} and unused {unused!r:.200}: {error}"
+        ) from error
     return TopicRecord(**fields)
 
 

@@ -75,6 +75,9 @@ SERVICE_WORKERS: Final = frozenset({"serve_idle"})
 SCHEMA_WORKERS: Final = frozenset({"codec", "checks"})
 """They are in `schema_workers`, and need no server."""
 
+MAINTENANCE_WORKERS: Final = frozenset({"lists"})
+"""They are in `maintenance_workers`."""
+
 GROUPS: Final = (
     Group(
         "produce",
@@ -210,6 +213,12 @@ GROUPS: Final = (
         "Start-up of a coordinator, and of a partition's buffer, behind so many finished transactions, compacted",
         rounds=1,
         cells=tuple(Cell(f"{count}", System.LAYER, "start_up", count, {}) for count in (10_000, 100_000, MILLION)),
+    ),
+    Group(
+        "maintenance",
+        "Lists of ledgers, for each 10,000 ledgers: all of them measured, and a round that finds nothing to do",
+        rounds=2,
+        cells=(Cell("lists", System.LAYER, "lists", MILLION, {"topics": 100, "entries_per_ledger": 1_000}),),
     ),
     *SPARK,
 )

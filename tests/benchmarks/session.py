@@ -14,7 +14,13 @@ from typing import Any, Final
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.benchmarks.model import Cell, Group, System
-from tests.benchmarks.plan import CURSOR_WORKERS, SCHEMA_WORKERS, SERVICE_WORKERS, TRANSACTION_WORKERS
+from tests.benchmarks.plan import (
+    CURSOR_WORKERS,
+    MAINTENANCE_WORKERS,
+    SCHEMA_WORKERS,
+    SERVICE_WORKERS,
+    TRANSACTION_WORKERS,
+)
 from tests.benchmarks.resident import Resident
 from tests.benchmarks.worker import RESULT, WorkerFailed
 
@@ -112,6 +118,8 @@ class Session:
             return "transaction_workers"
         if cell.worker in SERVICE_WORKERS:
             return "service_workers"
+        if cell.worker in MAINTENANCE_WORKERS:
+            return "maintenance_workers"
         return "raw_workers" if cell.system is System.RAW else "sdk_workers"
 
     def _arguments(self, cell: Cell, messages: int, filled: _Filled) -> dict[str, Any]:

@@ -26,6 +26,7 @@ def test_every_range_is_read_and_what_cannot_be_read_is_told(
     bootstrap: str, admin: AdminClient, unique: Callable[..., str], monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     monkeypatch.setattr(range_reader, "AT_ONCE", at_once)
+    monkeypatch.setattr(range_reader, "STUCK_S", 2.0)
     kafka = admin.node.admin
     topics = [unique(f"t{number}") for number in range(3)]
     for topic in topics:

@@ -14,7 +14,9 @@ from layer.ledgers.expiry import (
     expiry_horizon_ms,
     subscription_expired,
     topic_expired,
+    unused_since,
 )
+from mapping.state_records.metadata import Unused
 
 NO_SUBSCRIPTIONS = InactiveTopicDeleteMode.DELETE_WHEN_NO_SUBSCRIPTIONS
 CAUGHT_UP = InactiveTopicDeleteMode.DELETE_WHEN_SUBSCRIPTIONS_CAUGHT_UP
@@ -72,3 +74,24 @@ def test_topics_that_nobody_uses(
     use: TopicUse, mode: InactiveTopicDeleteMode, retention_minutes: int, expired: bool
 ) -> None:
     assert topic_expired(use, mode, 60, retention_minutes, NOW) is expired
+
+
+def test_what_is_unused_counts_from_its_last_use() -> None:
+    rng = random.Random(11)
+    for _ in range(500):
+        known: dict[str, Unused] = {}
+        last_use = {"a": 0, "b": 0}
+        marks: dict[str, int] = {"a": 0, "b": 0}
+        for now_ms in range(1, 30):
+            in_use = {name: rng.random() < 0.1 for name in marks}
+            for name in marks:
+                if in_use[name] or rng.random() < 0.1:  # used now, or between two looks
+                    marks[name] += 1
+                    last_use[name] = now_ms
+            known = unused_since(known, {name: None if in_use[name] else str(marks[name]) for name in marks}, now_ms)
+            for name in marks:
+                if in_use[name]:
+                    assert name not in known
+                else:
+                    assert known[name].since_ms >= last_use[name]
+                    assert known[name].since_ms <= last_use[name] + 1

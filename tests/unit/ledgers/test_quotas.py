@@ -6,8 +6,7 @@ import random
 
 import pytest
 
-import layer.exceptions as pulsar
-from layer.ledgers.quotas import BacklogQuota, QuotaAction, evicted_by_size, evicted_by_time
+from layer.ledgers.quotas import BacklogQuota, QuotaAction, Quotas, evicted_by_size, evicted_by_time
 
 
 @pytest.mark.parametrize(
@@ -26,10 +25,32 @@ def test_limit_by_time(limit_s: int, age_ms: int | None, exceeded: bool) -> None
     assert BacklogQuota(limit_time_s=limit_s).time_exceeded(oldest, 10**10) is exceeded
 
 
-def test_producers_are_refused_with_the_official_exceptions() -> None:
-    names = [BacklogQuota(action=action).refuses for action in QuotaAction]
-    assert names == ["ProducerBlockedQuotaExceededError", "ProducerBlockedQuotaExceededException", None]
-    assert all(hasattr(pulsar, name) for name in names if name)
+def test_a_limit_is_inherited_with_its_action() -> None:
+    namespace = {"backlog_quota_limit_size": 100, "backlog_quota_limit_size_action": "producer_exception"}
+    inherited = Quotas.of({}, namespace)
+    assert inherited.exceeded(3, 100, None, 0) == (
+        QuotaAction.PRODUCER_EXCEPTION, False, "the slowest subscription has 100 bytes of partition 3 left"
+    )  # fmt: skip
+    own = Quotas.of({"backlog_quota_limit_size": 200}, namespace)
+    assert own.exceeded(0, 100, None, 0) is None
+    assert own.by_size.action is QuotaAction.PRODUCER_REQUEST_HOLD
+    assert not Quotas.of({}, {}).limited
+
+
+def test_the_limit_by_size_comes_first() -> None:
+    both = Quotas.of(
+        {
+            "backlog_quota_limit_size": 100,
+            "backlog_quota_limit_time": 10,
+            "backlog_quota_limit_time_action": "consumer_backlog_eviction",
+        }
+    )
+    seen = [
+        both.exceeded(0, size, oldest, 20_001) for size, oldest in ((100, 0), (99, 10_000), (99, 10_001), (0, None))
+    ]
+    assert [found and (found.action.value, found.by_time) for found in seen] == [
+        ("producer_request_hold", False), ("consumer_backlog_eviction", True), None, None
+    ]  # fmt: skip
 
 
 def test_eviction_by_size_leaves_nine_tenths_and_moves_nobody_back() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from layer import errors
@@ -12,6 +14,7 @@ from layer.metadata.policies import (
     SCHEMA_COMPATIBILITY_STRATEGY,
     SCHEMA_VALIDATION_ENFORCED,
     applied,
+    inherited,
     policy_named,
     with_policy,
     without_policy,
@@ -50,6 +53,33 @@ def test_a_topics_own_value_counts_before_its_namespaces_before_the_default() ->
     assert applied(DEDUPLICATION, {}, on) is True
     assert applied(DEDUPLICATION, off, on) is False
     assert applied(DEDUPLICATION, on, off) is True
+
+
+def test_the_clusters_value_counts_before_the_default_and_what_belongs_together_is_inherited_together() -> None:
+    on, off = {"deduplication": True}, {"deduplication": False}
+    assert applied(DEDUPLICATION, {}, inherited({}, on)) is True
+    assert applied(DEDUPLICATION, {}, inherited(off, on)) is False
+    undefined = {"schema_compatibility_strategy": "UNDEFINED"}
+    backward = {"schema_compatibility_strategy": "BACKWARD"}
+    assert applied(SCHEMA_COMPATIBILITY_STRATEGY, {}, inherited(undefined, backward)) == "BACKWARD"
+    quota = {"backlog_quota_limit_size": 10, "backlog_quota_limit_size_action": "producer_exception"}
+    limit, action = (policy_named(name) for name in quota)
+    above: list[tuple[Mapping[str, object], ...]] = [({}, inherited({}, quota)), ({}, quota), (quota,)]
+    for levels in above:
+        assert (applied(limit, *levels), applied(action, *levels)) == (10, "producer_exception")
+    partly = {"backlog_quota_limit_size": 20}
+    below: list[tuple[Mapping[str, object], ...]] = [({}, inherited(partly, quota)), (partly, quota)]
+    for levels in below:
+        assert (applied(limit, *levels), applied(action, *levels)) == (20, "producer_request_hold")
+    assert inherited(off, {}) is off
+
+
+def test_sizes_have_units() -> None:
+    size = policy_named("backlog_quota_limit_size")
+    assert [size.parse(text) for text in ("10", "-1", "10K", "1.5m", "2G")] == [10, -1, 10240, 1572864, 2**31]
+    for text in ("10X", "-2", "1e3", "G", "99999999999999999999", "999999999T"):
+        with pytest.raises(errors.InvalidOption, match="takes a whole number of -1 to 9223372036854775807"):
+            size.parse(text)
 
 
 def test_typed_values() -> None:

@@ -1,0 +1,108 @@
+"""The measured programs of maintenance: what keeping lists of ledgers costs."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections import Counter
+from typing import Any, Final
+
+from layer.admin import AdminClient
+from layer.client.client import Client
+from layer.deadline import Deadline
+from layer.kafka.settings import LIBRDKAFKA_LOG
+from layer.ledgers.maintenance import Maintenance
+from tests.benchmarks.session import run_worker
+
+_PER: Final = 10_000
+"""Ledgers."""
+_PATIENCE_S: Final = 600.0
+_SIZE: Final = 200
+_SENT: Final = re.compile(r"Sent (\w+)Request")
+
+
+def lists(sdk: str, url: str, topic: str, messages: int, topics: int, entries_per_ledger: int) -> dict[str, Any]:
+    """Fill `topics` topics with `messages` in all; then, in processes of their own, measure every ledger of the
+    cluster, and make rounds that find nothing to do: once for the processor's time, once for the requests to Kafka."""
+    _fill(url, topic, messages, topics, entries_per_ledger)
+    figures = run_worker("maintenance_workers", "keep", {"url": url, "count": False})
+    requests = run_worker("maintenance_workers", "keep", {"url": url, "count": True})
+    return {
+        "ledgers": figures["ledgers"],
+        "measure_cpu_s": figures["measure_cpu_s"],
+        "measure_s": figures["measure_s"],
+        "measure_requests": requests["measure_requests"],
+        "round_cpu_s": figures["round_cpu_s"],
+        "round_requests": requests["round_requests"],
+        "worker_peak_mb": figures["peak_mb"],
+    }
+
+
+def keep(url: str, count: bool) -> dict[str, Any]:
+    """All figures but `ledgers` are for `_PER` ledgers."""
+    requests = _Requests() if count else None
+    admin = AdminClient(
+        url, operation_timeout_seconds=_PATIENCE_S, kafka_config={"debug": "protocol"} if count else None
+    )
+    cpu_s, start_s = time.process_time(), time.monotonic()
+    ledgers = admin.rebuild_ledgers()
+    measured_cpu_s, measured_s = time.process_time() - cpu_s, time.monotonic() - start_s
+    measured = requests.taken(admin) if requests is not None else 0
+    maintenance = Maintenance(admin.node)
+    if not maintenance.wait_until_listed(Deadline.after(_PATIENCE_S)):
+        raise RuntimeError("the lists are not complete in time")
+    if requests is not None:
+        requests.taken(admin)
+    rounds, cpu_s = maintenance.rounds, time.process_time()
+    while maintenance.rounds < rounds + 10:
+        maintenance.wait_for_round(Deadline.after(_PATIENCE_S))
+    rounds, cpu_s = maintenance.rounds - rounds, time.process_time() - cpu_s
+    quiet = requests.taken(admin) if requests is not None else 0
+    maintenance.close(Deadline.after(_PATIENCE_S))
+    admin.close()
+    return {
+        "ledgers": ledgers,
+        "measure_cpu_s": round(measured_cpu_s * _PER / ledgers, 2),
+        "measure_s": round(measured_s * _PER / ledgers, 2),
+        "measure_requests": round(measured * _PER / ledgers),
+        "round_cpu_s": round(cpu_s / rounds * _PER / ledgers, 3),
+        "round_requests": round(quiet / rounds * _PER / ledgers),
+    }
+
+
+def _fill(url: str, topic: str, messages: int, topics: int, entries_per_ledger: int) -> None:
+    with AdminClient(url) as admin:
+        client = Client(url)
+        payload = b"x" * _SIZE
+        for number in range(topics):
+            name = f"{topic}-{number}"
+            admin.create_topic(name, entries_per_ledger=entries_per_ledger)
+            producer = client.create_producer(name, block_if_queue_full=True, max_pending_messages=10_000)
+            for _ in range(messages // topics):
+                producer.send_async(payload, None)
+            producer.close()
+        client.close()
+
+
+class _Requests(logging.Handler):
+    """Counts what librdkafka's handles of this process send, by its own log."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.DEBUG)
+        self._sent: Counter[str] = Counter()
+        LIBRDKAFKA_LOG.setLevel(logging.DEBUG)
+        LIBRDKAFKA_LOG.propagate = False
+        LIBRDKAFKA_LOG.addHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        found = _SENT.search(record.getMessage())
+        if found is not None:
+            self._sent[found[1]] += 1
+
+    def taken(self, admin: AdminClient) -> int:
+        """How many since the last time."""
+        admin.node.admin._handle.poll(0.1)  # nobody else asks for its log
+        total = self._sent.total()
+        self._sent.clear()
+        return total
