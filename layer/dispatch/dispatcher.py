@@ -30,6 +30,7 @@ from layer.dispatch.reading_ahead import ReadingAhead
 from layer.dispatch.strategy import RoundRobin, SubscriptionType, active_consumer
 from layer.kafka.fetcher import Fetcher
 from layer.kafka.group import GroupConsumer
+from mapping.state_records.leases import Nack
 
 _REPLAY_BATCH: Final = 1000
 _LOG_END_TIMEOUT_S: Final = 2.0
@@ -360,16 +361,26 @@ class Dispatcher:
         if self._keys is not None:
             self._keys.still_held(owned, endpoint, sorted(offsets))
 
-    def redeliver_later(self, owned: OwnedPartition, delays_ms: Mapping[int, int]) -> None:
-        """These were refused under a former owner, and nobody holds them."""
-        owned.intake.apart |= BitMap64(delays_ms)
+    def redeliver_later(self, owned: OwnedPartition, refusals: Mapping[int, Nack]) -> None:
+        """These were refused under a former owner, and nobody holds them.
+
+        What counted for it already comes by what it saved: a refusal may stand in the log twice, on both sides of that.
+        """
         now_s = self._clock.monotonic()
-        for offset, delay_ms in delays_ms.items():
+        waiting = BitMap64()
+        for offsets in self._nacks.waiting(owned.slot.number).values():
+            waiting |= offsets
+        for offset, nack in refusals.items():
+            if offset in waiting or owned.redeliveries.get(offset, 0) > nack.redeliveries:
+                continue
+            if nack.redeliveries:
+                owned.redeliveries[offset] = nack.redeliveries
+            owned.intake.apart.add(offset)
             owned.replay.discard(offset)
-            self._nacks.add(now_s, delay_ms / 1000, owned.slot.number, offset, None)
-        if owned.guard is not None:
-            owned.guard.survived(delays_ms)
-            owned.guard.still_held(delays_ms)
+            self._nacks.add(now_s, nack.delay_ms / 1000, owned.slot.number, offset, None)
+            if owned.guard is not None:
+                owned.guard.survived((offset,))
+                owned.guard.still_held((offset,))
 
     def count_deliveries(self) -> None:
         """Partitions were taken over, or a consumer came that may have a dead letter policy."""

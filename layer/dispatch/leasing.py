@@ -30,7 +30,7 @@ from layer.dispatch.lessor import Lessor
 from layer.dispatch.partition import OwnedPartition
 from mapping.errors import CorruptRecord
 from mapping.state_records.cursor_requests import EVERYBODY
-from mapping.state_records.leases import LeaseRecord, Report, TakeOver, decode
+from mapping.state_records.leases import LeaseRecord, Nack, Report, TakeOver, decode
 
 _LOOK_AT_GROUP_S: Final = 1.0
 _LOOK_WHILE_ASKING_S: Final = 0.1
@@ -228,10 +228,10 @@ class Leasing:
 
     # Partitions come and go ---------------------------------------------------------------------------------------
 
-    def take_over(self, owned: OwnedPartition, leased_from: int | None, deadline: Deadline) -> dict[int, int] | None:
+    def take_over(self, owned: OwnedPartition, leased_from: int | None, deadline: Deadline) -> dict[int, Nack] | None:
         """The group has accepted that we own the partition. Fence former owners, and fold in what members wrote.
 
-        Gives what was refused meanwhile, with delays in ms; None where nobody can hold anything. Raises StoreError.
+        Gives what was refused meanwhile, by offset; None where nobody can hold anything. Raises StoreError.
         """
         if leased_from is None:
             return None
@@ -239,18 +239,18 @@ class Leasing:
         record = TakeOver(self._terms.life, self._session, version)
         number = owned.slot.number
         at, reports = self._terms.traffic.take_over(number, record, leased_from, deadline)
-        nacked: dict[int, int] = {}
+        nacked: dict[int, Nack] = {}
         for _, report in reports:
             if report.life != self._terms.life:
                 continue
             acks, batches = report.acks.get(number), report.batch_acks.get(number)
             if acks or batches:
                 owned.acknowledge_elsewhere(list(acks or ()), batches or {})
-            nacked.update((nack.offset, nack.delay_ms) for nack in report.nacks.get(number, ()))
+            nacked.update((nack.offset, nack) for nack in report.nacks.get(number, ()))
         owned.folded = at + 1
-        return {offset: delay for offset, delay in nacked.items() if not owned.cursor.is_acknowledged(offset)}
+        return {offset: nack for offset, nack in nacked.items() if not owned.cursor.is_acknowledged(offset)}
 
-    def opened(self, owned: OwnedPartition, nacked: Mapping[int, int] | None) -> None:
+    def opened(self, owned: OwnedPartition, nacked: Mapping[int, Nack] | None) -> None:
         """It is served from now on, as far as members do not hold it: `nacked` as `take_over` gave it."""
         number = owned.slot.number
         self.lessor.now_s = self._clock.monotonic()

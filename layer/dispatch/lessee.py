@@ -304,7 +304,8 @@ class Lessee:
         self._begin_pending()
         number, delay_ms = self._numbers[endpoint], round(delay_s * 1000)
         nacks = self._pending.nacks.setdefault(leased.slot.number, [])
-        nacks += [Nack(number, offset, delay_ms) for offset in offsets]
+        seen = leased.redeliveries
+        nacks += [Nack(number, offset, delay_ms, seen.get(offset, 0)) for offset in offsets]
         leased.let_go(offsets)
 
     def late(self, partition: int, offsets: BitMap64, endpoint: Endpoint) -> None:
@@ -345,9 +346,8 @@ class Lessee:
         for leased in self.partitions.values():
             leased.let_go(leased.in_flight.held_by(endpoint.feed(leased.slot)))
 
-    def unwritten(self, number: int) -> tuple[list[int], dict[int, tuple[int, int]], dict[int, int]]:
-        """What is acknowledged of a partition, of batch entries in it, and refused (delays in ms), and not said yet, or
-        perhaps not."""
+    def unwritten(self, number: int) -> tuple[list[int], dict[int, tuple[int, int]], dict[int, Nack]]:
+        """What is acknowledged of a partition, of batch entries in it, and refused, and perhaps not said yet."""
         acks = BitMap64(self._pending.acks.get(number, ()))
         batches = {o: (a.batch_size, a.acked) for o, a in self._pending.batch_acks.get(number, {}).items()}
         nacks = list(self._pending.nacks.get(number, ()))
@@ -356,7 +356,7 @@ class Lessee:
             for offset, (size, bits) in self._unwritten.batch_acks.get(number, {}).items():
                 batches[offset] = (size, bits | batches.get(offset, (0, 0))[1])
             nacks += self._unwritten.nacks.get(number, ())
-        return list(acks), batches, {nack.offset: nack.delay_ms for nack in nacks}
+        return list(acks), batches, {nack.offset: nack for nack in nacks}
 
     def owned_now(self, number: int) -> LeasedPartition | None:
         """This process owns the partition: what its consumers hold is given to it, without what was not read yet."""

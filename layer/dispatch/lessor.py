@@ -61,7 +61,7 @@ class Consumers(Protocol):
     def still_held(self, owned: OwnedPartition, endpoint: Endpoint, offsets: Mapping[int, int]) -> None:
         """Of a partition that was taken over: these are the consumer's, each with its number of messages."""
 
-    def redeliver_later(self, owned: OwnedPartition, delays_ms: Mapping[int, int]) -> None:
+    def redeliver_later(self, owned: OwnedPartition, refusals: Mapping[int, Nack]) -> None:
         """These were refused under a former owner, and nobody holds them."""
 
 
@@ -85,8 +85,8 @@ class _Asked:
     version: int
     since_s: float
     answered: set[str] = field(default_factory=set)
-    nacked: dict[int, int] = field(default_factory=dict)
-    """Refused, and perhaps not known to be by a save: offsets, and delays in ms."""
+    nacked: dict[int, Nack] = field(default_factory=dict)
+    """Refused, and perhaps not known to be by a save; by offset."""
 
 
 class Lessor:
@@ -146,7 +146,7 @@ class Lessor:
 
     # Partitions come and go ---------------------------------------------------------------------------------------
 
-    def took_over(self, number: int, version: int, nacked: Mapping[int, int]) -> None:
+    def took_over(self, number: int, version: int, nacked: Mapping[int, Nack]) -> None:
         """TAKE_OVER of this version stands in the log, and what stood before was folded: `nacked` was refused in it."""
         self._asked[number] = _Asked(version, self.now_s, {self._client_id}, dict(nacked))
         self._owned[number].quiet = True
@@ -212,7 +212,7 @@ class Lessor:
     def _note_refusals(self, asked: _Asked, report: Report, number: int) -> None:
         """What was refused before its holder answered is in nobody's hands: the former owner may have heard it."""
         if report.member.client_id not in asked.answered:
-            asked.nacked.update((nack.offset, nack.delay_ms) for nack in report.nacks.get(number, ()))
+            asked.nacked.update((nack.offset, nack) for nack in report.nacks.get(number, ()))
 
     def _admitted(self, report: Report) -> _Member | None:
         if report.leaving or not report.consumers or not self._owned:
@@ -282,7 +282,7 @@ class Lessor:
         return endpoint
 
     def _refuse(self, member: _Member, owned: OwnedPartition, nacks: Collection[Nack]) -> None:
-        for consumer, offset, delay_ms in nacks:
+        for consumer, offset, delay_ms, _ in nacks:
             endpoint = member.consumers.get(consumer)
             feed = owned.in_flight.holders.get(offset)
             if endpoint is not None and feed is not None and feed.endpoint is endpoint:
@@ -366,7 +366,7 @@ class Lessor:
         del self._asked[number]
         owned = self._owned[number]
         self._dispatch.redeliver_later(
-            owned, {o: ms for o, ms in asked.nacked.items() if o not in owned.in_flight.holders}
+            owned, {o: nack for o, nack in asked.nacked.items() if o not in owned.in_flight.holders}
         )
         owned.quiet = False
         self._complete.append(number)

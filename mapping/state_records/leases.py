@@ -136,11 +136,13 @@ class RemoteConsumer:
 
 
 class Nack(NamedTuple):
-    """Deliver again `delay_ms` after this was written."""
+    """Deliver again `delay_ms` after this was written. `redeliveries` is what its holder saw, so that a refusal that
+    stands twice in the log counts once."""
 
     consumer: int
     offset: int
     delay_ms: int
+    redeliveries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -460,7 +462,7 @@ def _read_report(reader: Reader) -> Report:
     for _ in range(reader.count(2)):
         partition = reader.varint()
         nacks[partition] = tuple(
-            Nack(reader.varint(), reader.varint(), reader.varint()) for _ in range(reader.count(3))
+            Nack(reader.varint(), reader.varint(), reader.varint(), reader.varint()) for _ in range(reader.count(4))
         )
     answers = {reader.varint(): _read_held(reader) for _ in range(reader.count(4))}
     return Report(

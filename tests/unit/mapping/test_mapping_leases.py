@@ -57,11 +57,12 @@ CONSUMERS = st.builds(
 HELD = st.builds(
     Held, NUMBERS, st.dictionaries(st.tuples(SMALL, SMALL), OFFSETS, max_size=3), st.dictionaries(NUMBERS, SMALL)
 )
+NACKS = st.builds(Nack, SMALL, NUMBERS, NUMBERS, SMALL)
 REPORTS = st.builds(
     Report, LIVES, MEMBERS, NUMBERS, st.lists(CONSUMERS, max_size=2).map(tuple),
     st.dictionaries(OWNERS, NUMBERS, max_size=2), st.dictionaries(SMALL, OFFSETS, max_size=2),
     st.dictionaries(SMALL, st.dictionaries(NUMBERS, ACK_SETS, max_size=3), max_size=2),
-    st.dictionaries(SMALL, st.lists(st.builds(Nack, SMALL, NUMBERS, NUMBERS), max_size=3).map(tuple), max_size=2),
+    st.dictionaries(SMALL, st.lists(NACKS, max_size=3).map(tuple), max_size=2),
     st.dictionaries(SMALL, HELD, max_size=2), st.booleans(), st.booleans(),
 )  # fmt: skip
 RECORDS = st.one_of(
