@@ -179,6 +179,8 @@ class Chunking(Producer):
             self._tell(callback, MessageTooBig(f"key and headers leave no room below {self._record_bytes} bytes"))
             return
         pieces = [payload[start : start + room] for start in range(0, len(payload), room)] or [payload]
+        if len(pieces) > 1 and not self._needs_headers(callback, chunks=True):
+            return
         with self._one_message:
             sequence = next(self._sequence) if sequence_id is None else sequence_id
             tickets = self._tickets(len(pieces), callback)

@@ -6,7 +6,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from layer import errors
 from layer.client.deduplication import ASSIGN, Deduplication
@@ -34,6 +34,17 @@ def now() -> int:
     return 0
 
 
+class MoreThanPlain(Protocol):
+    """Has it on record that readers of the topic need headers."""
+
+    def __call__(self, *, chunks: bool = False) -> None:
+        """`chunks`: and that they have to put chunks together. Raises PulsarException."""
+
+
+def _said_before(*, chunks: bool = False) -> None:
+    """Somebody else had it on record."""
+
+
 class Outlet:
     """What a producer has of Kafka. Thread-safe. A Kafka producer that librdkafka gives up is replaced by another one;
     what was on its way through the former is answered there.
@@ -56,7 +67,7 @@ class Outlet:
         renew: Callable[[], KafkaProducer],
         deduplication: Deduplication,
         send_timeout_ms: int = 0,
-        more_than_plain: Callable[[], None] = lambda: None,
+        more_than_plain: MoreThanPlain = _said_before,
     ) -> None:
         """`more_than_plain` is called before a record is sent of which its headers tell more than a plain message's do
         (see `ProducerClaims.plain`); it raises PulsarExceptions, and costs nothing the second time."""
@@ -112,10 +123,11 @@ class Outlet:
         self._encryptor = sealer
         self._use(self._in_flight)
 
-    def _needs_headers(self, callback: SendCallback | None) -> bool:
-        """Whether it is on record that readers need headers; else the caller was told why not."""
+    def _needs_headers(self, callback: SendCallback | None, *, chunks: bool = False) -> bool:
+        """Whether it is on record that readers need headers (and have to put chunks together); else the caller was told
+        why not."""
         try:
-            self._more_than_plain()
+            self._more_than_plain(chunks=chunks)
         except PulsarException as refused:
             self._tell(callback, refused)
             return False

@@ -55,6 +55,12 @@ _TRY_AGAIN_S: Final = 0.1
 _LEAVING_S: Final = 12.0
 
 
+def fresh_claims(topic: Topic, epoch: int) -> ProducerClaims:
+    """Of a life of the topic in which nobody of ours produced yet. A topic that is bound has records of others, but no
+    chunks. `epoch`: the highest of its former lives, since no two claims have one number."""
+    return ProducerClaims(str(topic.name), topic.layout.incarnation, epoch, plain=not topic.bound, unchunked=True)
+
+
 class ProducerRegistry:
     """This process's producers in one cluster. Thread-safe; a thread looks after the claims while there are any.
 
@@ -79,8 +85,8 @@ class ProducerRegistry:
                 lambda state: question(state.fences.get(topic, _NOTHING)), deadline
             ),
         )  # fmt: skip
-        self._more_than_plain: set[tuple[str, int]] = set()
-        """Topics, and their lives, that are known to need a look at headers."""
+        self._more_than_plain: set[tuple[str, int, bool]] = set()
+        """Topics, their lives, and whether for chunks, too, that are known to need a look at headers."""
         self._to_clean: dict[str, Topic] = {}
         self._lock = threading.RLock()
         self._keeper: threading.Thread | None = None
@@ -137,8 +143,7 @@ class ProducerRegistry:
         def admitted(current: Versioned | None) -> bytes | None:
             claims = decode_claims(current.value) if current is not None else None
             if claims is None or claims.topic_incarnation != topic.layout.incarnation:
-                epoch = 0 if claims is None else claims.epoch  # no two claims have one number, over all lives
-                claims = ProducerClaims(place, topic.layout.incarnation, epoch, plain=not topic.bound)
+                claims = fresh_claims(topic, 0 if claims is None else claims.epoch)
             if admission and stands(claims, claimed, admission[0].own):
                 return None  # a time-out had hidden that it was written
             until = self._clock.now_ms() + LIFE_MS
@@ -179,27 +184,28 @@ class ProducerRegistry:
             self._entities.update(membership.topic, membership.topic, raised, deadline)
             membership.claim = claim[0]
 
-    def more_than_plain(self, topic: Topic, deadline: Deadline) -> None:
+    def more_than_plain(self, topic: Topic, deadline: Deadline, *, chunks: bool = False) -> None:
         """Have it on record, before the first such record is sent, that those who read the topic need headers (see
-        `ProducerClaims.plain`). Asks nothing once that is known.
+        `ProducerClaims.plain`), and with `chunks` that some messages are to be put together (`unchunked`). Asks nothing
+        once that is known.
 
         Raises:
             StoreError: it is not known to be on record.
         """
         place, life = str(topic.name), topic.layout.incarnation
-        if (place, life) in self._more_than_plain:
+        if (place, life, chunks) in self._more_than_plain:
             return
 
         def told(current: Versioned | None) -> bytes | None:
             claims = ProducerClaims(place, 0) if current is None else decode_claims(current.value)
-            if claims.topic_incarnation != life:
-                claims = ProducerClaims(place, life, claims.epoch)
-            elif current is not None and not claims.plain:
+            if claims.topic_incarnation != life or current is None:
+                claims = fresh_claims(topic, claims.epoch)
+            elif not claims.plain and not (chunks and claims.unchunked):
                 return None
-            return encode_claims(replace(claims, plain=False))
+            return encode_claims(replace(claims, plain=False, unchunked=claims.unchunked and not chunks))
 
         self._entities.update(place, place, told, deadline)
-        self._more_than_plain.add((place, life))
+        self._more_than_plain.add((place, life, chunks))
 
     def leave(self, membership: Membership, deadline: Deadline) -> None:
         with self._lock:

@@ -39,6 +39,8 @@ class ProducerClaims:
     `plain`: every record that producers of ours wrote to this life of the topic, and every one that they write without
     taking this back first, is one message with the partition key as its key and the payload as its value, for
     everybody, at once. So who reads it needs no headers. Only true where it was kept from the topic's beginning.
+
+    `unchunked`: likewise, no record is a chunk of a message.
     """
 
     topic: str
@@ -47,6 +49,7 @@ class ProducerClaims:
     exclusive_epoch: int = 0
     claims: Mapping[str, ProducerClaim] = field(default_factory=dict)
     plain: bool = False
+    unchunked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +108,7 @@ def decode_claims(value: bytes) -> ProducerClaims:
         return ProducerClaims(
             str(fields["topic"]), int(fields["topic_incarnation"]), int(fields["epoch"]),
             int(fields["exclusive_epoch"]), claims, fields.get("plain", False) is True,
+            fields.get("unchunked", False) is True,
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptRecord(f"producer claims {value[:200]!r} lack or mistype a field: {error}") from error

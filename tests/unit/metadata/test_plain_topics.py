@@ -66,6 +66,28 @@ def test_another_life_begins_anew_and_bound_topics_never_are() -> None:
 
 
 def test_claims_of_a_former_version_say_nothing_of_it() -> None:
-    record = ProducerClaims("orders", 7, 3, 2, plain=True)
+    record = ProducerClaims("orders", 7, 3, 2, plain=True, unchunked=True)
     assert decode_claims(encode_claims(record)) == record
     assert decode_claims(encode_claims(record).replace(b'"plain":true,', b"")) == replace(record, plain=False)
+    assert decode_claims(encode_claims(record).replace(b',"unchunked":true', b"")) == replace(record, unchunked=False)
+
+
+def test_chunks_are_announced_apart_from_everything_else() -> None:
+    log = MemoryStateLog()
+
+    def unchunked() -> bool:
+        return registry(log).claims_of(str(TOPIC.name), NEVER).unchunked
+
+    assert not unchunked(), "who knows"
+    one, two = registry(log), registry(log)
+    one.join(TOPIC, "a", AccessMode.SHARED, NEVER)
+    two.more_than_plain(TOPIC, NEVER)
+    assert unchunked()
+    two.more_than_plain(TOPIC, NEVER, chunks=True)
+    assert not unchunked()
+    one.more_than_plain(TOPIC, NEVER)
+    assert not unchunked()
+    bound = replace(TOPIC, layout=LedgerLayout(8), bound=True)
+    two.more_than_plain(bound, NEVER)
+    assert unchunked(), "what others wrote before is no chunk"
+    one.close(NEVER)
