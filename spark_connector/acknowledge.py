@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from layer import errors
 from layer.cursor.ledger_acks import of_offsets
 from layer.deadline import Deadline
 from layer.node import Node
 from mapping.topic_name import TopicName
+from spark_connector.chunk_frames import looked_for
 from spark_connector.connection import node_of
 from spark_connector.errors import InvalidReadOption, NotReadable
 from spark_connector.located_messages import located
+from spark_connector.options import EARLIEST, LATEST
+from spark_connector.ranges import Range
 from spark_connector.stream_options import StreamOptions, parse_stream_options
-from spark_connector.stream_plan import ByTopic
-from spark_connector.visibility import SNAPSHOT_S, find_subscription, find_topic
+from spark_connector.stream_plan import ByTopic, Entries, spread
+from spark_connector.visibility import SNAPSHOT_S, find_subscription, find_topic, said_by_producers, view_topic
 
 
 def acknowledge(messages: DataFrame, **options: Any) -> int:
@@ -25,7 +30,7 @@ def acknowledge(messages: DataFrame, **options: Any) -> int:
 
     The rows are found by `__messageId`, or by `__partition` and `__offset`, and are put together in the JVM; no row
     comes to Python. The DataFrame is evaluated once, twice when it has messages of batch entries: `cache()` it where
-    that costs much. Of a chunked message all chunks are acknowledged by a live consumer that knows it.
+    that costs much. Of a message in chunks all chunks are acknowledged.
 
     Options: `service.url`, `topic` or `topics`, `subscription`; `ackTimeoutSeconds`, and how to reach the cluster, as
     those of a stream.
@@ -41,8 +46,31 @@ def acknowledge(messages: DataFrame, **options: Any) -> int:
         deadline = Deadline.after(SNAPSHOT_S)
         topics = [find_topic(node, TopicName.parse(name), deadline) for name in checked.read.topics]
         found = located(messages, topics)
-        acknowledge_entries(node, checked, found)
+        chunks = {name: _with_chunks(messages.sparkSession, node, checked, name, found[name]) for name in found}
+        acknowledge_entries(node, checked, chunks)
     return sum(len(e.whole) + len(e.batches) for partitions in found.values() for e in partitions.values())
+
+
+def _with_chunks(
+    spark: SparkSession, node: Node, options: StreamOptions, name: str, named: Mapping[int, Entries]
+) -> Mapping[int, Entries]:
+    """The same with all chunks of messages in chunks, which are looked for where there may be any."""
+    deadline = Deadline.after(SNAPSHOT_S)
+    topic = find_topic(node, TopicName.parse(name), deadline)
+    if not (said_by_producers(node, topic, deadline)[1] if options.read.chunked is None else options.read.chunked):
+        return named
+    subscription = find_subscription(node, topic, options.read.subscription or "", deadline)
+    read = replace(options.read, starting=EARLIEST, ending=LATEST, fail_on_data_loss=False)
+    view = view_topic(node, topic, subscription, sorted(named), read, deadline)
+    upto = {p: replace(one, whole=_until(one.whole, named[p])) for p, one in view.partitions.items()}
+    found = looked_for(spark, read, replace(view, partitions=upto))
+    delivered = {p: Entries(named[p].whole, chunked=one.chunked) for p, one in found.partitions.items()}
+    return spread({name: named}, {name: delivered})[name]
+
+
+def _until(whole: Range, named: Entries) -> Range:
+    last = max((*named.batches, *named.whole[-1:]), default=-1)
+    return Range(whole.start, max(whole.start, min(whole.end, last + 1)))
 
 
 def acknowledge_entries(node: Node, options: StreamOptions, accepted: ByTopic) -> None:

@@ -13,36 +13,43 @@ from mapping.batch_entry import FORMAT_VERSION, SCHEMA
 from mapping.headers import BATCH
 from spark_connector.filters import ACKED, bit
 from spark_connector.headers import RecordHeaders
+from spark_connector.places import batch_size_field, message_id_in_batch
+from spark_connector.sealed import SEALED
 
 ENTRY: Final = "__entry"
 INDEX: Final = "__index"
 """Batch index; null for a message in no batch."""
-SIZE: Final = "__size"
+SIZE_FIELD: Final = "__sizeField"
+"""See `places.batch_size_field`; null for a message in no batch."""
 PAYLOAD: Final = "__payload"
 
 _SCHEMA: Final = json.dumps(SCHEMA)
 
 
-def unpacked(records: DataFrame) -> DataFrame:
+def unpacked(records: DataFrame, refused: Column | None = None) -> DataFrame:
     """One row for each message, of batch entries and others: the record's columns, `ENTRY` (the columns of a batch
-    entry, else null), `INDEX`, `SIZE` and `PAYLOAD`. What of a batch is acknowledged is left out.
+    entry, else null), `INDEX`, `SIZE_FIELD` and `PAYLOAD`. What of a batch is acknowledged is left out.
 
-    A batch entry that cannot be read gives nothing, as consumers skip it; one of a later format fails the read.
+    Whatever is the same for all messages of a batch is made before it is taken apart.
+
+    Args:
+        refused: an error in the place of a `SEALED` record. Raised here, since what is a filter's, Spark would try on
+            records, too, that are left out because they are acknowledged.
+
+    A batch entry that is `SEALED` is one message. One that cannot be read gives nothing, as consumers skip it; one of
+    a later format fails the read.
     """
     said = RecordHeaders(records["headers"])
     info = said.text(BATCH)
-    entry = F.when(said.has(BATCH), from_avro(_of_this_format(records["value"], info), _SCHEMA, {"mode": "PERMISSIVE"}))
-    parsed = records.withColumns({ENTRY: entry, "__batch": said.has(BATCH)})
+    in_batch = said.has(BATCH) & ~records[SEALED]
+    entry = F.when(in_batch, from_avro(_of_this_format(records["value"], info), _SCHEMA, {"mode": "PERMISSIVE"}))
+    parsed = records.withColumns({ENTRY: entry, "__batch": in_batch})
     payloads = F.when(parsed["__batch"], _checked(parsed[ENTRY]["payloads"], info)).otherwise(F.array(parsed["value"]))
-    kept = [parsed[name] for name in parsed.columns if name != "__batch"]
-    rows = parsed.select(*kept, parsed["__batch"], F.posexplode(payloads).alias("__pos", PAYLOAD))
-    nothing = F.lit(None).cast("int")
-    rows = rows.withColumns(
-        {
-            INDEX: F.when(rows["__batch"], rows["__pos"]).otherwise(nothing),
-            SIZE: F.when(rows["__batch"], F.size(rows[ENTRY]["payloads"])).otherwise(nothing),
-        }
-    )
+    if refused is not None:
+        payloads = F.when(parsed[SEALED], F.array(refused)).otherwise(payloads)
+    size = F.when(parsed["__batch"], batch_size_field(F.size(parsed[ENTRY]["payloads"])))
+    rows = parsed.select("*", size.alias(SIZE_FIELD), F.posexplode(payloads).alias("__pos", PAYLOAD))
+    rows = rows.withColumn(INDEX, F.when(rows["__batch"], rows["__pos"]))
     if ACKED in rows.columns:
         word = F.get(rows[ACKED], F.shiftright(rows["__pos"], 6))
         rows = rows.where(F.coalesce(bit(word, rows["__pos"]), F.lit(0)) == 0)
@@ -69,12 +76,15 @@ class BatchColumns:
         self._entry = rows[ENTRY]
         self._payload = rows[PAYLOAD]
         self.index = rows[INDEX]
-        self.size = rows[SIZE]
+        self._size_field = rows[SIZE_FIELD]
         self.in_batch = rows[INDEX].isNotNull()
 
     def value(self) -> Column:
         null = F.coalesce(F.array_contains(self._entry["null_payloads"], self.index), F.lit(False))
         return F.when(~null, self._payload)
+
+    def message_id(self, entry_id: Column) -> Column:
+        return message_id_in_batch(entry_id, self.index, self._size_field)
 
     def key(self) -> Column:
         return self._unless_null("keys", "null_keys")

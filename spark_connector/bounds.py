@@ -87,7 +87,7 @@ def _begin(node: Node, topic: Topic, partition: int, log_end: int, bound: Bound,
         return Begin(_offset_at(node, topic, partition, said, log_end, deadline))
     if said is None or decode_message_id(said)[:2] == EARLIEST[:2]:
         return None
-    offset, index = _place(topic, partition, said)
+    offset, index = _place(topic, partition, said, first_chunk=True)
     return Begin(offset, max(0, index))
 
 
@@ -97,7 +97,7 @@ def _end(node: Node, topic: Topic, partition: int, log_end: int, bound: Bound, d
         return End(_offset_at(node, topic, partition, said, log_end, deadline))
     if said is None or decode_message_id(said)[:2] == LATEST[:2]:
         return None
-    offset, index = _place(topic, partition, said)
+    offset, index = _place(topic, partition, said, first_chunk=False)
     if offset >= log_end:
         raise InvalidReadOption(
             f"{topic.name}, partition {partition}: the read is to end with offset {offset}, the last one is "
@@ -126,11 +126,11 @@ def _said(topic: Topic, partition: int, bound: Bound) -> bytes | int | None:
     return found
 
 
-def _place(topic: Topic, partition: int, message_id: bytes) -> tuple[int, int]:
-    """Offset and batch index (-1: none) of a message id."""
+def _place(topic: Topic, partition: int, message_id: bytes, *, first_chunk: bool) -> tuple[int, int]:
+    """Offset and batch index (-1: none) of a message id; of a message in chunks the first or the last one's."""
     try:
         parts = decode_message_id(message_id)
-        ledger, entry = parts.first_chunk or parts[:2]
+        ledger, entry = (parts.first_chunk if first_chunk else None) or parts[:2]
         return topic.layout.kafka_offset(partition, ledger, entry), parts.batch_index
     except MappingError as wrong:
         raise InvalidReadOption(f"the message id for {topic.name}, partition {partition}: {wrong}") from wrong

@@ -51,7 +51,8 @@ def codec_of(schemas: TopicSchemas, record_key: Column) -> Codec:
         return _codec(schemas.reader, schemas.writers, record_key)
     except (ValueError, TypeError, KeyError) as error:
         raise NotReadable(
-            f"the {schemas.reader.type.name} schema of topic {schemas.topic} cannot be read: {error}"
+            f"the {schemas.reader.type.name} schema of topic {schemas.topic} cannot be read: {error}; schema='bytes' "
+            "gives the payloads as they are"
         ) from error
 
 
@@ -71,6 +72,10 @@ def _codec(reader: SchemaInfo, writers: Mapping[SchemaVersion, SchemaInfo], reco
         return ProtobufCodec(reader)
     if kind is SchemaType.KEY_VALUE:
         return KeyValueCodec(reader, writers, record_key, lambda own, theirs: _codec(own, theirs, record_key))
+    if kind is SchemaType.PROTOBUF:
+        raise ValueError(
+            "it tells no numbers of fields; give schema=ProtobufNativeSchema(...).schema_info() of the same message"
+        )
     raise ValueError(f"values of type {kind.name} are not read by Spark")
 
 

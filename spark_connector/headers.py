@@ -6,6 +6,8 @@ by row: they are for those who ask for properties. Of several headers of one nam
 
 from __future__ import annotations
 
+from functools import reduce
+
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -82,7 +84,10 @@ class RecordHeaders:
             return ~F.array_contains(F.slice(named["key"], i + 2, F.size(named)), one["key"])
 
         last = F.filter(named, is_last)
-        return F.map_from_entries(last)
+        # Most records have nothing but what the SDK always says, which is told without a lambda.
+        usual = reduce(Column.__add__, (self.has(name).cast("int") for name in (PRODUCER, SCHEMA_VERSION, EVENT_TIME)))
+        none = F.map_from_arrays(F.array().cast("array<string>"), F.array().cast("array<string>"))
+        return F.when(F.size(headers) == usual, none).otherwise(F.map_from_entries(last))
 
 
 def _is_system(name: Column) -> Column:

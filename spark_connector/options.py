@@ -14,6 +14,7 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Final
 
+from layer.crypto.keys import CryptoKeyReader
 from schema_compat.model import SchemaInfo
 from spark_connector.errors import InvalidReadOption
 
@@ -25,10 +26,17 @@ PERMISSIVE: Final = "PERMISSIVE"
 MODES: Final = (FAILFAST, PERMISSIVE)
 """What a message that cannot be decoded does: end the query with an error that names it, or give nulls."""
 
+FAIL: Final = "FAIL"
+DISCARD: Final = "DISCARD"
+CONSUME: Final = "CONSUME"
+CRYPTO_FAILURE_ACTIONS: Final = (FAIL, DISCARD, CONSUME)
+"""What an encrypted message that cannot be opened does: end the query with an error that names it, be left out, or be
+given as it is. Source: `pulsar.ConsumerCryptoFailureAction`."""
+
 KEPT_COLUMNS: Final = ("value", "__key", "__topic", "__messageId", "__publishTime")
-"""What every read has; nothing of it needs headers."""
+"""Of pulsar-spark's columns those that need no headers."""
 HEADER_COLUMNS: Final = ("__eventTime", "__messageProperties")
-"""What pulsar-spark has besides."""
+"""And those that do."""
 PLACE_COLUMNS: Final = ("__partition", "__offset", "__batchIndex")
 EXTRA_COLUMNS: Final = ("__orderingKey", *PLACE_COLUMNS, "__producerName", "__sequenceId", "__schemaVersion")
 ALL_COLUMNS: Final = (*KEPT_COLUMNS, *HEADER_COLUMNS, *EXTRA_COLUMNS)
@@ -70,6 +78,8 @@ class ReadOptions:
         subscription: whose acknowledgements filter; None: only transactions and void records do.
         columns: in order.
         plain: the user says that every record is one plain message, so that no headers are needed to tell.
+        chunked: whether chunks of messages are looked for; None: where somebody has it on record that there may be any.
+        crypto_key_reader: what opens encrypted messages; used on the driver only.
         kafka: options of the Kafka client on executors (Java's names, without `kafka.`); may hold passwords.
         driver: options of the Kafka client on the driver (librdkafka's names); may hold passwords.
         spark: options handed on to Spark's Kafka source as they are.
@@ -87,6 +97,9 @@ class ReadOptions:
     mode: str = FAILFAST
     columns: tuple[str, ...] = KEPT_COLUMNS
     plain: bool = False
+    chunked: bool | None = None
+    crypto_key_reader: CryptoKeyReader | None = field(default=None, repr=False)
+    crypto_failure_action: str = FAIL
     kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
     driver: Mapping[str, str] = field(default_factory=dict, repr=False)
     spark: Mapping[str, str] = field(default_factory=dict)
@@ -121,6 +134,9 @@ def parse_options(given: Mapping[str, Any]) -> ReadOptions:
         mode=_mode(known.get("mode", FAILFAST)),
         columns=_columns(known),
         plain=_plain_records(known),
+        chunked=_chunked(known),
+        crypto_key_reader=_key_reader(known),
+        crypto_failure_action=_crypto_failure_action(known.get("cryptofailureaction", FAIL)),
         kafka=raw["kafka"],
         driver=raw["driver"],
         spark=_spark_options(known),
@@ -169,7 +185,8 @@ _SPELT: Final = {
     for name in (
         "service.url", "topic", "topics", "topicsPattern", "predefinedSubscription", "subscription", "startingOffsets",
         "endingOffsets", "startingTime", "endingTime", "failOnDataLoss", "allowDifferentTopicSchemas", "columns",
-        "includeHeaders", "minPartitions", "pollTimeoutMs", "schema", "mode",
+        "includeHeaders", "minPartitions", "pollTimeoutMs", "schema", "mode", "chunkedMessages", "cryptoKeyReader",
+        "cryptoFailureAction",
     )
 }  # fmt: skip
 _SAME: Final = {"subscription": "predefinedsubscription"}
@@ -226,6 +243,28 @@ def _mode(value: object) -> str:
     return str(value).upper()
 
 
+def _chunked(known: Mapping[str, Any]) -> bool | None:
+    given = known.get("chunkedmessages", "auto")
+    wanted = None if str(given).lower() == "auto" else _flag("chunkedMessages", given)
+    if wanted and _plain_records(known):
+        raise InvalidReadOption("chunkedMessages is true and includeHeaders is false: chunks are told by headers")
+    return wanted
+
+
+def _key_reader(known: Mapping[str, Any]) -> CryptoKeyReader | None:
+    given = known.get("cryptokeyreader")
+    if given is not None and not callable(getattr(given, "get_private_key", None)):
+        raise InvalidReadOption(f"cryptoKeyReader is {type(given).__name__}, expected a CryptoKeyReader")
+    return given
+
+
+def _crypto_failure_action(value: object) -> str:
+    name = str(getattr(value, "name", value)).upper()
+    if name not in CRYPTO_FAILURE_ACTIONS:
+        raise InvalidReadOption(f"cryptoFailureAction is {value!r:.80}, expected {' or '.join(CRYPTO_FAILURE_ACTIONS)}")
+    return name
+
+
 def _spark_options(known: Mapping[str, Any]) -> dict[str, str]:
     found = {}
     for plain, name in _HANDED_ON.items():
@@ -246,8 +285,8 @@ def _plain_records(known: Mapping[str, Any]) -> bool:
 
 
 def _columns(known: Mapping[str, Any]) -> tuple[str, ...]:
-    with_headers = _flag("includeHeaders", known.get("includeheaders", False))
     given = known.get("columns")
+    with_headers = _flag("includeHeaders", known.get("includeheaders", given is None))
     if given is None:
         return (*KEPT_COLUMNS, *HEADER_COLUMNS) if with_headers else KEPT_COLUMNS
     if given == "all":

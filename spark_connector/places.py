@@ -35,28 +35,26 @@ def topic_name(topic: Topic, partition: Column) -> Column:
     return F.concat(F.lit(str(topic.name.base) + "-partition-"), partition.cast("string"))
 
 
-def message_id(
-    topic: Topic,
-    partition: Column,
-    offset: Column,
-    batch_index: Column | None = None,
-    batch_size: Column | None = None,
-    first_chunk: Column | None = None,
-) -> Column:
-    """The bytes that `Message.message_id().serialize()` gives. `batch_index` is null for a message in no batch,
-    `first_chunk` (an offset) for one without chunks."""
+def message_id(topic: Topic, partition: Column, offset: Column, first_chunk: Column | None = None) -> Column:
+    """The bytes that `Message.message_id().serialize()` gives of a message in no batch. `first_chunk` (an offset) is
+    null for one without chunks."""
     digits = [_position(topic, partition, offset), _partition_field(topic, partition)]
-    if batch_index is not None and batch_size is not None:
-        digits.append(
-            F.when(batch_index.isNull(), "").otherwise(
-                F.concat(_tagged(_BATCH_INDEX_TAG, batch_index, 5), _tagged(_BATCH_SIZE_TAG, batch_size, 5))
-            )
-        )
     if first_chunk is not None:
         first = F.concat(F.lit("0"), _position(topic, partition, first_chunk), _partition_field(topic, partition))
         length = (F.length(first) / 2).cast("bigint")
         digits.append(F.when(first_chunk.isNull(), "").otherwise(F.concat(F.hex(F.lit(0x3A00) + length), first)))
     return F.unhex(F.concat(*digits))
+
+
+def message_id_in_batch(entry_id: Column, batch_index: Column, size_field: Column) -> Column:
+    """The same of a message in a batch: `entry_id` is `message_id` of the batch's record, which like `size_field` is
+    made once for all messages of the batch."""
+    return F.concat(entry_id, F.unhex(_tagged(_BATCH_INDEX_TAG, batch_index, 5)), size_field)
+
+
+def batch_size_field(batch_size: Column) -> Column:
+    """What ids of messages in a batch say of the batch's size."""
+    return F.unhex(_tagged(_BATCH_SIZE_TAG, batch_size, 5))
 
 
 def _position(topic: Topic, partition: Column, offset: Column) -> Column:

@@ -17,6 +17,7 @@ from mapping.errors import MappingError
 from mapping.topic_name import TopicName
 from spark_connector import frame
 from spark_connector.bounds import check_names
+from spark_connector.chunk_frames import looked_for
 from spark_connector.connection import node_of
 from spark_connector.errors import InvalidReadOption, NotReadable
 from spark_connector.options import ReadOptions, parse_options
@@ -39,6 +40,7 @@ def read_pulsar(spark: SparkSession, **options: Any) -> DataFrame:
     with node_of(checked) as node:
         views = take_views(node, checked)
         schemas = schemas_of(node, checked, views)
+    views = [looked_for(spark, checked, view) for view in views]
     frames = [frame.of_topic(spark, checked, view, own) for view, own in zip(views, schemas, strict=True)]
     return reduce(DataFrame.unionByName, frames)
 

@@ -12,7 +12,7 @@ import inspect
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -24,6 +24,7 @@ from mapping.topic_name import TopicName
 from spark_connector import frame
 from spark_connector.acknowledge import acknowledge_entries
 from spark_connector.checkpoint_files import CheckpointFiles
+from spark_connector.chunk_frames import look
 from spark_connector.connection import node_of
 from spark_connector.control_stream import control_frame, count_rows
 from spark_connector.errors import InvalidReadOption, NotReadable
@@ -41,6 +42,7 @@ from spark_connector.stream_plan import (
     encode_outcome,
     encode_plan,
     only,
+    spread,
 )
 from spark_connector.stream_planner import TopicPlanner
 from spark_connector.stream_views import view_of
@@ -118,7 +120,7 @@ class PulsarStream:
             raise InvalidReadOption("checkpoint is empty, expected a directory of this stream's own")
         with ExitStack() as stack:
             node = stack.enter_context(node_of(self._options.read))
-            planner = _Planner(node, self._options)
+            planner = _Planner(node, self._options, partial(look, self._spark, self._options.read))
             planner.first()  # what is wrong with the topic or the subscription is said here
             batches = _Batches(self._spark, node, planner, self._options, CheckpointFiles(self._spark, checkpoint), fn)
             writer = control_frame(self._spark, planner).writeStream.foreachBatch(batches.run)
@@ -172,7 +174,7 @@ class _Batches:
             refused = self._outcome(batch_id, plan)
             if self._options.acknowledge:
                 self._acknowledge(batch_id, accepted(plan.delivered, refused))
-                self._planner.keep_back(refused)
+                self._planner.keep_back(spread(refused, plan.delivered))
         self._planner.delivered += plan.entries()
         count_rows(self._spark, plan.entries())
 
@@ -191,7 +193,8 @@ class _Batches:
                     f"from {start} to {end}: the checkpoint was changed by something else"
                 )
             return plan
-        plan = self._planner.plan(start, end)
+        before = self._files.read(_plan_name(batch_id - 1))
+        plan = self._planner.plan(start, end, {} if before is None else decode_plan(before).pending)
         self._files.write(_plan_name(batch_id), encode_plan(plan))
         for name in self._files.names():
             if name.split(".")[0].isdigit() and int(name.split(".")[0]) < batch_id:

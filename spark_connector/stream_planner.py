@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import inf
 from time import monotonic
 from typing import Final, NamedTuple
@@ -18,10 +18,11 @@ from pyroaring import BitMap64
 
 from layer.deadline import Deadline
 from layer.node import Node
+from spark_connector.chunks import ChunkedMessages, KnownChunks
 from spark_connector.rate_limits import entries_within, share_out
 from spark_connector.stream_offset import StreamOffset, TopicPlace, parse_offset
 from spark_connector.stream_options import StreamOptions
-from spark_connector.stream_plan import BatchPlan, ByTopic, Entries
+from spark_connector.stream_plan import BatchPlan, ByTopic, Entries, Pending
 from spark_connector.stream_topics import StreamTopics, life_of
 from spark_connector.stream_views import known_batches, visible
 from spark_connector.visibility import (
@@ -41,6 +42,11 @@ _SAMPLE: Final = 100
 
 Place = tuple[str, int]
 """Topic and partition."""
+Look = Callable[[TopicView, Mapping[int, KnownChunks], Mapping[int, BitMap64]], None]
+"""`chunk_frames.look` for one session and its options."""
+
+_NOTHING: Final = BitMap64()
+_NO_CHUNKS: Final = ChunkedMessages()
 
 
 class _Quiet(NamedTuple):
@@ -55,11 +61,16 @@ class _Quiet(NamedTuple):
 class TopicPlanner:
     """The `StreamPlanner` of topics. Called by the query's thread.
 
-    Memory: one snapshot of the topics at a time, and a bitmap of what was refused lately.
+    Memory: one snapshot of the topics at a time, a bitmap of what was refused lately, and `KnownChunks`.
     """
 
-    def __init__(self, node: Node, options: StreamOptions) -> None:
+    def __init__(self, node: Node, options: StreamOptions, look: Look) -> None:
+        """`look` finds chunks of messages."""
         self._node = node
+        self._look = look
+        self._chunks: dict[Place, KnownChunks] = {}
+        self._incomplete: dict[Place, BitMap64] = {}
+        """Chunks that were met and are of no complete message: nothing that comes again by itself."""
         self._options = options
         self._topics = StreamTopics(node, options.read)
         subscription = options.read.subscription
@@ -127,8 +138,11 @@ class TopicPlanner:
 
     # The micro-batch ----------------------------------------------------------------------------------------------
 
-    def plan(self, start: str, end: str) -> BatchPlan:
+    def plan(self, start: str, end: str, pending: Pending) -> BatchPlan:
         """What the batch between these offsets delivers, by what is known now.
+
+        Args:
+            pending: what the batch before left so.
 
         Raises:
             NotReadable, DataLoss: see `spark_connector.errors`.
@@ -139,21 +153,59 @@ class TopicPlanner:
         left = ended.of if ended.again > begun.again else 0
         behind = self._left_behind(views, begun) if left else {}
         self.plain = {name: view.plain for name, view in views.items()}
-        delivered: dict[str, dict[int, Entries]] = {}
+        fresh: dict[Place, BitMap64] = {}
         for (name, partition), view in _partitions(views):
             upto = ended.ends(name).get(partition)
-            if upto is None:
-                continue  # it came after the batch was planned
-            offsets = visible(view, begun.ends(name).get(partition, view.whole.start), upto)
-            again = behind.get((name, partition))
+            if upto is not None:  # else it came after the batch was planned
+                fresh[name, partition] = visible(view, begun.ends(name).get(partition, view.whole.start), upto)
+        chunked = self._put_together(views, begun, fresh, behind, pending)
+        delivered: dict[str, dict[int, Entries]] = {}
+        incomplete: dict[str, dict[int, BitMap64]] = {}
+        for (name, partition), offsets in fresh.items():
+            view = views[name].partitions[partition]
+            found = chunked.get((name, partition), _NO_CHUNKS)
+            offsets = found.places(offsets)
+            again = found.places(behind.get((name, partition), _NOTHING))
             if left and again:
                 taken = again if len(again) <= left else BitMap64(again[:left])
                 left -= len(taken)
                 offsets |= taken
+            if found.pending:
+                incomplete.setdefault(name, {})[partition] = found.pending
             if offsets:
                 batches = {offset: bits for offset, bits in known_batches(view).items() if offset in offsets}
-                delivered.setdefault(name, {})[partition] = Entries(offsets, batches, view.unsealed)
-        return BatchPlan(start, end, delivered)
+                messages = {last: message for last, message in found.messages.items() if last in offsets}
+                delivered.setdefault(name, {})[partition] = Entries(offsets, batches, view.unsealed, messages)
+        return BatchPlan(start, end, delivered, incomplete)
+
+    def _put_together(
+        self,
+        views: Mapping[str, TopicView],
+        begun: StreamOffset,
+        fresh: Mapping[Place, BitMap64],
+        behind: Mapping[Place, BitMap64],
+        pending: Pending,
+    ) -> dict[Place, ChunkedMessages]:
+        """The messages in chunks of a batch, which may have begun before it."""
+        found = {}
+        for name, view in views.items():
+            if not view.may_have_chunks:
+                continue
+            wanted: dict[int, BitMap64] = {}
+            for partition, one in view.partitions.items():
+                place = name, partition
+                if place in fresh:
+                    at = begun.ends(name).get(partition, one.whole.start)
+                    before = visible(one, one.whole.start, at) & pending.get(name, {}).get(partition, _NOTHING)
+                    wanted[partition] = fresh[place] | behind.get(place, _NOTHING) | before
+            known = {p: self._chunks.setdefault((name, p), KnownChunks()) for p in wanted}
+            self._look(view, known, wanted)
+            for partition, offsets in wanted.items():
+                place = name, partition
+                found[place] = known[partition].together()
+                others = self._incomplete.get(place, _NOTHING) - offsets
+                self._incomplete[place] = others | found[place].without_place()
+        return found
 
     def keep_back(self, refused: ByTopic) -> None:
         """These were refused: they come again when their time is over, or with the next start."""
@@ -182,6 +234,7 @@ class TopicPlanner:
             for _, place, kept in self._kept_back:
                 if place == (name, partition):
                     offsets -= kept
+            offsets -= self._incomplete.get((name, partition), _NOTHING)
             if offsets:
                 found[name, partition] = offsets
         return found

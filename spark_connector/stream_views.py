@@ -34,14 +34,16 @@ def known_batches(view: PartitionView) -> Mapping[int, tuple[int, int]]:
 
 def view_of(entries: Entries) -> PartitionView:
     """A snapshot that shows these entries and no others."""
-    start, end = int(entries.whole.min()), int(entries.whole.max()) + 1
+    parts = BitMap64(offset for message in entries.chunked.values() for offset in message.offsets)
+    every = entries.whole | parts
+    start, end = int(every.min()), int(every.max()) + 1
     others = BitMap64()
     others.add_range(start, end)
-    others -= entries.whole
+    others -= entries.whole - parts
     excluded = ExcludedOffsets()
     excluded.add_all(others)
     excluded.batches.update({offset: BatchAckSet(*acks) for offset, acks in entries.batches.items()})
-    return PartitionView(Range(start, end), excluded, entries.unsealed)
+    return PartitionView(Range(start, end), excluded, entries.unsealed, chunked=entries.chunked)
 
 
 def _all_of(base: int) -> BitMap64:

@@ -19,6 +19,8 @@ LATEST: Final = "latest"
 BYTES: Final = "bytes"
 AS_BYTES: Final = SchemaInfo(SchemaType.BYTES, b"", "BYTES")
 _WITHOUT_SCHEMA: Final = frozenset({SchemaType.BYTES, SchemaType.NONE})
+_SAME_PAYLOADS: Final = frozenset({(SchemaType.PROTOBUF, SchemaType.PROTOBUF_NATIVE)})
+"""(The topic's, the reader's): a PROTOBUF schema tells no field's number; its messages are Protobuf's all the same."""
 _BY_VERSION: Final = frozenset({SchemaType.AVRO, SchemaType.KEY_VALUE})
 
 
@@ -50,7 +52,7 @@ def topic_schemas(registry: SchemaRegistry, topic: TopicName, read_as: ReadAs, d
     latest = registry.latest(topic, deadline)
     if isinstance(read_as, SchemaInfo):
         reader, version = read_as, None
-        if latest is not None and reader.type is not latest.info.type and reader.type not in _WITHOUT_SCHEMA:
+        if latest is not None and not _fits(latest.info.type, reader.type):
             raise InvalidReadOption(
                 f"the schema to read with is of type {reader.type.name}, that of topic {name} of type "
                 f"{latest.info.type.name}"
@@ -86,6 +88,10 @@ def together(schemas: Sequence[TopicSchemas], *, allowed: bool) -> list[TopicSch
     raise InvalidReadOption(
         f"the topics have different schemas: {kinds}; allowDifferentTopicSchemas=true gives their payloads as they are"
     )
+
+
+def _fits(theirs: SchemaType, own: SchemaType) -> bool:
+    return theirs is own or own in _WITHOUT_SCHEMA or (theirs, own) in _SAME_PAYLOADS
 
 
 def _all_versions(registry: SchemaRegistry, topic: TopicName, deadline: Deadline) -> dict[SchemaVersion, SchemaInfo]:

@@ -31,6 +31,7 @@ from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDIN
 from mapping.topic_name import TopicName
 from mapping.txn_id import TxnId
 from spark_connector.bounds import wanted
+from spark_connector.chunks import WholeMessage
 from spark_connector.errors import DataLoss, NotReadable
 from spark_connector.excluded import ExcludedOffsets
 from spark_connector.options import ReadOptions
@@ -45,12 +46,14 @@ _log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class PartitionView:
     """One partition: a reader gets the records of `whole` that are not excluded, but for those of the transactions in
-    `unsealed` (which only headers tell). `lost`: how many messages that it would get Kafka has deleted."""
+    `unsealed` (which only headers tell). `lost`: how many messages that it would get Kafka has deleted. `chunked`:
+    messages in chunks by their last chunk's offset; all their chunks are excluded."""
 
     whole: Range
     excluded: ExcludedOffsets
     unsealed: frozenset[TxnId] = frozenset()
     lost: int = 0
+    chunked: Mapping[int, WholeMessage] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +67,8 @@ class TopicView:
     delayed_until_ms: int | None = None
     plain: bool = False
     """Every record is one plain message: see `ProducerClaims.plain`."""
+    may_have_chunks: bool = False
+    """Some records may be chunks of messages: see `ProducerClaims.unchunked`."""
     begun: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """By partition where it begins inside of a batch entry: its offset, and the first message's index."""
     ended: Mapping[int, tuple[int, int]] = field(default_factory=dict)
@@ -129,12 +134,16 @@ def view_topic(
     delays = subscription is not None and any(
         subscription.partition_types.get(p, subscription.type).is_shared for p in partitions
     )
+    plain, may_have_chunks = said_by_producers(node, topic, deadline)
+    if options.chunked is not None:
+        may_have_chunks = options.chunked
     return TopicView(
         topic,
         subscription,
         views,
         node.clock.now_ms() if delays else None,
-        _is_plain(node, topic, deadline),
+        plain,
+        may_have_chunks and not options.plain,
         {
             p: (one.begin.offset, one.begin.batch_index)
             for p, one in asked.items()
@@ -216,10 +225,12 @@ def _transactional(node: Node, topic: Topic, partition: int, whole: Range, deadl
         yield from look_over([record.offset() or 0 for record in batch], batch).met
 
 
-def _is_plain(node: Node, topic: Topic, deadline: Deadline) -> bool:
-    """Asked for after the ends: whoever writes what is not plain says so first."""
+def said_by_producers(node: Node, topic: Topic, deadline: Deadline) -> tuple[bool, bool]:
+    """Whether every record is one plain message, and whether some may be chunks. Asked for after the ends: whoever
+    writes such says so first."""
     claims = node.producers.claims_of(str(topic.name.base), deadline)
-    return claims.plain and claims.topic_incarnation == topic.layout.incarnation and not topic.bound
+    of_this_life = claims.topic_incarnation == topic.layout.incarnation
+    return of_this_life and claims.plain and not topic.bound, of_this_life and not claims.unchunked
 
 
 # Void records ---------------------------------------------------------------------------------------------------------

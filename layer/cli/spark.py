@@ -31,6 +31,9 @@ _SPARK: Final[Mapping[str, str]] = {
 }
 
 
+_SHOWN: Final = "value,__key,__topic,__messageId,__publishTime"
+
+
 class Format(str, Enum):
     """Of an export."""
 
@@ -91,7 +94,8 @@ def read(
     executor_config: _Executor = None,
 ) -> None:
     """Print messages: a table, or with `--output json` one object a line."""
-    with _messages(settings, topic, subscription, columns, start, end, schema, master, executor_config) as found:
+    shown = columns or _SHOWN
+    with _messages(settings, topic, subscription, shown, start, end, schema, master, executor_config) as found:
         rows = [row.asDict(recursive=True) for row in found.limit(limit).collect()]
         names = found.columns
     if settings.json:
@@ -114,7 +118,7 @@ def count(
     executor_config: _Executor = None,
 ) -> None:
     """Count messages. With a subscription: its backlog, message by message."""
-    with _messages(settings, topic, subscription, None, start, end, "bytes", master, executor_config) as found:
+    with _messages(settings, topic, subscription, "__offset", start, end, "bytes", master, executor_config) as found:
         number = found.count()
     show_result(settings, f"{number:,}", {"topic": topic, "subscription": subscription, "messages": number})
 

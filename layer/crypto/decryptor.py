@@ -64,16 +64,35 @@ class Decryptor:
             return cipher.encrypt(param, value, None), header
         raise reason or CryptoFailed("no key is named")
 
+    def data_key(self, info: EncryptionInfo) -> bytes:
+        """The secret that values are encrypted with, for whoever decrypts them elsewhere.
+
+        Raises:
+            CryptoFailed: no private key fits.
+        """
+        reason: CryptoFailed | None = None
+        for key in info.keys:
+            try:
+                return self._unwrapped(key)
+            except CryptoFailed as failure:
+                reason = failure
+        raise reason or CryptoFailed("no key is named")
+
+    def _unwrapped(self, key: EncryptedKey) -> bytes:
+        private = _private_key(self._reader.get_private_key(key.name, key.metadata), key.name)
+        try:
+            return private.decrypt(key.value, OAEP)
+        except ValueError as failure:
+            raise CryptoFailed(f"key {key.name!r}: the private key does not fit the message's data key") from failure
+
     def _data_key(self, key: EncryptedKey) -> AESGCM:
         known = self._data_keys.get((key.name, key.value))
         if known is not None:
             return known
-        private = _private_key(self._reader.get_private_key(key.name, key.metadata), key.name)
         try:
-            secret = private.decrypt(key.value, OAEP)
-            cipher = AESGCM(secret)
+            cipher = AESGCM(self._unwrapped(key))
         except ValueError as failure:
-            raise CryptoFailed(f"key {key.name!r}: the private key does not fit the message's data key") from failure
+            raise CryptoFailed(f"key {key.name!r}: its data key has a length that AES does not know") from failure
         with self._lock:
             while len(self._data_keys) >= MOST_DATA_KEYS:
                 del self._data_keys[next(iter(self._data_keys))]

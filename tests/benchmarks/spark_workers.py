@@ -29,6 +29,8 @@ TRANSACTIONS: Final = "transactions"
 BATCHES: Final = "batches"
 """In batches of the SDK's default limits."""
 
+_LIKE_KAFKAS: Final = ("value", "__key", "__topic", "__messageId", "__publishTime")
+"""Of the columns that a read has by default those that Spark's own source has, too."""
 _PARTITIONS: Final = 4
 _IN_TRANSACTION: Final = 100
 _SETTINGS: Final = {
@@ -66,7 +68,7 @@ def read(
     start_s = time.monotonic()
     frame = read_pulsar(_spark(), **options)
     planned_s = _since(start_s)
-    _consume(frame)
+    _consume(frame.select(*_LIKE_KAFKAS) if columns is None else frame)
     return {"read_s": _since(start_s), "plan_s": planned_s}
 
 

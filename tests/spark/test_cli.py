@@ -54,7 +54,16 @@ def test_read(spark: SparkSession, service_url: str, topic: str) -> None:
     assert "k1" in out
 
 
-def test_count(spark: SparkSession, service_url: str, topic: str) -> None:
+def test_count_and_what_is_left_of_a_subscription(
+    spark: SparkSession, client: pulsar.Client, service_url: str, topic: str
+) -> None:
+    consumer = client.subscribe(topic, "audit", initial_position=pulsar.InitialPosition.Earliest)
+    consumer.acknowledge_cumulative([consumer.receive(20_000) for _ in range(3)][-1])
+    consumer.close()
+    arguments = ("spark", "read", topic, "-s", "audit", "--columns", "value,__offset", "--output", "json")
+    rows = [json.loads(line) for line in pok(service_url, *arguments)[1].splitlines()]
+    assert rows == [{"item": f"item {n}", "amount": n, "__offset": n} for n in (3, 4)]
+    assert pok(service_url, "spark", "count", topic, "-s", "audit")[1] == "2\n"
     assert pok(service_url, "spark", "count", topic)[1] == "5\n"
     code, out, _ = pok(service_url, "--output", "json", "spark", "count", topic)
     assert code == 0

@@ -40,12 +40,11 @@ def test_bytes_of_ids(spark: SparkSession, incarnation: int, partitions: int, si
                 index = None if batch is None else chance.randrange(batch)
                 first = chance.choice([None, chance.randrange(offset + 1)]) if batch is None else None
                 rows.append((partition, offset, index, batch, first))
+    plain = places.message_id(topic, F.col("partition"), F.col("offset"))
+    whole = places.message_id(topic, F.col("partition"), F.col("offset"), F.col("first"))
+    in_batch = places.message_id_in_batch(plain, F.col("batch"), places.batch_size_field(F.col("batches")))
     made = spark.createDataFrame(rows, "partition int, offset bigint, batch int, batches int, first bigint").select(
-        "*",
-        places.message_id(topic, F.col("partition"), F.col("offset")).alias("plain"),
-        places.message_id(
-            topic, F.col("partition"), F.col("offset"), F.col("batch"), F.col("batches"), F.col("first")
-        ).alias("full"),
+        "*", plain.alias("plain"), F.when(F.col("batch").isNull(), whole).otherwise(in_batch).alias("full")
     )
     for row in made.collect():
         shown = row["partition"] if partitioned else -1

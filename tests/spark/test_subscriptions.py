@@ -233,7 +233,7 @@ def test_the_plan_is_compiled_and_has_one_broadcast_join(
     assert plan.count("BroadcastHashJoin") == 1
     assert "NestedLoop" not in plan
     assert "SortMergeJoin" not in plan
-    stages = [line for line in plan.splitlines() if "Join" in line or "Filter" in line]
+    stages = [line for line in plan.splitlines() if "Join" in line or " Filter " in line]
     assert stages
     assert all("*(" in line for line in stages), plan
 

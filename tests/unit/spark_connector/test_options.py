@@ -64,8 +64,8 @@ def test_what_cannot_be_is_refused_in_one_line(options: dict[str, Any], said: st
 
 
 def test_columns_are_chosen_by_name() -> None:
-    assert parsed().columns == KEPT_COLUMNS
-    assert parsed(includeHeaders="true").columns == (*KEPT_COLUMNS, *HEADER_COLUMNS)
+    assert parsed().columns == parsed(includeHeaders="true").columns == (*KEPT_COLUMNS, *HEADER_COLUMNS)
+    assert parsed(includeHeaders="false").columns == KEPT_COLUMNS
     assert not parsed(includeHeaders=True).plain
     assert not parsed().plain
     assert parsed(includeHeaders="false", columns="value,__offset").plain

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
+from spark_connector.chunks import WholeMessage
 from spark_connector.errors import NotReadable
 from spark_connector.stream_plan import (
     BatchPlan,
@@ -18,6 +21,7 @@ from spark_connector.stream_plan import (
     encode_outcome,
     encode_plan,
     only,
+    spread,
 )
 
 SIZE = 4
@@ -69,14 +73,29 @@ BITMAPS = st.sets(st.integers(0, 2**50)).map(BitMap64)
 ENTRIES = st.builds(
     Entries, BITMAPS, st.dictionaries(st.integers(0, 2**50), st.tuples(st.integers(1, 70), st.integers(0, 2**70)))
 )
+CHUNKED = st.lists(st.integers(0, 2**50), min_size=1, unique=True).map(
+    lambda at: {max(at): WholeMessage(tuple(sorted(at)), 9)}
+)
+DELIVERED = st.builds(lambda entries, chunked: replace(entries, chunked=chunked), ENTRIES, CHUNKED)
 BY_TOPIC = st.dictionaries(st.text(max_size=5), st.dictionaries(st.integers(0, 8191), ENTRIES, max_size=2), max_size=2)
 
 
-@given(st.text(), st.text(), BY_TOPIC)
-def test_files_come_back_as_they_were(start: str, end: str, entries: dict[str, dict[int, Entries]]) -> None:
-    plan = BatchPlan(start, end, entries)
+@given(st.text(), st.text(), BY_TOPIC, DELIVERED, BITMAPS)
+def test_files_come_back_as_they_were(
+    start: str, end: str, entries: dict[str, dict[int, Entries]], chunked: Entries, pending: BitMap64
+) -> None:
+    plan = BatchPlan(start, end, {**entries, "chunked": {1: chunked}}, {"pending": {2: pending}})
     assert decode_plan(encode_plan(plan)) == plan
+    assert decode_plan(encode_plan(BatchPlan(start, end, entries))) == BatchPlan(start, end, entries)
     assert decode_outcome(encode_outcome(entries)) == entries
+
+
+def test_a_message_in_chunks_is_acknowledged_or_refused_with_all_of_them() -> None:
+    messages = {7: WholeMessage((3, 5, 7), 9), 8: WholeMessage((4, 8), 9)}
+    delivered = {"a": {0: Entries(BitMap64([6, 7, 8]), chunked=messages)}}
+    refused = {"a": {0: Entries(BitMap64([7]))}}
+    assert accepted(delivered, refused)["a"][0].whole == BitMap64([4, 6, 8])
+    assert spread(refused, delivered)["a"][0].whole == BitMap64([3, 5, 7])
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"v":2}', b'{"v":1,"start":"","end":"","topics":{"a":{"0":{}}}}'])

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from layer.cursor.batch_acks import BatchAckSet
+from spark_connector.chunks import WholeMessage
 from spark_connector.excluded import ExcludedOffsets
 from spark_connector.ranges import Range
 from spark_connector.stream_plan import Entries
@@ -38,3 +39,11 @@ def test_the_snapshot_of_a_plan_shows_its_entries(offsets: set[int]) -> None:
     assert visible(view, 0, 10**9) == BitMap64(offsets)
     assert view.excluded.batches == {min(offsets): BatchAckSet(8, 3)}
     assert known_batches(view) == batches
+
+
+def test_messages_in_chunks_are_shown_apart_from_what_is_whole() -> None:
+    message = WholeMessage((2, 5, 9), 7)
+    view = view_of(Entries(BitMap64([4, 9]), chunked={9: message}))
+    assert visible(view, 0, 10**9) == BitMap64([4])
+    assert view.whole == Range(2, 10)
+    assert view.chunked == {9: message}
