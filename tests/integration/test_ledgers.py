@@ -7,12 +7,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
 import layer as pulsar
 from layer.admin import AdminClient, LedgerInfo
 from layer.deadline import Deadline
+from layer.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError
 from layer.ledgers.machine import LedgerLists
 from layer.ledgers.maintenance import Maintenance
 from layer.statelog.view import LogView
@@ -25,6 +27,17 @@ pytestmark = pytest.mark.kafka
 
 SIZE = 20
 PATIENCE_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def kafka_broker(missing: Callable[[str, str], None]) -> Iterator[EmbeddedBroker]:
+    """A broker for these tests alone: they have every ledger of the cluster measured, some more than once."""
+    with ExitStack() as stack:
+        try:
+            broker = stack.enter_context(EmbeddedBroker(BrokerOptions(heap_mb=512)))
+        except EmbeddedBrokerError as error:
+            missing("kafka", f"no broker: {error}")
+        yield broker
 
 
 @pytest.fixture
