@@ -14,7 +14,7 @@ from layer.deadline import Deadline
 from layer.errors import Closed
 from layer.kafka import handles
 from layer.kafka.batches import next_batch
-from layer.kafka.errors import is_no_such_topic, translate
+from layer.kafka.errors import has_no_leader_now, is_no_such_topic, translate
 from layer.kafka.events import ErrorEvents
 from layer.kafka.records import KafkaRecord
 from layer.kafka.rights import on_topic
@@ -38,7 +38,7 @@ class Fetcher:
         self._closed = False
         self._assigned_to: object | None = None  # which reading the consumer's assignment belongs to
         self._unknown_since_s: dict[str, float] = {}
-        """Topics of which librdkafka says that it does not know the partition that is asked for."""
+        """Topics of which librdkafka says that it does not know the partition that is asked for, or its leader."""
         self._lock = threading.RLock()  # reentrant: an abandoned iterator may be finalized in here
 
     def open(self) -> None:
@@ -62,7 +62,8 @@ class Fetcher:
                     TopicPartition(topic, partition), timeout=max(0.001, min(deadline.remaining_s(), 3600))
                 )
             except KafkaException as failure:
-                if failure.args[0].code() == KafkaError._UNKNOWN_PARTITION:
+                error = failure.args[0]
+                if error.code() == KafkaError._UNKNOWN_PARTITION or has_no_leader_now(error):
                     self._renew_when_stale(topic)
                 raise translate(
                     failure, f"asking for the end of {topic}-{partition}", on_topic("Read", topic)
@@ -71,7 +72,7 @@ class Fetcher:
             return low, high
 
     def _renew_when_stale(self, topic: str) -> None:
-        """Go on with another handle once this one has not known a partition of `topic` for two seconds.
+        """Go on with another handle once this one has not known a partition of `topic`, or its leader, for two seconds.
 
         What a handle knows of a topic that was made, or grew, while it looked for it may stay as it is until its
         metadata expires (seen with librdkafka 2.16: for more than a minute, while other processes knew better).
@@ -81,7 +82,7 @@ class Fetcher:
             return
         self._unknown_since_s.clear()
         if self._handle is not None:
-            _log.info("librdkafka does not know the partitions of %s: asking with a new handle", topic)
+            _log.info("librdkafka does not know the partitions of %s or their leaders: asking with a new handle", topic)
             self._release()
 
     def _release(self) -> None:
