@@ -181,6 +181,8 @@ class _Follower:
             thread.join()
 
     def _give_up(self, windows: Mapping[Which, Window]) -> None:
+        if not windows:
+            return  # nothing changed: the thread, which is woken below, would wake itself for ever
         with self._lock:
             for which, window in windows.items():
                 window.end()

@@ -1,4 +1,7 @@
-"""`python -m tests.benchmarks [--only PATTERN] [--quick] [--out FILE]`. Exit status 1 when a requirement is not met."""
+"""`python -m tests.benchmarks [--only PATTERN] [--quick | --kept] [--out FILE]`.
+
+Exit status 1 when a requirement is not met.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ def main() -> int:
         return 2
     facts = machine.facts()
     try:
-        results = _measure(chosen, arguments)
+        results = _kept(chosen) if arguments.kept else _measure(chosen, arguments)
     except (PulsarStandaloneError, EmbeddedBrokerError, WorkerFailed) as error:
         print(error, file=sys.stderr)
         return 1
@@ -44,7 +47,12 @@ def main() -> int:
         known = kept()
         if len(known) == len(GROUPS):  # what was not measured now was measured before
             results, out = known, _REPORT
+    if not results:
+        print(f"nothing was measured in full before, of {', '.join(group.name for group in chosen)}", file=sys.stderr)
+        return 2
     verdicts = [judge(requirement, _outcomes(results)) for requirement in REQUIREMENTS]
+    if arguments.only:
+        verdicts = [verdict for verdict in verdicts if verdict.ours is not None]
     text = report.render(facts, results, verdicts, _notes(arguments))
     if out is None:
         print(text)
@@ -66,7 +74,13 @@ def _is_bad(verdicts: list[Verdict], outcomes: dict[str, Outcome]) -> bool:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("--only", metavar="PATTERN", help="groups or group/cell, with * and ?")
-    parser.add_argument("--quick", action="store_true", help="a tenth of the messages; not for claims")
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument("--quick", action="store_true", help="a tenth of the messages; not for claims")
+    how.add_argument(
+        "--kept",
+        action="store_true",
+        help="measure nothing, report what was measured in full before, of --only's groups",
+    )
     parser.add_argument(
         "--without-layer", action="store_true", help="only the peers, with the layer's librdkafka settings"
     )
@@ -76,7 +90,10 @@ def _arguments() -> argparse.Namespace:
         metavar="FILE",
         help=f"default: {_REPORT} once every group was measured in full, now or before; else standard output",
     )
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.kept and arguments.without_layer:
+        parser.error("--kept measures nothing: it does not go with --without-layer")
+    return arguments
 
 
 def _all_cells() -> list[str]:
@@ -92,6 +109,11 @@ def _choose(pattern: str | None, *, with_layer: bool) -> dict[Group, list[Cell]]
 
     cells = {group: [cell for cell in group.cells if wanted(group, cell)] for group in GROUPS}
     return {group: kept for group, kept in cells.items() if kept}
+
+
+def _kept(chosen: dict[Group, list[Cell]]) -> dict[str, GroupResult]:
+    known = kept()
+    return {group.name: known[group.name] for group in chosen if group.name in known}
 
 
 def _measure(chosen: dict[Group, list[Cell]], arguments: argparse.Namespace) -> dict[str, GroupResult]:

@@ -220,6 +220,24 @@ def test_what_nobody_reads_any_more_is_left_and_the_reader_closed(world: World) 
     assert world.inner.readings == 1
 
 
+def test_a_thread_that_follows_nothing_rests(world: World) -> None:
+    left, rests = threading.Event(), threading.Event()
+
+    class Watched(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            if timeout is None and left.is_set() and not self.is_set():
+                rests.set()
+            return super().wait(timeout)
+
+    world.log._follower._changed = Watched()  # nothing else tells a busy thread from one that waits
+    world.write_and_read()
+    world.wait_until_followed()
+    left.set()
+    world.clock.ms += 11_000
+    world.wait_for(lambda: world.readers == 0)
+    assert rests.wait(10)
+
+
 def test_after_a_long_stop_nothing_that_was_heard_before_counts(world: World) -> None:
     """Tombstones may have come and gone meanwhile, together with what they say is gone."""
     world.write_and_read()
