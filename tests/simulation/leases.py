@@ -29,35 +29,12 @@ from layer.statelog.memory_log import MemoryStateLog
 from mapping.ledger import LedgerLayout
 from mapping.state_records.cursor_requests import CursorLife
 from mapping.state_records.leases import LeaseRecord, Report, TakeOver, decode, encode
+from tests.simulation.played_records import Record, key_of
 
 TOPIC = "persistent://public/default/orders"
 IDENTITY = CursorIdentity(TOPIC, 0, "audit", "orders", "t" * 22, 1, 2, 10)
 LIFE = CursorLife("t" * 22, 1, 2)
 DEADLINE = Deadline.never()
-
-
-def key_of(offset: int) -> bytes:
-    return b"key %d" % (offset * 7 // 3 % 5)
-
-
-class Record:
-    def __init__(self, offset: int) -> None:
-        self._offset = offset
-
-    def offset(self) -> int:
-        return self._offset
-
-    def headers(self) -> None:
-        return None
-
-    def key(self) -> bytes:
-        return key_of(self._offset)
-
-    def value(self) -> bytes:
-        return b""
-
-    def __len__(self) -> int:
-        return 10
 
 
 class World:

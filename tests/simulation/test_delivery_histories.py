@@ -28,6 +28,7 @@ from layer.dispatch.strategy import SubscriptionType
 from layer.kafka.records import CommittedOffset
 from layer.statelog.memory_log import MemoryStateLog
 from mapping.ledger import LedgerLayout
+from tests.simulation.played_records import Record, key_of
 
 TOPIC = "persistent://public/default/orders"
 IDENTITY = CursorIdentity(TOPIC, 0, "audit", "orders", "t" * 22, 1, 2, 10)
@@ -38,27 +39,6 @@ HISTORIES_A_SEED = 10
 
 class Died(Exception):
     """The process is gone, with everything in its memory."""
-
-
-def key_of(offset: int) -> bytes:
-    return b"key %d" % (offset * 7 // 3 % 5)
-
-
-class Record:
-    def __init__(self, offset: int) -> None:
-        self._offset = offset
-
-    def offset(self) -> int:
-        return self._offset
-
-    def headers(self) -> None:
-        return None
-
-    def key(self) -> bytes:
-        return key_of(self._offset)
-
-    def __len__(self) -> int:
-        return 10
 
 
 class World:

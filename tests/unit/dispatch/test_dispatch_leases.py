@@ -27,7 +27,8 @@ from mapping.state_records.leases import (
     TakeOver,
     Welcome,
 )
-from tests.simulation.leases import LIFE, Process, World, key_of
+from tests.simulation.leases import LIFE, Process, World
+from tests.simulation.played_records import key_of
 
 OWNER, NEXT_OWNER = b"1" * 16, b"2" * 16
 SLOT = PartitionSlot("persistent://public/default/orders", 0, -1, LedgerLayout(1, 10))
