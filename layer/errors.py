@@ -39,6 +39,10 @@ class NoSuchTopic(Refused):
     """The topic does not exist and may not be created."""
 
 
+class NoSuchCluster(Refused):
+    """No cluster of that name is registered."""
+
+
 class NoSuchSubscription(Refused):
     """The subscription does not exist."""
 

@@ -23,6 +23,7 @@ from layer.kafka.several_topics import SeveralTopicsConsumer
 from layer.ledgers.first_left import FirstLedgersLeft
 from layer.ledgers.views import LedgerViews
 from layer.limits import raise_open_file_limit
+from layer.metadata.clusters import REGISTRY_KEYS, Clusters
 from layer.metadata.entities import Entities
 from layer.metadata.namespaces import NAMESPACE_KEYS, Namespaces
 from layer.metadata.policies import DEDUPLICATION, Policy, applied
@@ -101,6 +102,7 @@ class Services:
             raise
         self.log = KafkaStateLog(log_fetcher, self.state_producer, self.admin)
         self.namespaces = Namespaces(Entities(self.log, NAMESPACES, NAMESPACE_KEYS, self.clock), self.clock)
+        self.clusters = Clusters(Entities(self.log, NAMESPACES, REGISTRY_KEYS, self.clock))
         self.topics = Topics(
             Entities(self.log, TOPICS, TOPIC_KEYS, self.clock),
             self.namespaces,

@@ -11,7 +11,7 @@
     __pulsar.txn              <most significant bits>:<least significant bits>, decimal
     __pulsar.chunk            <chunk id>:<number of chunks>:<total bytes>:<uuid>
     __pulsar.replicated_from  name of the cluster, UTF-8
-    __pulsar.original_id      MessageIdData of the original (see message_id)
+    __pulsar.original_id      <offset>:<partition>:<incarnation>:<epoch>, decimal: see original_position
     __pulsar.replicate_to     names of clusters between ','; in a name ',' is %2C and '%' is %25; empty: to none
     __pulsar.marker           a MarkerType; the record is no message
     __pulsar.batch            <format version>:<number of messages>; the value is a batch entry

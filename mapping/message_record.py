@@ -33,7 +33,7 @@ from mapping.headers import (
     TXN,
     MarkerType,
 )
-from mapping.message_id import MessageIdParts, decode_message_id, encode_message_id
+from mapping.original_position import OriginalPosition, decode_original, encode_original
 from mapping.txn_id import TxnId
 
 SCHEMA_VERSION_BYTES: Final = 8
@@ -85,7 +85,7 @@ class MessageMetadata:
     txn: TxnId | None = None
     chunk: ChunkInfo | None = None
     replicated_from: str = ""
-    original_id: MessageIdParts | None = None
+    original_id: OriginalPosition | None = None
     replicate_to: tuple[str, ...] | None = None
     marker: MarkerType | None = None
     batch: BatchInfo | None = None
@@ -112,7 +112,7 @@ class RecordHeaders(NamedTuple):
     txn: TxnId | None = None
     chunk: ChunkInfo | None = None
     replicated_from: str = ""
-    original_id: MessageIdParts | None = None
+    original_id: OriginalPosition | None = None
     replicate_to: tuple[str, ...] | None = None
     marker: MarkerType | None = None
     batch: BatchInfo | None = None
@@ -254,7 +254,7 @@ def _replication_headers(metadata: MessageMetadata) -> Headers:
     if metadata.replicated_from:
         headers.append((REPLICATED_FROM, _utf8("name of a cluster", metadata.replicated_from)))
     if metadata.original_id is not None:
-        headers.append((ORIGINAL_ID, encode_message_id(*metadata.original_id)))
+        headers.append((ORIGINAL_ID, encode_original(metadata.original_id)))
     if metadata.replicate_to is not None:
         if "" in metadata.replicate_to:
             raise MappingError(f"clusters to replicate to are {metadata.replicate_to!r}, expected names without ''")
@@ -352,7 +352,7 @@ _DECODERS: Final[Mapping[str, Callable[[bytes], dict[str, Any]]]] = {
     TXN: lambda value: {"txn": TxnId.from_bytes(value)},
     CHUNK: _read_chunk,
     REPLICATED_FROM: lambda value: {"replicated_from": value.decode("utf-8")},
-    ORIGINAL_ID: lambda value: {"original_id": decode_message_id(value)},
+    ORIGINAL_ID: lambda value: {"original_id": decode_original(value)},
     REPLICATE_TO: _read_replicate_to,
     MARKER: lambda value: {"marker": MarkerType(value.decode("ascii"))},
     BATCH: _read_batch,

@@ -41,6 +41,14 @@ class NamespaceKey:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterRegistryKey:
+    """`namespaces`: the one registry of clusters; it lies where the policies of the cluster do."""
+
+    version: int
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True)
 class SubscriptionKey:
     """`subscriptions`."""
 
@@ -259,6 +267,7 @@ class MaintenanceTakeoverKey:
 Key = (
     TopicKey
     | NamespaceKey
+    | ClusterRegistryKey
     | SubscriptionKey
     | SchemaKey
     | CursorSegmentKey
@@ -285,6 +294,7 @@ Key = (
 TAGS: Final[Mapping[str, type[Key]]] = {
     "t": TopicKey,
     "n": NamespaceKey,
+    "cr": ClusterRegistryKey,
     "s": SubscriptionKey,
     "sv": SchemaKey,
     "c": CursorSegmentKey,

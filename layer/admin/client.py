@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import TracebackType
 
 from layer import errors
+from layer.admin.clusters import ClusterAdmin
 from layer.admin.deletions import DeletionAdmin
 from layer.admin.ledgers import LedgerAdmin
 from layer.admin.schemas import SchemaAdmin
@@ -27,7 +28,7 @@ from layer.node import Node, acquire, release
 from mapping.topic_name import TopicName
 
 
-class AdminClient(SubscriptionAdmin, SchemaAdmin, TransactionAdmin, LedgerAdmin, DeletionAdmin):
+class AdminClient(SubscriptionAdmin, SchemaAdmin, TransactionAdmin, LedgerAdmin, DeletionAdmin, ClusterAdmin):
     """Administers one cluster. Thread-safe; also a context manager.
 
     Calls raise the official exceptions (`TopicNotFound`, `SubscriptionNotFound`, `ConsumerBusy`, ...).

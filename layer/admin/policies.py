@@ -7,8 +7,9 @@ from typing import Any
 
 from layer.client.errors import pulsar_errors
 from layer.deadline import Deadline
+from layer.metadata.clusters import check_replication_clusters
 from layer.metadata.namespaces import CLUSTER
-from layer.metadata.policies import applied, policy_named, with_policy, without_policy
+from layer.metadata.policies import REPLICATION_CLUSTERS, applied, policy_named, with_policy, without_policy
 from layer.node import Node
 from mapping.topic_name import TopicName
 
@@ -34,9 +35,14 @@ class PolicyAdmin:
         """Set one policy; a second call with the same value changes nothing. Words are taken in any case.
 
         Raises:
-            InvalidConfiguration: there is no such policy, or it does not take this value.
+            InvalidConfiguration: there is no such policy, or it does not take this value (replication_clusters takes
+                names of registered clusters, where this one has a name).
             TopicNotFound: namespace or topic do not exist.
         """
+        with pulsar_errors():
+            if name == REPLICATION_CLUSTERS.name:
+                names = REPLICATION_CLUSTERS.taken(value)
+                check_replication_clusters(names, self.node.clusters.registry(self._deadline()))
         self._change(where, lambda policies: with_policy(policies, name, value))
 
     def get_policy(self, where: str, name: str, *, applied_value: bool = False) -> Any:

@@ -10,6 +10,7 @@ import typer
 
 from layer.cli import (
     cluster,
+    clusters,
     compat,
     consume,
     ledgers,
@@ -41,6 +42,7 @@ app = typer.Typer(
 app.add_typer(topics.app, name="topics")
 app.add_typer(namespaces.app, name="namespaces")
 app.add_typer(cluster.app, name="cluster")
+app.add_typer(clusters.app, name="clusters")
 app.add_typer(subscriptions.app, name="subscriptions")
 app.add_typer(transactions.app, name="transactions")
 app.add_typer(ledgers.app, name="ledgers")

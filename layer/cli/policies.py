@@ -21,7 +21,8 @@ PolicyOrAllArgument = Annotated[
 ValueArgument = Annotated[
     str,
     typer.Argument(
-        metavar="VALUE", help="What the policy takes: true or false; a number; a word, in any case; a size as 10G."
+        metavar="VALUE",
+        help="What the policy takes: true or false; a number; a word, in any case; a size as 10G; names with commas.",
     ),
 ]
 AppliedOption = Annotated[bool, typer.Option("--applied", help="What counts here, wherever it is set.")]
@@ -60,4 +61,6 @@ def _named(where: str) -> str:
 
 
 def _shown(value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return ",".join(value) or "none"
     return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from layer.client.options import check_type, check_type_or_none, delivery_time, not_yet
+from layer.client.options import check_type, check_type_or_none, delivery_time
 from layer.client.record_key import RecordKey, key_bytes
 from mapping.message_record import MessageMetadata, key_text
 
@@ -76,9 +76,9 @@ def key_and_metadata(
     if event_timestamp is not None and event_timestamp < 0:
         raise TypeError(f"event_timestamp must be 0 or more, got {event_timestamp}")
     deliver_at_ms = delivery_time(deliver_at, deliver_after)
-    not_yet("replication_clusters", when=replication_clusters is not None)
-    not_yet("disable_replication", when=disable_replication)
-    if partition_key and not properties and not ordering_key and event_timestamp is None and deliver_at_ms is None:
+    replicate_to = _replicate_to(replication_clusters, disabled=disable_replication)
+    described = properties or ordering_key or event_timestamp is not None or deliver_at_ms is not None
+    if partition_key and not described and replicate_to is None:
         return key_bytes(partition_key), None
     key: bytes | None = None
     ordering: bytes | None = None
@@ -97,6 +97,7 @@ def key_and_metadata(
         deliver_at_ms=deliver_at_ms,
         ordering_key=ordering,
         key_is_ordering_key=not partition_key and bool(ordering_key),
+        replicate_to=replicate_to,
     )
     return key, metadata
 
@@ -104,6 +105,17 @@ def key_and_metadata(
 def is_more_than_plain(metadata: MessageMetadata) -> bool:
     """Whether who reads it needs its headers (see `ProducerClaims.plain`)."""
     return metadata.deliver_at_ms is not None or metadata.key_is_ordering_key
+
+
+def _replicate_to(clusters: Sequence[str] | None, *, disabled: bool) -> tuple[str, ...] | None:
+    """None leaves it to the policies, as officially an empty list does; to be kept here wins over a list."""
+    if disabled:
+        return ()
+    names: Sequence[Any] = clusters or ()
+    for name in names:
+        if not isinstance(name, str) or not name:
+            raise TypeError(f"replication_clusters are names of clusters, got {name!r:.60}")
+    return tuple(names) or None
 
 
 def _text(given: str | bytes) -> str:

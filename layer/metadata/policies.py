@@ -57,12 +57,17 @@ class Policy:
         name, the choice that it is. Raises InvalidOption."""
         if self.choices and isinstance(value, (str, Enum)):
             return self.parse(value.name if isinstance(value, Enum) else value)
+        if self.kind is list and isinstance(value, (tuple, list, set, frozenset)):
+            value = list(dict.fromkeys(value if isinstance(value, (tuple, list)) else sorted(value)))
         self.check(value)
         return value
 
     def check(self, value: object) -> None:
         """Raises InvalidOption for a value of another type, none of the choices, or a number out of range."""
+        if self.kind is list and isinstance(value, tuple):
+            value = list(value)
         legal = type(value) is self.kind and (not self.choices or value in self.choices)
+        legal = legal and not (isinstance(value, list) and not all(type(name) is str and name for name in value))
         if not legal or (isinstance(value, int) and not self.minimum <= value <= self.maximum):
             raise errors.InvalidOption(
                 f"policy {self.name} takes {self.takes}, got {type(value).__name__} {value!r:.60}"
@@ -73,6 +78,8 @@ class Policy:
         tools have all of them. Raises InvalidOption."""
         if self.kind is bool and text.lower() in _BOOLEANS:
             return _BOOLEANS[text.lower()]
+        if self.kind is list:
+            return self.taken([name.strip() for name in text.split(",")] if text.strip() else [])
         if self.kind is int and _NUMBER.fullmatch(text):
             self.check(int(text))
             return int(text)
@@ -92,7 +99,7 @@ def _letters(word: str) -> str:
 
 _NUMBER: Final = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 _SIZE: Final = re.compile(r"([0-9]{1,9}(?:\.[0-9]{1,3})?)([KMGTkmgt])", re.ASCII)
-_KIND_NAMES: Final[Mapping[type, str]] = {bool: "true or false"}
+_KIND_NAMES: Final[Mapping[type, str]] = {bool: "true or false", list: "names between ','"}
 _BOOLEANS: Final[Mapping[str, bool]] = {"true": True, "false": False}
 
 DEDUPLICATION: Final = Policy(
@@ -219,6 +226,13 @@ RETENTION_SIZE_IN_MB: Final = Policy(
     together=_RETENTION,
 )
 
+REPLICATION_CLUSTERS: Final = Policy(
+    "replication_clusters",
+    list,
+    (),
+    "clusters that messages are copied to; this cluster's own name may be among them",
+)
+
 POLICIES: Final[Mapping[str, Policy]] = {
     policy.name: policy
     for policy in (
@@ -238,6 +252,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
         COMPACTION_THRESHOLD,
         RETENTION_TIME_IN_MINUTES,
         RETENTION_SIZE_IN_MB,
+        REPLICATION_CLUSTERS,
     )
 }
 """What may be set."""

@@ -11,8 +11,8 @@ from zlib import crc32
 import pytest
 
 import layer as pulsar
-from layer import exceptions
 from layer.admin import AdminClient
+from mapping.message_record import decode_headers
 from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, payloads, receive, receive_rest, send
 
 Unique = Callable[..., str]
@@ -101,15 +101,21 @@ def test_a_send_option_of_a_wrong_type_is_a_value_error(
     assert producer.last_sequence_id() == -1
 
 
-@pytest.mark.parametrize(
-    ("option", "named"),
-    [({"replication_clusters": ["a"]}, "replication_clusters"), ({"disable_replication": True}, "disable_replication")],
-)  # fmt: skip
-def test_send_options_of_a_later_version_say_so(
-    client: pulsar.Client, unique: Unique, option: dict[str, Any], named: str
-) -> None:
-    with pytest.raises(exceptions.NotSupported, match=named):
-        client.create_producer(unique()).send(b"x", **option)
+def test_what_a_sender_says_of_replication_is_in_the_record(client: pulsar.Client, unique: Unique) -> None:
+    for batching in (False, True):
+        topic = unique()
+        consumer = client.subscribe(topic, "s")
+        producer = client.create_producer(topic, batching_enabled=batching)
+        options: tuple[dict[str, Any], ...] = (
+            {}, {"replication_clusters": []}, {"replication_clusters": ["eu", "us"]}, {"disable_replication": True},
+            {"replication_clusters": ["eu"], "disable_replication": True},
+        )  # fmt: skip
+        for option in options:
+            producer.send(b"x", **option)
+        said = [decode_headers(consumer.receive(PATIENCE_MS).record.headers()).replicate_to for _ in range(5)]
+        assert said == [None, None, ("eu", "us"), (), ()]
+        with pytest.raises(TypeError, match="names of clusters"):
+            producer.send(b"x", replication_clusters=["eu", ""])
 
 
 def test_entry_ids_count_from_zero_and_ledgers_follow(

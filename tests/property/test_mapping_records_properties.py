@@ -12,7 +12,6 @@ from mapping import headers as names
 from mapping.batch_entry import BatchMessage, decode_batch, encode_batch
 from mapping.errors import CorruptRecord
 from mapping.headers import PREFIX, PRODUCER, SCHEMA_VERSION, TXN, MarkerType, producer_suffix
-from mapping.message_id import FirstChunk, MessageIdParts
 from mapping.message_record import (
     BatchInfo,
     ChunkInfo,
@@ -22,6 +21,7 @@ from mapping.message_record import (
     is_plain,
     key_text,
 )
+from mapping.original_position import OriginalPosition
 from mapping.state_keys import TAGS, Key, decode_key, encode_key
 from mapping.txn_id import TxnId
 
@@ -32,9 +32,8 @@ NAMES = (st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"
 PROPERTIES = st.dictionaries(NAMES, TEXT, max_size=4)
 MILLIS = st.integers(0, 2**64 - 1)
 U64 = st.integers(0, 2**64 - 1)
-SMALL = st.integers(-1, 2**31 - 1)
+NUMBERS = st.integers(0, 2**63 - 1)
 LONGS = st.integers(-(2**63), 2**63 - 1)
-FIRST_CHUNKS = st.none() | st.builds(FirstChunk, LONGS, LONGS)
 CLUSTERS = st.text(st.sampled_from("ab,%2C") | st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 CHUNKS = st.integers(1, 1000).flatmap(
     lambda chunks: st.builds(ChunkInfo, st.integers(0, chunks - 1), st.just(chunks), st.integers(0, 2**40), TEXT)
@@ -55,7 +54,7 @@ def metadata(draw: st.DrawFn) -> MessageMetadata:
         txn=draw(st.none() | st.builds(TxnId, U64, U64)),
         chunk=draw(st.none() | CHUNKS),
         replicated_from=draw(TEXT),
-        original_id=draw(st.none() | st.builds(MessageIdParts, LONGS, LONGS, SMALL, SMALL, SMALL, FIRST_CHUNKS)),
+        original_id=draw(st.none() | st.builds(OriginalPosition, NUMBERS, st.integers(0, 8191), NUMBERS, NUMBERS)),
         replicate_to=draw(st.none() | st.lists(CLUSTERS, max_size=3).map(tuple)),
         marker=draw(st.none() | st.sampled_from(MarkerType)),
         batch=draw(st.none() | st.builds(BatchInfo, st.integers(1, 9), st.integers(1, 10**6))),

@@ -10,7 +10,6 @@ import pytest
 from mapping import headers
 from mapping.errors import CorruptRecord, MappingError
 from mapping.headers import PRODUCER, MarkerType, producer_suffix
-from mapping.message_id import MessageIdParts
 from mapping.message_record import (
     BatchInfo,
     ChunkInfo,
@@ -21,6 +20,7 @@ from mapping.message_record import (
     is_plain,
     key_text,
 )
+from mapping.original_position import OriginalPosition
 from mapping.txn_id import TxnId
 
 
@@ -48,7 +48,7 @@ def test_a_producers_header_has_sequence_id_epoch_and_name() -> None:
         (MessageMetadata(txn=TxnId(1, 2)), (headers.TXN, b"1:2")),
         (MessageMetadata(chunk=ChunkInfo(0, 3, 99, "p:1")), (headers.CHUNK, b"0:3:99:p:1")),
         (MessageMetadata(replicated_from="eu"), (headers.REPLICATED_FROM, b"eu")),
-        (MessageMetadata(original_id=MessageIdParts(1, 2)), (headers.ORIGINAL_ID, b"\x08\x01\x10\x02")),
+        (MessageMetadata(original_id=OriginalPosition(1, 2, 3, 4)), (headers.ORIGINAL_ID, b"1:2:3:4")),
         (MessageMetadata(replicate_to=("a,b", "c%")), (headers.REPLICATE_TO, b"a%2Cb,c%25")),
         (MessageMetadata(replicate_to=()), (headers.REPLICATE_TO, b"")),
         (MessageMetadata(marker=MarkerType.TXN_COMMIT), (headers.MARKER, b"txn_commit")),
@@ -102,7 +102,8 @@ def test_an_unknown_system_header_is_passed_over() -> None:
         (headers.TXN, b"1"),
         (headers.TXN, b"18446744073709551616:0"),
         (headers.CHUNK, b"3:3:9:u"),
-        (headers.ORIGINAL_ID, b"\xff"),
+        (headers.ORIGINAL_ID, b"1:2:3"),
+        (headers.ORIGINAL_ID, b"-1:2:3:4"),
         (headers.REPLICATE_TO, b"a,,b"),
         (headers.REPLICATE_TO, b"%ff"),
         (headers.MARKER, b"nonsense"),
@@ -125,6 +126,8 @@ def test_a_system_header_that_cannot_be_read_is_corrupt(name: str, value: bytes 
         MessageMetadata(txn=TxnId(-1, 0)),
         MessageMetadata(chunk=ChunkInfo(3, 3, 9, "u")),
         MessageMetadata(replicate_to=("",)),
+        MessageMetadata(original_id=OriginalPosition(-1, 0, 0, 0)),
+        MessageMetadata(original_id=OriginalPosition(0, 0, -1, 0)),
         MessageMetadata(batch=BatchInfo(1, 0)),
         MessageMetadata(properties={"a\0": "b"}),
         MessageMetadata(properties={"a": "\ud800"}),

@@ -1,0 +1,87 @@
+"""Clusters that replicate: the part of `AdminClient` that registers them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from layer import errors
+from layer.client.errors import pulsar_errors
+from layer.client.service_url import parse_service_url
+from layer.deadline import Deadline
+from layer.node import Node
+from mapping.state_records.clusters import ClusterAddress
+
+
+class ClusterInfo(NamedTuple):
+    """A registered cluster; `local`: it is the one that was asked."""
+
+    name: str
+    service_url: str
+    kafka_config: Mapping[str, str]
+    local: bool
+
+
+class ClusterAdmin:
+    """Each Kafka cluster keeps a registry of its own: its name, and how others are reached. Source of names: Pulsar's
+    `pulsar-admin clusters`."""
+
+    @property
+    def node(self) -> Node:
+        raise NotImplementedError
+
+    def _deadline(self) -> Deadline:
+        raise NotImplementedError
+
+    def create_cluster(self, name: str, service_url: str, *, kafka_config: Mapping[str, str] | None = None) -> None:
+        """Register a cluster. A second call with the same values changes nothing.
+
+        Args:
+            service_url: as that of `Client`: `kafka://host:port[,...]`, `kafka+ssl://...`.
+            kafka_config: librdkafka's options for connecting to it. Secrets are refused: they are given to `pok serve`.
+
+        Raises:
+            NotAllowedError: it is registered with other values.
+            InvalidConfiguration: the name, the address or an option is not possible.
+        """
+        with pulsar_errors():
+            self.node.clusters.create(name, _address(service_url, kafka_config), self._deadline())
+
+    def update_cluster(self, name: str, service_url: str, *, kafka_config: Mapping[str, str] | None = None) -> None:
+        """Replace what is registered. Services follow within a minute. Raises: as `create_cluster`; NotAllowedError
+        when it is not registered."""
+        with pulsar_errors():
+            self.node.clusters.update(name, _address(service_url, kafka_config), self._deadline())
+
+    def delete_cluster(self, name: str) -> None:
+        """Forget a cluster; policies that name it wait for it. Raises NotAllowedError when it is not registered."""
+        with pulsar_errors():
+            self.node.clusters.delete(name, self._deadline())
+
+    def clusters(self) -> list[ClusterInfo]:
+        """Those that are registered, by name."""
+        with pulsar_errors():
+            known = self.node.clusters.registry(self._deadline())
+            return [
+                ClusterInfo(name, at.service_url, dict(at.kafka_config), name == known.local)
+                for name, at in sorted(known.clusters.items())
+            ]
+
+    def set_local_cluster(self, name: str) -> None:
+        """Say how others call this cluster; what is copied from it carries the name. Raises NotAllowedError when it has
+        another one already."""
+        with pulsar_errors():
+            self.node.clusters.name_local(name, self._deadline())
+
+    def local_cluster(self) -> str | None:
+        """This cluster's name; None until it has one."""
+        with pulsar_errors():
+            return self.node.clusters.registry(self._deadline()).local or None
+
+
+def _address(service_url: str, kafka_config: Mapping[str, str] | None) -> ClusterAddress:
+    try:
+        parse_service_url(service_url)
+    except ValueError as error:
+        raise errors.InvalidOption(str(error)) from error
+    return ClusterAddress(service_url, dict(kafka_config or {}))

@@ -1,0 +1,100 @@
+"""`pok clusters`: this cluster's name, and the others that it replicates with."""
+
+from __future__ import annotations
+
+from typing import Annotated, Optional
+
+import typer
+
+from layer.admin.clusters import ClusterInfo
+from layer.cli.command import command
+from layer.cli.confirm import YES_HELP, confirm
+from layer.cli.connection import admin_of
+from layer.cli.failure import CommandFailed
+from layer.cli.output import show_pairs, show_result, show_table, write_json, write_line
+from layer.cli.settings import Settings, read_kafka_config
+
+app = typer.Typer(help="This cluster's name, and the others that it replicates with.", no_args_is_help=True)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The cluster's name.")]
+ServiceUrlOption = Annotated[
+    str, typer.Option("--service-url", help="Where it is: kafka://host:port[,host:port...], or kafka+ssl://.")
+]
+ConfigOption = Annotated[
+    Optional[list[str]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+    typer.Option("--config", metavar="FILE|KEY=VALUE", help="librdkafka's options to reach it; no secrets."),
+]
+
+
+@command(app, "list")
+def list_clusters(settings: Settings) -> None:
+    """The clusters that are registered here."""
+    with admin_of(settings) as admin:
+        found = admin.clusters()
+    if settings.json:
+        write_json([_fields(one) for one in found])
+    else:
+        show_table(("cluster", "service url", "local"), [(one.name, one.service_url, one.local) for one in found])
+
+
+@command(app, "get")
+def get(settings: Settings, name: NameArgument) -> None:
+    """What is registered of a cluster."""
+    with admin_of(settings) as admin:
+        found = {one.name: one for one in admin.clusters()}.get(name)
+    if found is None:
+        raise CommandFailed(f"there is no cluster {name!r}")
+    if settings.json:
+        write_json(_fields(found))
+    else:
+        options = ", ".join(f"{key}={value}" for key, value in found.kafka_config.items()) or "-"
+        show_pairs({"cluster": found.name, "service url": found.service_url, "config": options, "local": found.local})
+
+
+@command(app, "create")
+def create(settings: Settings, name: NameArgument, service_url: ServiceUrlOption, config: ConfigOption = None) -> None:
+    """Register a cluster."""
+    with admin_of(settings) as admin:
+        admin.create_cluster(name, service_url, kafka_config=read_kafka_config(config or ()))
+        show_result(settings, f"created cluster {name}", {"created": name})
+
+
+@command(app, "update")
+def update(settings: Settings, name: NameArgument, service_url: ServiceUrlOption, config: ConfigOption = None) -> None:
+    """Replace what is registered of a cluster: address and options."""
+    with admin_of(settings) as admin:
+        admin.update_cluster(name, service_url, kafka_config=read_kafka_config(config or ()))
+        show_result(settings, f"updated cluster {name}", {"updated": name})
+
+
+@command(app, "delete")
+def delete(
+    settings: Settings, name: NameArgument, yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False
+) -> None:
+    """Forget a cluster. What policies want replicated there waits until it is registered again."""
+    confirm(f"delete cluster {name}", yes)
+    with admin_of(settings) as admin:
+        admin.delete_cluster(name)
+        show_result(settings, f"deleted cluster {name}", {"deleted": name})
+
+
+@command(app, "local")
+def local(
+    settings: Settings,
+    name: Annotated[Optional[str], typer.Argument(metavar="[NAME]", help="Left out: show it.")] = None,  # noqa: UP045
+) -> None:
+    """This cluster's own name, by which others know what comes from it. Given once, it stays."""
+    with admin_of(settings) as admin:
+        if name is not None:
+            admin.set_local_cluster(name)
+            show_result(settings, f"this cluster is {name}", {"local": name})
+            return
+        found = admin.local_cluster()
+    if settings.json:
+        write_json(found)
+    else:
+        write_line(found or "-")
+
+
+def _fields(cluster: ClusterInfo) -> dict[str, object]:
+    return {**cluster._asdict(), "kafka_config": dict(cluster.kafka_config)}

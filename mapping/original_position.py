@@ -1,0 +1,60 @@
+"""Where the original of a replicated record lies: the value of the header `__pulsar.original_id`.
+
+    "<offset>:<partition>:<incarnation>:<epoch>"      decimal
+
+Everything behind the first ':' is the same for all records that one owner of a replicator copies from one partition: so
+whoever reads a batch compares these bytes once, and then the offsets as numbers. Decision: mapping/decisions/0017.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from mapping.errors import MappingError
+
+_FORM: Final = re.compile(rb"([0-9]{1,19}):([0-9]{1,10}):([0-9]{1,19}):([0-9]{1,39})")
+
+
+class OriginalPosition(NamedTuple):
+    """A record of the origin cluster. Of a batch entry, or a chunk, it is that entry's or that chunk's own.
+
+    `incarnation`: the life of the topic there (its ledger ids have it, too). `epoch` is the replicator's, which only
+    grows: of two owners of one replicator the later one has the higher.
+    """
+
+    kafka_offset: int
+    partition: int
+    incarnation: int
+    epoch: int = 0
+
+
+def original_suffix(partition: int, incarnation: int, epoch: int) -> bytes:
+    """What the positions that one owner of a replicator writes have in common: `b"%d" % offset + suffix` is the whole.
+
+    Raises:
+        MappingError: a number is negative.
+    """
+    if min(partition, incarnation, epoch) < 0:
+        raise MappingError(
+            f"partition {partition}, incarnation {incarnation}, epoch {epoch} of an original: expected 0 or more"
+        )
+    return b":%d:%d:%d" % (partition, incarnation, epoch)
+
+
+def encode_original(position: OriginalPosition) -> bytes:
+    """Raises MappingError for a negative number."""
+    if position.kafka_offset < 0:
+        raise MappingError(f"offset of an original is {position.kafka_offset}, expected 0 or more")
+    return b"%d%b" % (
+        position.kafka_offset,
+        original_suffix(position.partition, position.incarnation, position.epoch),
+    )
+
+
+def decode_original(value: bytes) -> OriginalPosition:
+    """Raises ValueError."""
+    found = _FORM.fullmatch(value)
+    if found is None:
+        raise ValueError("expected <offset>:<partition>:<incarnation>:<epoch>")
+    return OriginalPosition(*(int(part) for part in found.groups()))
