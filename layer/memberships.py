@@ -20,6 +20,8 @@ from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.member import SubscriptionMember
 from layer.dispatch.strategy import SubscriptionType
 from layer.kafka.assigned import AssignedConsumer
+from layer.ledgers.deletion_topics import DELETION_GROUP
+from layer.ledgers.topic_deletion import goes_by_ledgers
 from layer.limits import warn_when_files_run_out
 from layer.member_opening import new_member
 from layer.metadata.occupants import Claimant
@@ -221,15 +223,25 @@ class Memberships:
         self.cursors.forget(subscription, cursors, deadline)
 
     def delete_topic(self, topic: Topic, subscriptions: Sequence[Subscription], deadline: Deadline) -> None:
-        """Delete a topic, its data, and, as far as can be done now, its schemas and what the cursors of its
-        subscriptions wrote. The schemas of a Kafka topic that stays, because it was bound, stay with its messages."""
+        """Delete a topic, and, as far as can be done now, its schemas and what the cursors of its subscriptions wrote.
+        The schemas of a Kafka topic that stays, because it was bound, stay with its messages.
+
+        When this returns there is no such topic; its data goes ledger by ledger after that. At once it goes where
+        somebody is connected, who would not hear of it otherwise, and where no process deletes ledgers.
+        """
         cursors: list[tuple[Subscription, dict[int, Recovered]]] = []
         for subscription in subscriptions:
             try:
                 cursors.append((subscription, self.cursors.read(subscription, deadline)))
             except errors.StoreError as failure:
                 _log.warning("subscription=%s its cursors cannot be read: %s", subscription.name, failure)
-        self._services.topics.delete(topic.name, deadline)
+        doomed = self._services.topics.begin_deletion(topic.name, deadline)
+        if (
+            not goes_by_ledgers(doomed)
+            or self._are_used(topic, subscriptions, deadline)
+            or not self._has_members(DELETION_GROUP, deadline)
+        ):
+            self._services.topics.finish_deletion(doomed, deadline)
         for subscription, found in cursors:
             try:
                 self.cursors.forget(subscription, found, deadline)
@@ -240,6 +252,22 @@ class Memberships:
                 self._services.schemas.forget(topic.name, deadline)
             except errors.LayerError as failure:  # they are those of a Kafka topic that will never be again
                 _log.warning("topic=%s its schemas are left over: %s", topic.name, failure)
+
+    def _are_used(self, topic: Topic, subscriptions: Sequence[Subscription], deadline: Deadline) -> bool:
+        groups = [group for subscription in subscriptions for group in subscription.groups]
+        return (
+            self.serves(topic.name)
+            or bool(self._services.producers.connected(topic, deadline))
+            or any(self._has_members(group, deadline) for group in groups)
+        )
+
+    def _has_members(self, group: str, deadline: Deadline) -> bool:
+        """False also where that may not be asked."""
+        try:
+            members = self._services.admin.describe_group(group, deadline).members
+        except errors.NotAuthorized:
+            return False
+        return any(not is_over(member.client_id) for member in members)
 
     def acknowledge(self, subscription: Subscription, acks: Mapping[int, LedgerAcks], deadline: Deadline) -> int:
         """See `acks_by_readers.acknowledge_ledgers`."""

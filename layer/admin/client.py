@@ -138,8 +138,10 @@ class AdminClient(SubscriptionAdmin, SchemaAdmin, TransactionAdmin, LedgerAdmin,
 
         Raises:
             TopicNotFound: there is none.
-            NotAllowedError: it has subscriptions, and `force` is not given. With it their live consumers get
-                `TopicNotFound` from `receive`, once Kafka's metadata tells them (up to half a minute).
+            NotAllowedError: it has subscriptions or live producers, and `force` is not given. With it live consumers
+                get `TopicNotFound` from `receive`, once Kafka's metadata tells them (up to half a minute).
+
+        Differs from Pulsar: docs/differences.md, subscriptions without consumers and readers.
         """
         with pulsar_errors():
             deadline = self._deadline()
@@ -148,6 +150,11 @@ class AdminClient(SubscriptionAdmin, SchemaAdmin, TransactionAdmin, LedgerAdmin,
             if subscriptions and not force:
                 names = ", ".join(subscription.name for subscription in subscriptions)
                 raise errors.Refused(f"topic {opened.name} has subscriptions: {names}; unsubscribe them or force")
+            producers = [] if force else self.node.producers.connected(opened, deadline)
+            if producers:
+                raise errors.Refused(
+                    f"topic {opened.name} has active producers: {', '.join(producers)}; close them or force"
+                )
             self.node.memberships.delete_topic(opened, subscriptions, deadline)
 
     def list_topics(self, namespace: str = "public/default") -> list[str]:

@@ -34,7 +34,9 @@ class _Maintenance:
     """Whoever maintains partition i of `ledgers` also tidies partition i of the topics that are shared out alike."""
 
     def __init__(self, node: Node, member: str, deletion: LedgerDeletion) -> None:
-        self._maintenance = Maintenance(node, member=member, retirement=deletion.retirement)
+        self._maintenance = Maintenance(
+            node, member=member, retirement=deletion.retirement, topic_deletion=deletion.topics
+        )
         work = (
             CursorTidying(node.log, node.clock, node.topics, node.subscriptions, node.admin),
             IdleGroups(node.log, node.clock, node.topics, node.subscriptions, node.admin),

@@ -8,14 +8,15 @@ from layer.ledgers.deletion_events import VISIBLE_AFTER_S, KafkaDeletionEvents
 from layer.ledgers.log_use import KafkaLogUse
 from layer.ledgers.partition_look import PartitionLook
 from layer.ledgers.retirement import Retirement
+from layer.ledgers.topic_deletion import TopicDeletion
 from layer.ledgers.trusted import TrustedLedgers
 from layer.ledgers.worker import RETRY_S, DeletionWorker
 from layer.node import Node
 
 
 class LedgerDeletion:
-    """`retirement` is for the thread of `Maintenance`; the worker, once there is one, has its own. Close `Maintenance`
-    first."""
+    """`retirement` and `topics` are for the thread of `Maintenance`; the worker, once there is one, has its own. Close
+    `Maintenance` first."""
 
     def __init__(
         self, client: Client, node: Node, *, visible_after_s: float = VISIBLE_AFTER_S, retry_s: float = RETRY_S
@@ -29,12 +30,13 @@ class LedgerDeletion:
         self._use = KafkaLogUse(node, node.memberships.cursors.read)
         self._events = KafkaDeletionEvents(client, node, visible_after_s=visible_after_s)
         self.retirement = Retirement(self._use, self._events, self._trusted)
+        self.topics = TopicDeletion(node.topics, node.admin, self._events)
         self.worker: DeletionWorker | None = None
 
     def work(self) -> DeletionWorker:
         """Begin to delete what is asked for, here or elsewhere; once."""
         if self.worker is None:
-            look = PartitionLook(self._node, self._use)
+            look = PartitionLook(self._node, self._use, self.topics)
             self.worker = DeletionWorker(self._client, self._node, look, self._trusted, retry_s=self._retry_s)
         return self.worker
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from layer.ledgers.following import LogRange
 from layer.ledgers.model import Ledger, Place
@@ -52,14 +52,25 @@ class PartitionNow(NamedTuple):
     needs: Needs
 
 
+class PartitionDoomed(NamedTuple):
+    """Its topic is being deleted: nobody needs it, and its list says nothing any more."""
+
+    place: Place
+    layout: LedgerLayout
+    log: LogRange
+
+
 class PartitionGone(NamedTuple):
     """No topic of that name lives; this was the last that did."""
 
     incarnation: int
 
 
+PartitionState: TypeAlias = PartitionNow | PartitionDoomed | PartitionGone | None
+
+
 def judge(
-    topic: str, partition: int, ledger_id: int, now: PartitionNow | PartitionGone | None, *, trusted: bool = False
+    topic: str, partition: int, ledger_id: int, now: PartitionState, *, trusted: bool = False, former: int = 0
 ) -> Judgement:
     """What to do with an event that names these.
 
@@ -67,11 +78,15 @@ def judge(
         topic: full name of the partitioned topic, as `partition` and `ledger_id` from the event.
         now: the partition of that name as it is; None when no topic ever had it, or its data is not ours to delete.
         trusted: this process took the ledger off its list.
+        former: the incarnation of the topic's life before this one, 0 for none. Its Kafka topic went with its data,
+            perhaps before every deletion that was asked for in it had come to its turn.
     """
     try:
         fields = unpack_ledger_id(ledger_id)
     except MappingError as error:
         return Judgement(Verdict.REFUSE, str(error))
+    if former and fields.incarnation == former:
+        return Judgement(Verdict.DONE, f"life {former} of topic {topic} is gone with its data")
     if now is None:
         return Judgement(Verdict.REFUSE, f"there is no partition {partition} of {topic} with ledgers of ours")
     if isinstance(now, PartitionGone):
@@ -87,14 +102,31 @@ def judge(
             f"ledger {ledger_id} is of life {fields.incarnation}, partition {fields.partition}; "
             f"partition {partition} of {topic} is of life {life}",
         )
-    first, end = now.layout.ledger_range(fields.ledger_index)
+    if isinstance(now, PartitionDoomed):
+        return _judge_doomed(fields.ledger_index, now)
+    return _judge_living(fields.ledger_index, now, trusted=trusted)
+
+
+def _judge_doomed(ledger_index: int, now: PartitionDoomed) -> Judgement:
+    first, end = now.layout.ledger_range(ledger_index)
+    if end <= now.log.start:
+        return Judgement(Verdict.DONE, f"offsets {first} to {end} are gone")
+    if first > now.log.end:
+        return Judgement(Verdict.REFUSE, f"there is no ledger at offset {first}: the log ends at {now.log.end}")
+    return Judgement(Verdict.DELETE, f"topic {now.place.topic} is being deleted", min(end, now.log.end))
+
+
+def _judge_living(ledger_index: int, now: PartitionNow, *, trusted: bool) -> Judgement:
+    topic, _, partition = now.place
+    ledger_id = now.layout.ledger_id(partition, ledger_index)
+    first, end = now.layout.ledger_range(ledger_index)
     if end <= now.log.start:
         return Judgement(Verdict.DONE, f"offsets {first} to {end} are gone")
     if end > now.log.end:
         return Judgement(Verdict.REFUSE, f"ledger {ledger_id} is not closed: the log ends at {now.log.end}")
     if not trusted and not now.listed:  # nothing listed is no proof that something was taken off the list
         return Judgement(Verdict.WAIT, f"partition {partition} of {topic} has no list of ledgers now")
-    if not trusted and now.listed[0].ledger_index <= fields.ledger_index:
+    if not trusted and now.listed[0].ledger_index <= ledger_index:
         return Judgement(Verdict.WAIT, f"ledger {now.listed[0].id}, or one behind it, is listed")
     needed = now.needs.first_needed()
     if needed is not None and needed < end:

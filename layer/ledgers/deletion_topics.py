@@ -14,7 +14,8 @@ from layer.ledgers.model import Ledger
 from layer.schema import AvroSchema, Integer, Long, Map, Record, String
 from layer.services import Services
 from mapping.state_topics import SYSTEM_NAMESPACE
-from mapping.topic_name import TopicName
+from mapping.subscription_group import group_id
+from mapping.topic_name import TopicName, kafka_topic
 
 EVENTS: Final = f"persistent://{SYSTEM_NAMESPACE}/__ledger_deletion"
 RETRIES: Final = f"{EVENTS}-RETRY"
@@ -23,6 +24,8 @@ PARTITIONS: Final = 4
 """Pulsar's default number of parallel deletions."""
 
 WORKER: Final = "ledger-deletion-worker"
+DELETION_GROUP: Final = group_id(kafka_topic(TopicName.parse(EVENTS)), WORKER)
+"""The consumer group of those who delete data."""
 OPERATOR: Final = "operator"
 """The subscription on the dead letters: what it has acknowledged was replayed."""
 MAX_REDELIVERIES: Final = 10

@@ -25,6 +25,7 @@ from layer.ledgers.group import GROUP_ID
 from layer.ledgers.kafka_topics import KafkaDataTopics
 from layer.ledgers.owner import LedgerOwner, TopicLogs, Turn
 from layer.ledgers.retirement import Retired, Retirement
+from layer.ledgers.topic_deletion import TopicDeletion
 from layer.ledgers.unused import UnusedThings
 from layer.node import Node
 from layer.turns import Turns
@@ -65,10 +66,18 @@ class Maintenance:
     """
 
     def __init__(
-        self, node: Node, *, every_s: float = EVERY_S, member: str = "", retirement: Retirement | None = None
+        self,
+        node: Node,
+        *,
+        every_s: float = EVERY_S,
+        member: str = "",
+        retirement: Retirement | None = None,
+        topic_deletion: TopicDeletion | None = None,
     ) -> None:
-        """`member`: see `Services.member_sharing`. Without `retirement` no ledger ever leaves its list."""
+        """`member`: see `Services.member_sharing`. Without `retirement` no ledger ever leaves its list, without
+        `topic_deletion` nothing is done for topics that are being deleted."""
         self._retirement = retirement
+        self._topic_deletion = topic_deletion
         self._services = services = node
         self._member = member
         self._every_s = every_s
@@ -189,7 +198,9 @@ class Maintenance:
         owners = self._taken_over(deadline)
         self._data.look([owner.state_partition for owner in owners], deadline)
         topics = [topic for owner in owners for topic in self._data.living(owner.state_partition, deadline)]
-        changed = self._services.topics.finish_deletions(deadline)
+        changed = 0
+        if self._topic_deletion is not None:
+            changed = self._topic_deletion.run([owner.state_partition for owner in owners], deadline)
         changed += sum(self._done(duty, topics, deadline) for duty in self._duties)
         turns, failed, unmeasured = self._measured(owners, deadline)
         retired = self._retire(owners, deadline)

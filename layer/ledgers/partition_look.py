@@ -7,11 +7,15 @@ from typing import Final, NamedTuple
 
 from layer.deadline import Deadline
 from layer.errors import DeadlineExceeded, NoLeaderNow, NoSuchTopic
-from layer.ledgers.deletion import PartitionGone, PartitionNow
+from layer.ledgers.deletion import PartitionDoomed, PartitionGone, PartitionNow, PartitionState
+from layer.ledgers.following import LogRange
 from layer.ledgers.log_use import KafkaLogUse
 from layer.ledgers.model import Ledger, Place
+from layer.ledgers.topic_deletion import TopicDeletion, goes_by_ledgers
 from layer.metadata.topics import Topic
 from layer.services import Services
+from mapping.ledger import LedgerLayout
+from mapping.state_records.metadata import TopicRecord
 from mapping.topic_name import TopicName
 
 _LONGEST_S: Final = 5.0
@@ -19,18 +23,26 @@ _LONGEST_S: Final = 5.0
 
 
 class Found(NamedTuple):
-    """`topic`: with a `PartitionNow`."""
+    """`topic`: with a `PartitionNow`. `doomed`: the topic is being deleted. `former`: see `judge`."""
 
-    now: PartitionNow | PartitionGone | None
+    now: PartitionState
     topic: Topic | None = None
+    doomed: TopicRecord | None = None
+    former: int = 0
+
+    @property
+    def whose(self) -> Topic | TopicRecord | None:
+        """Whose log it is."""
+        return self.topic or self.doomed
 
 
 class PartitionLook:
     """Thread-safe."""
 
-    def __init__(self, services: Services, use: KafkaLogUse) -> None:
+    def __init__(self, services: Services, use: KafkaLogUse, topic_deletion: TopicDeletion) -> None:
         self._services = services
         self._use = use
+        self._topic_deletion = topic_deletion
 
     def at(self, name: TopicName, partition: int, deadline: Deadline, *, with_list: bool) -> Found:
         """What `judge` wants to know, read in the order that it wants; of `listed` nothing without `with_list`.
@@ -41,11 +53,13 @@ class PartitionLook:
         life = self._services.topics.last_life(name, deadline)
         if life is None:
             return Found(None)
+        if life.doomed is not None:
+            return self._doomed(life.doomed, partition, deadline)
         topic = life.topic
         if topic is None:
-            return Found(PartitionGone(life.incarnation))
+            return Found(PartitionGone(life.incarnation), former=life.former)
         if topic.bound or not 0 <= partition < topic.partitions:
-            return Found(None)
+            return Found(None, former=life.former)
         place = Place(str(name), topic.layout.incarnation, partition)
         listed: Sequence[Ledger] = ()
         if with_list:
@@ -54,9 +68,31 @@ class PartitionLook:
         if log is None:
             raise NoLeaderNow(f"{topic.kafka_topic}-{partition} has no leader now")
         needs = self._use.needs_of(topic, [partition], deadline)[partition]
-        return Found(PartitionNow(place, topic.layout, listed, log, needs), topic)
+        return Found(PartitionNow(place, topic.layout, listed, log, needs), topic, former=life.former)
 
-    def delete(self, topic: Topic, partition: int, before: int, deadline: Deadline) -> None:
+    def _doomed(self, doomed: TopicRecord, partition: int, deadline: Deadline) -> Found:
+        if not goes_by_ledgers(doomed):
+            return Found(None, former=doomed.former)
+        described = self._services.admin.describe_topic(doomed.kafka_topic, deadline)
+        if described is None or described.topic_id != doomed.kafka_topic_id:
+            return Found(PartitionGone(doomed.incarnation), doomed=doomed, former=doomed.former)
+        if not 0 <= partition < described.partitions:
+            return Found(None, former=doomed.former)
+        log = self._services.admin.log_ranges([(doomed.kafka_topic, partition)], deadline)
+        if not log:
+            raise NoLeaderNow(f"{doomed.kafka_topic}-{partition} has no leader now")
+        layout = LedgerLayout(doomed.incarnation, doomed.entries_per_ledger)
+        place = Place(doomed.name, doomed.incarnation, partition)
+        now = PartitionDoomed(place, layout, LogRange(*log[doomed.kafka_topic, partition]))
+        return Found(now, doomed=doomed, former=doomed.former)
+
+    def end(self, doomed: TopicRecord, deadline: Deadline) -> None:
+        """Data of a topic that is being deleted went: the Kafka topic follows the last of it."""
+        life = self._services.topics.last_life(TopicName.parse(doomed.name), deadline)
+        if life is not None and life.doomed is not None and life.incarnation == doomed.incarnation:
+            self._topic_deletion.end(life.doomed, deadline)
+
+    def delete(self, topic: Topic | TopicRecord, partition: int, before: int, deadline: Deadline) -> None:
         """Delete everything below `before`; nothing happens where it is gone already.
 
         Kafka takes a name alone, which may be another topic's by now. So the topic's id is looked at just before, and

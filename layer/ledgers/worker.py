@@ -182,12 +182,22 @@ class DeletionWorker:
                 TopicName.parse(topic), partition, deadline, with_list=any(e.ledger_id not in trusted for e in asked)
             )
             judgements = [
-                judge(topic, partition, each.ledger_id, found.now, trusted=each.ledger_id in trusted) for each in asked
+                judge(
+                    topic,
+                    partition,
+                    each.ledger_id,
+                    found.now,
+                    trusted=each.ledger_id in trusted,
+                    former=found.former,
+                )
+                for each in asked
             ]
             before = max((each.before for each in judgements if each.verdict is Verdict.DELETE), default=0)
-            if before and found.topic is not None:
-                self._look.delete(found.topic, partition, before, deadline)
+            if before and found.whose is not None:
+                self._look.delete(found.whose, partition, before, deadline)
                 _log.info("topic=%s-%d data below offset %d is deleted", topic, partition, before)
+            if found.doomed is not None and any(each.verdict is not Verdict.REFUSE for each in judgements):
+                self._look.end(found.doomed, deadline)
         except LayerError as failure:
             for each in asked:
                 self._fail(consumer, each.message, failure)

@@ -258,6 +258,15 @@ class ProducerRegistry:
         living = (sign for sign in found if sign.deadline_ms > now and not is_dead_process(sign.process))
         return sorted(living, key=lambda sign: sign.process)
 
+    def connected(self, topic: Topic, deadline: Deadline) -> list[str]:
+        """The names of a topic's living producers; `unnamed` stands for all of one process that have none."""
+        place = str(topic.name)
+        claims = self.claims_of(place, deadline)
+        if claims.topic_incarnation != topic.layout.incarnation:
+            return []
+        living = [name for name, claim in claims.claims.items() if self._lives(place, name, claim, deadline)]
+        return sorted("unnamed" if name.startswith("*") else name for name in living)
+
     def claims_of(self, topic: str, deadline: Deadline) -> ProducerClaims:
         """As they stand in the log now."""
         current = self._entities.read(topic, topic, deadline)

@@ -97,10 +97,13 @@ def check_backlog(topic: Topic, now_ms: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class LastLife:
-    """The last life that a topic's name had; `topic` is None when it is over."""
+    """The last life that a topic's name had; `topic` is None when it is over, or `doomed`: being deleted. `former`: the
+    incarnation of the life before it, 0 for none."""
 
     incarnation: int
     topic: Topic | None
+    doomed: TopicRecord | None = None
+    former: int = 0
 
 
 class Topics:
@@ -127,7 +130,10 @@ class Topics:
             return None
         record = found[1]
         return LastLife(
-            record.incarnation, self._checked(record, deadline) if record.state is LifeState.ACTIVE else None
+            record.incarnation,
+            self._checked(record, deadline) if record.state is LifeState.ACTIVE else None,
+            record if record.state is LifeState.DELETING else None,
+            record.former,
         )
 
     def partitions_now(self, topic: Topic, deadline: Deadline) -> int:
@@ -213,6 +219,7 @@ class Topics:
         self._namespaces.require(name.namespace_name, deadline)
         if self.find(name, deadline) is not None:
             raise errors.AlreadyExists(f"topic {name} exists already")
+        self._end_former_life(name, deadline)
         self._check_not_taken(existing, deadline)
         described = self._admin.describe_topic(existing, deadline)
         if described is None:
@@ -345,8 +352,9 @@ class Topics:
 
         self._entities.update(str(name), str(name), changed, deadline)
 
-    def delete(self, name: TopicName, deadline: Deadline) -> None:
-        """Delete the topic with its data (a bound Kafka topic is only unbound).
+    def begin_deletion(self, name: TopicName, deadline: Deadline) -> TopicRecord:
+        """Have it on record that the topic is being deleted: from then on there is none of that name, and one can be
+        made anew. What is left to do is `finish_deletion`'s. Doing it twice does no harm.
 
         Raises:
             NoSuchTopic: there is none.
@@ -358,25 +366,24 @@ class Topics:
         if found is None or found[1].state is LifeState.DELETED:
             raise errors.NoSuchTopic(f"topic {name.base} does not exist")
         self._set_state(found[1], LifeState.DELETING, deadline)
-        self._finish_deletion(found[1], deadline)
+        return found[1]
 
-    def finish_deletions(self, deadline: Deadline) -> int:
-        """Finish what others began to delete and did not come to an end with; gives how many were finished. Does no
-        harm to one who is still at it. One that cannot be finished now is told in the log."""
-        begun = [
-            record
-            for found in self._entities.all(deadline)
-            if (record := decode_topic(found.value)).state is LifeState.DELETING
-        ]
-        done = 0
-        for record in begun:
-            try:
-                self._finish_deletion(record, deadline)
-                done += 1
-            except errors.LayerError as failure:
-                deadline.check(f"topic {record.name} to be deleted")
-                _log.warning("topic=%s its deletion was begun, and cannot be finished now: %s", record.name, failure)
-        return done
+    def being_deleted(self, deadline: Deadline) -> list[TopicRecord]:
+        """Every topic whose deletion has begun and not come to its end."""
+        records = [decode_topic(found.value) for found in self._entities.all(deadline)]
+        return [record for record in records if record.state is LifeState.DELETING]
+
+    def note_deletion_ends(self, doomed: TopicRecord, ends: Mapping[int, int], deadline: Deadline) -> None:
+        """Have it on record that the deletion of each ledger of a topic was asked for, up to these ends of its logs.
+        Nothing happens where this life of it is over."""
+
+        def noted(current: Versioned | None) -> bytes | None:
+            record = decode_topic(current.value) if current is not None else None
+            if record is None or not _is_life(record, doomed, LifeState.DELETING) or record.deletion_ends:
+                return None
+            return encode(replace(record, deletion_ends={str(p): end for p, end in ends.items()}))
+
+        self._entities.update(doomed.name, doomed.name, noted, deadline)
 
     def active(self, deadline: Deadline) -> list[TopicRecord]:
         """Every topic that lives by what is on record; whether Kafka has it still was not asked."""
@@ -405,9 +412,9 @@ class Topics:
             return self._read(name, deadline)
         return current, record
 
-    def _finish_deletion(self, record: TopicRecord, deadline: Deadline) -> None:
-        """Delete the Kafka topic of a life that is DELETING (its ledgers go together, as Kafka deletes topics in one
-        step), and say that it is DELETED.
+    def finish_deletion(self, record: TopicRecord, deadline: Deadline) -> None:
+        """Delete the Kafka topic of a life that is DELETING, with whatever is left in it (a bound one stays), and say
+        that it is DELETED. Does no harm to one who is at it too.
 
         Kafka takes a name, which may be a new life's by now if somebody else finished this one: so whose it is is
         looked at before, in Kafka and on record.
@@ -420,10 +427,14 @@ class Topics:
                 self._admin.delete_topic(record.kafka_topic, deadline)
         self._set_state(record, LifeState.DELETED, deadline)
 
-    def _create(self, name: TopicName, partitions: int, entries_per_ledger: int, deadline: Deadline) -> Topic:
+    def _end_former_life(self, name: TopicName, deadline: Deadline) -> None:
+        """Kafka has no two topics of one name: what is being deleted goes at once."""
         found = self._read(name, deadline)
         if found is not None and found[1].state is LifeState.DELETING:
-            self._finish_deletion(found[1], deadline)
+            self.finish_deletion(found[1], deadline)
+
+    def _create(self, name: TopicName, partitions: int, entries_per_ledger: int, deadline: Deadline) -> Topic:
+        self._end_former_life(name, deadline)
         kafka_name = kafka_topic(name)
         described = self._admin.describe_topic(kafka_name, deadline)
         if described is not None:
@@ -443,9 +454,10 @@ class Topics:
         """Write the intent; somebody else's intent or topic wins over ours if it was first."""
 
         def intent(current: Versioned | None) -> bytes | None:
-            if current is not None and decode_topic(current.value).state is not LifeState.DELETED:
+            before = None if current is None else decode_topic(current.value)
+            if before is not None and before.state is not LifeState.DELETED:
                 return None
-            return encode(record)
+            return encode(replace(record, former=0 if before is None else before.incarnation))
 
         return self._entities.update(str(name), str(name), intent, deadline)
 

@@ -58,7 +58,8 @@ class TopicRecord:
     `compacted_to` maps a partition ("0", "1" ...) to the end, exclusive, of what a compacted read folds.
 
     `incarnation` is 0 in the creation record itself: it follows from that record's own offset, and every later version
-    names it.
+    names it. `former` is that of the life before, 0 for none: its data is gone. `deletion_ends` maps the partitions of
+    a DELETING topic to where their logs ended when the deletion of each ledger was asked for; empty before that.
     """
 
     name: str
@@ -75,6 +76,8 @@ class TopicRecord:
     backlog_exceeded: BacklogExceeded | None = None
     unused: Mapping[str, Unused] = field(default_factory=dict)
     """By subscription; "" for the topic itself."""
+    former: int = 0
+    deletion_ends: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,9 +149,10 @@ def encode(record: TopicRecord | NamespaceRecord | SubscriptionRecord) -> bytes:
 def decode_topic(value: bytes) -> TopicRecord:
     """Raises CorruptRecord."""
     fields = _fields(value, TopicRecord)
-    for name in ("partitions", "entries_per_ledger", "incarnation"):
+    for name in ("partitions", "entries_per_ledger", "incarnation", "former"):
         _expect(fields, name, int)
-    _expect(fields, "compacted_to", dict)
+    for name in ("compacted_to", "deletion_ends"):
+        _expect(fields, name, dict)
     exceeded, unused = fields.get("backlog_exceeded"), fields.get("unused", {})
     try:
         fields["backlog_exceeded"] = None if exceeded is None else BacklogExceeded(**exceeded)

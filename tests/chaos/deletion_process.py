@@ -17,12 +17,14 @@ from typing import Any, Final
 import layer as pulsar
 from layer.admin import AdminClient
 from layer.deadline import Deadline
+from layer.kafka.admin import KafkaAdmin
 from layer.ledgers.deleting import LedgerDeletion
 from layer.ledgers.deletion_events import KafkaDeletionEvents
 from layer.ledgers.maintenance import Maintenance
 from layer.ledgers.model import Ledger
 from layer.ledgers.owner import LedgerOwner
 from layer.ledgers.partition_look import PartitionLook
+from layer.metadata.topics import Topics
 from mapping.state_records.ledgers import LedgerState
 
 MAINTENANCE: Final = "maintenance"
@@ -31,6 +33,8 @@ MAINTENANCE_CUTS: Final = ("marked", "sent", "removed")
 """DELETING is written; events are durable, ledgers still listed; REMOVED is written."""
 WORKER_CUTS: Final = ("deleting", "deleted")
 """Before data is deleted; after that, before the event is acknowledged."""
+TOPIC_CUTS: Final = ("sent", "noted", "ending", "ended")
+"""Of a topic's deletion: events are durable; its record says so; before the Kafka topic is deleted; after that."""
 
 EVERY_S: Final = 0.3
 RETRY_S: Final = 2.0
@@ -69,6 +73,9 @@ class Cut:
         LedgerOwner.restate = restating  # type: ignore[method-assign]
         self._around(KafkaDeletionEvents, "send", "", "sent")
         self._around(PartitionLook, "delete", "deleting", "deleted")
+        self._around(Topics, "note_deletion_ends", "", "noted")
+        self._around(Topics, "finish_deletion", "ending", "")
+        self._around(KafkaAdmin, "delete_topic", "", "ended")
 
     def _around(self, owner: type[Any], name: str, before: str, after: str) -> None:
         original: Callable[..., Any] = getattr(owner, name)
@@ -103,7 +110,9 @@ def main() -> None:
             deletion.work()
         maintenance = None
         if MAINTENANCE in orders.roles:
-            maintenance = Maintenance(admin.node, every_s=EVERY_S, retirement=deletion.retirement)
+            maintenance = Maintenance(
+                admin.node, every_s=EVERY_S, retirement=deletion.retirement, topic_deletion=deletion.topics
+            )
         owned: list[int] = []
         say("runs")
         while not ended.wait(0.1):

@@ -15,10 +15,11 @@ import pytest
 
 import layer as pulsar
 from layer.admin import AdminClient
+from layer.deadline import Deadline
 from mapping.ledger import unpack_ledger_id
 from mapping.state_topics import LEDGERS
 from mapping.topic_name import TopicName
-from tests.chaos.deletion_process import MAINTENANCE, MAINTENANCE_CUTS, WORKER, WORKER_CUTS, DeletionOrders
+from tests.chaos.deletion_process import MAINTENANCE, MAINTENANCE_CUTS, TOPIC_CUTS, WORKER, WORKER_CUTS, DeletionOrders
 from tests.chaos.processes import eventually
 
 pytestmark = pytest.mark.kafka
@@ -148,4 +149,53 @@ def test_whoever_dies_between_two_steps_of_a_deletion_others_finish_it(
             received = [int(consumer.receive(30_000).data()) for _ in range(ENTRIES - ACKNOWLEDGED)]
             assert received == list(range(ACKNOWLEDGED, ENTRIES))
             consumer.close()
+    client.close()
+
+
+def test_a_topic_that_is_deleted_goes_whoever_dies_between_two_ledgers(
+    service_url: str, tmp_path: Path, unique: Callable[..., str]
+) -> None:
+    topics = one_topic_in_each_partition(unique)
+    client = pulsar.Client(service_url)
+    with AdminClient(service_url) as admin, processes(service_url, tmp_path) as start:
+        for topic in topics:
+            admin.create_partitioned_topic(topic, 2, entries_per_ledger=SIZE)
+            producer = client.create_producer(topic)
+            for number in range(ENTRIES):
+                producer.send_async(str(number).encode(), None)
+            producer.flush()
+            producer.close()
+        kafka_topics = [admin.topic_stats(topic).kafka_topic for topic in topics]
+        given_up = admin.dead_deletions().count
+        keepers = [start(MAINTENANCE, cut=cut) for cut in TOPIC_CUTS[:2]]
+        workers = [start(WORKER, cut=cut, nth=2) for cut in (*WORKER_CUTS, *TOPIC_CUTS[2:])]
+        survivor = start(MAINTENANCE, WORKER)
+        eventually("the lists are shared out", lambda: all(keeper.owned() for keeper in [*keepers, survivor]))
+        for topic in topics:
+            admin.delete_topic(topic)
+        assert not {name for topic in topics for name in admin.list_topics() if name.endswith(topic)}
+        anew = topics[0]
+        admin.create_topic(anew)
+        producer = client.create_producer(anew)
+        producer.send(b"of the next life")
+        producer.close()
+        killed = [*keepers, *workers]
+        eventually(
+            lambda: f"all are killed, {[process.said for process in killed]}",
+            lambda: all(process.is_dead() for process in killed),
+        )
+
+        def left() -> list[str]:
+            return sorted(admin.node.admin.describe_topics(kafka_topics[1:], Deadline.after(30)))
+
+        eventually(lambda: f"every Kafka topic is gone, but {left()}, {survivor.said}", lambda: not left())
+        eventually(
+            lambda: f"all that was asked for is done, {admin.list_deletions()}",
+            lambda: admin.list_deletions().count == 0,
+        )
+        assert admin.dead_deletions().count == given_up
+        eventually(
+            "every deletion is on record as over", lambda: not admin.node.topics.being_deleted(Deadline.after(30))
+        )
+        assert admin.topic_stats(anew).entries == 1
     client.close()

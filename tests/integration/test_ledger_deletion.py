@@ -12,12 +12,20 @@ import layer as pulsar
 from layer.admin import AdminClient
 from layer.deadline import Deadline
 from layer.ledgers.deleting import LedgerDeletion
-from layer.ledgers.deletion_topics import DEAD_LETTERS, EVENTS, RETRIES, PendingDeleteLedger, event_schema
+from layer.ledgers.deletion_topics import (
+    DEAD_LETTERS,
+    DELETION_GROUP,
+    EVENTS,
+    RETRIES,
+    PendingDeleteLedger,
+    event_schema,
+)
 from layer.ledgers.maintenance import Maintenance
 from layer.metadata.topics import DATA_TOPIC_CONFIGS
 from layer.waiting import wait_until
 from mapping.ledger import unpack_ledger_id
 from mapping.state_records.metadata import LifeState
+from mapping.topic_name import TopicName
 from tests.integration.command_line import CommandLine
 
 pytestmark = pytest.mark.kafka
@@ -35,7 +43,9 @@ class Deleting:
         self._admin = admin
         self.deletion = LedgerDeletion(client, admin.node, visible_after_s=0.1, retry_s=0.2)
         self.worker = self.deletion.work()
-        self.maintenance = Maintenance(admin.node, every_s=0.3, retirement=self.deletion.retirement)
+        self.maintenance = Maintenance(
+            admin.node, every_s=0.3, retirement=self.deletion.retirement, topic_deletion=self.deletion.topics
+        )
 
     def starts_at(self, topic: str, *offsets: int) -> None:
         """Wait until the partitions' logs start there."""
@@ -165,8 +175,9 @@ def test_forged_events_delete_nothing_and_lie_among_the_dead_letters(
     other = _topic(client, admin, unique("other"), 35, "s")
     gone = _topic(client, admin, unique("gone"), 35, "s")
     old = admin.list_ledgers(gone)[0].ledger_id
-    admin.delete_topic(gone, force=True)
-    _topic(client, admin, gone, 35, "s")
+    for _ in range(2):  # what was asked for in the life before the present one is done
+        admin.delete_topic(gone, force=True)
+        _topic(client, admin, gone, 35, "s")
     for name in (topic, other, gone):
         admin.clear_backlog(name, "s")
         admin.set_policy(name, "retention_time_in_minutes", -1)
@@ -226,6 +237,59 @@ def test_forged_events_delete_nothing_and_lie_among_the_dead_letters(
         assert len(admin.list_partitions(name)) == 4
 
 
+def test_a_topic_goes_ledger_by_ledger_and_its_name_is_free_at_once(
+    client: pulsar.Client, admin: AdminClient, deleting: Deleting, unique: Callable[..., str]
+) -> None:
+    topic, again, used = unique("goes"), unique("again"), _topic(client, admin, unique("used"), 25, "s")
+    for name in (topic, again):
+        admin.create_partitioned_topic(name, 2, entries_per_ledger=SIZE)
+    kafka_topics = [admin.topic_stats(name).kafka_topic for name in (topic, again, used)]
+
+    def there(*names: str) -> list[str]:
+        return sorted(admin.node.admin.describe_topics(names, Deadline.after(PATIENCE_S)))
+
+    producer = client.create_producer(topic)
+    for _ in range(64):
+        producer.send(b"x")
+    with pytest.raises(pulsar.exceptions.NotAllowedError, match="active producers"):
+        admin.delete_topic(topic)
+    producer.close()
+    ledgers = len(admin.list_ledgers(topic))
+    assert ledgers == 8
+    dead_before, deleted_before = admin.dead_deletions(0).count, deleting.counts()["DELETE"]
+    former = admin.list_ledgers(again)[0].ledger_id
+    assert wait_until(lambda: admin.node.admin.describe_group(DELETION_GROUP, Deadline.after(PATIENCE_S)).members != (),
+                      Deadline.after(PATIENCE_S))  # fmt: skip
+
+    admin.delete_topic(topic)
+    with pytest.raises(pulsar.exceptions.TopicNotFound):
+        admin.topic_stats(topic)
+    assert wait_until(lambda: not there(kafka_topics[0]), Deadline.after(PATIENCE_S)), deleting.counts()
+    life = admin.node.topics.last_life(TopicName.parse(topic), Deadline.after(PATIENCE_S))
+    assert life is not None
+    assert wait_until(lambda: deleting.counts()["DELETE"] - deleted_before == ledgers, Deadline.after(PATIENCE_S)), (
+        f"each ledger had its own event: {deleting.counts()}"
+    )
+
+    admin.delete_topic(again)
+    _topic(client, admin, again, 5, "s")
+    with_schema = client.create_producer(EVENTS, schema=event_schema())
+    full = f"persistent://public/default/{again}"
+    done_before = deleting.counts()["DONE"]
+    with_schema.send(PendingDeleteLedger(topic=full, partition=1, ledger_id=former))
+    with_schema.close()
+    assert wait_until(lambda: deleting.counts()["DONE"] > done_before, Deadline.after(PATIENCE_S)), deleting.counts()
+    assert admin.topic_stats(again).entries == 5
+
+    consumer = client.subscribe(used, "s")
+    assert consumer.receive(30_000).data() == b"0"
+    admin.delete_topic(used, force=True)
+    assert there(kafka_topics[2]) == [], "who is connected would not hear of it otherwise"
+    consumer.close()
+    assert wait_until(lambda: admin.list_deletions().count == 0, Deadline.after(PATIENCE_S)), admin.list_deletions()
+    assert admin.dead_deletions(0).count == dead_before
+
+
 def test_a_topic_whose_deletion_was_cut_short_is_deleted_by_whoever_comes(
     client: pulsar.Client, admin: AdminClient, unique: Callable[..., str]
 ) -> None:
@@ -248,11 +312,13 @@ def test_a_topic_whose_deletion_was_cut_short_is_deleted_by_whoever_comes(
     assert admin.topic_stats(made_anew).entries == 5
 
     left = {cut_short(unique(f"left{gone}"), kafka_topic_gone=gone) for gone in (False, True)}
-    maintenance = Maintenance(admin.node)
+    deleting = Deleting(client, admin)
+
+    def there() -> list[str]:
+        return sorted(admin.node.admin.describe_topics(sorted(left), Deadline.after(PATIENCE_S)))
+
     try:
-        assert maintenance.wait_for_round(Deadline.after(PATIENCE_S))
+        assert wait_until(lambda: not there(), Deadline.after(PATIENCE_S)), (there(), deleting.counts())
     finally:
-        maintenance.close(Deadline.after(PATIENCE_S))
-    there = admin.node.admin.describe_topics(sorted(left), Deadline.after(PATIENCE_S))
-    assert there == {}
+        deleting.close()
     assert admin.topic_stats(made_anew).entries == 5

@@ -137,3 +137,14 @@ def delete_with_subscription(run: Run) -> None:
     run.attempt("with a consumer", lambda: run.admin.delete_topic(topic))
     consumer.close()
     run.attempt("by force", lambda: run.admin.delete_topic(topic, force=True))
+
+
+@scenario(area=AREA, title="Deleting a topic with a producer needs force")
+def delete_with_producer(run: Run) -> None:
+    topic = run.topic()
+    producer = run.producer(topic)
+    run.send(topic, ["x"], producer=producer)
+    run.attempt("with a producer", lambda: run.admin.delete_topic(topic))
+    producer.close()
+    run.attempt("without it", lambda: run.admin.delete_topic(topic))
+    run.record("listed", topic in run.admin.list_topics("public/default"))
