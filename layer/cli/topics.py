@@ -75,7 +75,9 @@ def create(
 def delete(
     settings: Settings,
     topic: TopicArgument,
-    force: Annotated[bool, typer.Option("--force", help="Also with subscriptions, which are lost too, and with live producers.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also with subscriptions, which are lost too, and with live producers.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
 ) -> None:
     """Delete a topic with its data."""

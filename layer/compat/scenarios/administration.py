@@ -143,7 +143,7 @@ def delete_with_subscription(run: Run) -> None:
 def delete_with_producer(run: Run) -> None:
     topic = run.topic()
     producer = run.producer(topic)
-    run.send(topic, ["x"], producer=producer)
+    producer.send(b"x")
     run.attempt("with a producer", lambda: run.admin.delete_topic(topic))
     producer.close()
     run.attempt("without it", lambda: run.admin.delete_topic(topic))
