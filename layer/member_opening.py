@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from layer.deadline import Deadline
 from layer.dispatch.compaction import CompactedRange
 from layer.dispatch.delivery import PartitionSlot
 from layer.dispatch.handle import SubscriptionHandle
+from layer.dispatch.lease_terms import LeaseTerms, LeaseTraffic
 from layer.dispatch.member import SubscriptionMember
+from layer.kafka.fetcher import Fetcher
 from layer.kafka.records import CommittedOffset
 from layer.metadata.processes import is_over, membership_ended
 from layer.metadata.subscription import Subscription, cursor_identity
 from layer.readers import buffer_access, slot_of
 from layer.saved_cursors import SavedCursors
 from layer.services import FETCH_QUEUE_KBYTES, Services
+from mapping.state_records.cursor_requests import CursorLife
 
 
 def new_member(
@@ -25,6 +28,7 @@ def new_member(
     client_id: str,
     ack_persist_interval_s: float,
     compacted: Mapping[int, CompactedRange],
+    lease_channel: Callable[[Subscription], LeaseTraffic],
     deadline: Deadline,
 ) -> SubscriptionMember:
     topic = subscription.topic
@@ -78,8 +82,24 @@ def new_member(
         services.fetcher,
         services.clock,
         services.pending_acks,
+        _lease_terms(services, subscription, client_id, lease_channel),
         ack_persist_interval_s=ack_persist_interval_s,
     )
+
+
+def _lease_terms(
+    services: Services,
+    subscription: Subscription,
+    client_id: str,
+    lease_channel: Callable[[Subscription], LeaseTraffic],
+) -> LeaseTerms | None:
+    """None where a partition's messages go to one process at a time."""
+    topic = subscription.topic
+    if not subscription.type.is_shared or subscription.partition is not None or not topic.name.is_persistent:
+        return None
+    life = CursorLife(topic.kafka_topic_id, topic.layout.incarnation, subscription.incarnation)
+    reader = Fetcher(services.settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
+    return LeaseTerms(client_id, life, lease_channel(subscription), reader)
 
 
 def _floors(services: Services, subscription: Subscription, deadline: Deadline) -> Mapping[int, int]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from layer import errors
@@ -14,6 +15,7 @@ from layer.cursor.saved import Recovered
 from layer.deadline import Deadline
 from layer.deliveries.acks_by_readers import acknowledge_ledgers
 from layer.deliveries.channel import DeliveryChannel
+from layer.deliveries.lease_channel import LeaseChannel
 from layer.deliveries.live_cursors import LiveCursors
 from layer.deliveries.owner import Answering, OwnerEar
 from layer.dispatch.endpoint import Endpoint
@@ -39,6 +41,8 @@ from mapping.topic_name import TopicName
 _log = logging.getLogger(__name__)
 
 _DELIVERIES_WAIT_MS: Final = 500
+_LEASE_ERRANDS: Final = 8
+"""Threads for what is written about leases, there from the first time on that so many have something to do at once."""
 
 
 class Memberships:
@@ -51,6 +55,7 @@ class Memberships:
         self._lock = threading.Lock()
         self.deliveries = DeliveryChannel(services.log, self._open_deliveries)
         self._answering = Answering(self.deliveries)
+        self._lease_errands = ThreadPoolExecutor(_LEASE_ERRANDS, thread_name_prefix="pok-leases")
         self.live_cursors = LiveCursors(
             self.deliveries,
             services.admin,
@@ -120,6 +125,7 @@ class Memberships:
                 client_id,
                 ack_persist_interval_s,
                 compacted,
+                self._lease_channel,
                 deadline,
             )
             try:
@@ -139,6 +145,14 @@ class Memberships:
             shared.endpoints = {endpoint}
             shared.ear = OwnerEar(self.deliveries, self._answering, subscription, member)
             return subscription, member
+
+    def _lease_channel(self, subscription: Subscription) -> LeaseChannel:
+        def live_members(deadline: Deadline) -> Collection[str]:
+            members = self._services.admin.describe_group(subscription.group, deadline).members
+            return frozenset(member.client_id for member in members if not is_over(member.client_id))
+
+        topic = str(subscription.topic.name)
+        return LeaseChannel(self.deliveries, topic, subscription.name, live_members, self._lease_errands)
 
     def _wait_until_seen(
         self, subscription: Subscription, member: SubscriptionMember, client_id: str, deadline: Deadline
@@ -335,6 +349,7 @@ class Memberships:
                 except errors.LayerError as failure:
                     _log.warning("cluster=%s closing: %s", self._services.cluster_id, failure)
         self._answering.close()
+        self._lease_errands.shutdown(wait=False, cancel_futures=True)
         self.deliveries.close(deadline)
 
 

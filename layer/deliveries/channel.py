@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from layer.deadline import Deadline
 from layer.kafka.assigned import AssignedConsumer
@@ -20,7 +21,18 @@ from mapping.state_topics import DELIVERIES
 
 _log = logging.getLogger(__name__)
 
-Heard = tuple[DeliveryKey, bytes]
+Said = tuple[DeliveryKey, bytes]
+"""A record to be written."""
+
+
+class Heard(NamedTuple):
+    """A record at its offset in its partition of `deliveries`."""
+
+    offset: int
+    key: DeliveryKey
+    value: bytes
+
+
 Listener = Callable[[Sequence[Heard]], None]
 """Called by the channel's thread with what a topic's records say, in the order of the log. Returns at once."""
 
@@ -61,14 +73,31 @@ class DeliveryChannel:
                 self._listeners.pop(topic, None)
         self._tail.look()
 
+    def hear_from(self, topic: str, start: int) -> None:
+        """Whoever listens hears of what concerns a topic from here on, if its partition is not being read already."""
+        self._tail.look(DELIVERIES.partition_for(topic), start)
+
     def end(self, topic: str, deadline: Deadline) -> int:
         """Where the next record about a topic will lie, or behind that. Raises StoreError."""
         return self._log.end_offset(DELIVERIES, DELIVERIES.partition_for(topic), deadline)
 
-    def write(self, records: Sequence[Heard], deadline: Deadline) -> None:
-        """Append records about one topic, and wait until they are durable. Raises StoreError."""
+    def written(self, topic: str, start: int, end: int, deadline: Deadline) -> Iterator[Heard]:
+        """What stands in [start, end) of the partition of a topic, and is about that; what retention took is passed
+        over. Raises StoreError."""
+        partition = DELIVERIES.partition_for(topic)
+        start = max(start, self._log.start_offset(DELIVERIES, partition, deadline))
+        for batch in self._log.read(DELIVERIES, partition, start, end, deadline):
+            for record in batch:
+                found = self._about(partition, record)
+                if found is not None and found.key.topic == topic:
+                    yield found
+
+    def write(self, records: Sequence[Said], deadline: Deadline) -> list[int]:
+        """Append records about one topic, wait until they are durable, and give their offsets. Raises StoreError."""
         partition = DELIVERIES.partition_for(records[0][0].topic)
-        self._log.append_many(DELIVERIES, partition, [(encode_key(key), value) for key, value in records], deadline)
+        return self._log.append_many(
+            DELIVERIES, partition, [(encode_key(key), value) for key, value in records], deadline
+        )
 
     def skipped(self, key: DeliveryKey, reason: CorruptRecord) -> None:
         """A value cannot be read. For listeners."""
@@ -91,16 +120,22 @@ class DeliveryChannel:
     def _hand_on(self, records: Sequence[tuple[int, LogRecord]]) -> None:
         by_topic: dict[str, list[Heard]] = {}
         for partition, record in records:
-            try:
-                key = decode_key(record.key)
-            except CorruptRecord as reason:
-                self.corrupt_records += 1
-                _log.warning("%s-%d offset %d skipped: %s", DELIVERIES.kafka_name, partition, record.offset, reason)
-                continue
-            if isinstance(key, DeliveryKey) and record.value is not None:
-                by_topic.setdefault(key.topic, []).append((key, record.value))
+            found = self._about(partition, record)
+            if found is not None:
+                by_topic.setdefault(found.key.topic, []).append(found)
         for topic, heard in by_topic.items():
             with self._lock:
                 listeners = list(self._listeners.get(topic, ()))
             for listener in listeners:
                 listener(heard)
+
+    def _about(self, partition: int, record: LogRecord) -> Heard | None:
+        try:
+            key = decode_key(record.key)
+        except CorruptRecord as reason:
+            self.corrupt_records += 1
+            _log.warning("%s-%d offset %d skipped: %s", DELIVERIES.kafka_name, partition, record.offset, reason)
+            return None
+        if isinstance(key, DeliveryKey) and record.value is not None:
+            return Heard(record.offset, key, record.value)
+        return None

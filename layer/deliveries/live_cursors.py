@@ -22,7 +22,7 @@ from layer.cursor.machine import CursorState
 from layer.cursor.saved import Recovered, Saved
 from layer.cursor.store import CursorStore, new_session
 from layer.deadline import Deadline
-from layer.deliveries.channel import DeliveryChannel, Heard
+from layer.deliveries.channel import DeliveryChannel, Heard, Said
 from layer.deliveries.idle_transactions import IdleTransactions
 from layer.dispatch.member import SubscriptionMember
 from layer.kafka.admin import KafkaAdmin
@@ -161,7 +161,7 @@ class LiveCursors:
 
     def _listener(self, asked: _Asked) -> Callable[[Sequence[Heard]], None]:
         def heard(records: Sequence[Heard]) -> None:
-            for key, value in records:
+            for _, key, value in records:
                 if key.subscription != asked.subscription:
                     continue
                 try:
@@ -247,7 +247,7 @@ class _Asked:
                     raise errors.Refused(answer.refused)
             return {p: request for p, request in self._requests.items() if request.id not in self._answers}
 
-    def records(self) -> list[Heard]:
+    def records(self) -> list[Said]:
         return [
             (DeliveryKey(self.topic, partition, self.subscription), encode_request(request))
             for partition, request in self.left().items()
@@ -274,6 +274,7 @@ def _take_in(state: CursorState, request: Request) -> int:
             return 0
         case Seek():
             state.reset(wish.offset)
+            state.leased_from = None  # no member lives; what was acknowledged before the seek is not to count behind it
             if wish.begun > 0:
                 state.acknowledge_batches({wish.offset: BatchAckSet(wish.batch_size, (1 << wish.begun) - 1)})
         case AcknowledgeUpTo():

@@ -10,7 +10,7 @@ from typing import Final
 
 from layer import errors
 from layer.deadline import Deadline
-from layer.deliveries.channel import DeliveryChannel, Heard
+from layer.deliveries.channel import DeliveryChannel, Heard, Said
 from layer.dispatch.member import SubscriptionMember
 from layer.metadata.subscription import Subscription
 from mapping.errors import CorruptRecord
@@ -38,7 +38,7 @@ class Answering:
         except RuntimeError:
             return  # closed: who asks asks the next owner
 
-    def _write(self, records: Sequence[Heard]) -> None:
+    def _write(self, records: Sequence[Said]) -> None:
         try:
             self._channel.write(records, Deadline.after(_ANSWER_TIMEOUT_S))
         except errors.LayerError as failure:
@@ -72,7 +72,7 @@ class OwnerEar:
         """In the channel's thread."""
         mine: list[tuple[DeliveryKey, Request]] = []
         owned = self._member.owned_partitions()
-        for key, value in records:
+        for _, key, value in records:
             if key.subscription != self._subscription.name:
                 continue
             try:

@@ -47,6 +47,8 @@ class RecordReader(Protocol):
 
     def watermarks(self, topic: str, partition: int, deadline: Deadline) -> tuple[int, int]: ...
 
+    def close(self) -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
 class LeaseTerms:

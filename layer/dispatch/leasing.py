@@ -14,11 +14,8 @@ from concurrent.futures import Future
 from math import inf
 from typing import Final
 
-from pyroaring import BitMap64
-
 from layer import errors
 from layer.clock import Clock
-from layer.cursor.saved import Save
 from layer.deadline import Deadline
 from layer.dispatch.dispatcher import Dispatcher
 from layer.dispatch.endpoint import Endpoint
@@ -75,6 +72,10 @@ class Leasing:
         self._wake = wake
         self._heard: deque[Heard] = deque()
         self._outbox: list[tuple[int, LeaseRecord]] = []
+        self._heard_upto = 0
+        """Behind the last record that was taken in."""
+        self._flushes: deque[tuple[int, Future[None]]] = deque()
+        """Those who wait until what this process acknowledged is durable, and the number of the report that says it."""
         self._writing: tuple[Future[list[int]], int, bool] | None = None
         """An append: how many records of ours as an owner it has, and whether a report comes behind them."""
         self._write_s = 0.0
@@ -112,9 +113,16 @@ class Leasing:
         if lessee.to_read:
             self._records.read()
         if self.tells_owners:
-            lessee.drain([slot for slot in self._handle.slots() if slot.number not in self._owned])
+            self._drain()
         if self.lessor.in_use:
             self._look_after_members(now_s)
+        self.send()
+        if self._flushes:
+            self._end_flushes()
+
+    def send(self) -> None:
+        """Write what was said, unless an append is under way."""
+        now_s = self._clock.monotonic()
         self._written(now_s)
         self._write(now_s)
 
@@ -125,6 +133,11 @@ class Leasing:
         if self.lessor.in_use or self.lessee.holds_any or self._writing is not None:
             return _BUSY_POLL_S
         return inf
+
+    @property
+    def waits_for_owners(self) -> bool:
+        """Messages come from them, and none by this process's own membership."""
+        return not self._owned and self.tells_owners
 
     @property
     def tells_owners(self) -> bool:
@@ -149,6 +162,7 @@ class Leasing:
                 _log.warning("subscription=%s acknowledgements have to wait: %s", self._handle, failure)
                 return
             self._heard.popleft()
+            self._heard_upto = offset + 1
 
     def _hear(self, offset: int, partition: int, record: LeaseRecord) -> None:
         if isinstance(record, Report):
@@ -167,6 +181,7 @@ class Leasing:
     def _look_after_members(self, now_s: float) -> None:
         for owned in self._owned.values():
             if owned.cursor.leased_from is None:
+                owned.folded = max(owned.folded, self._heard_upto)
                 owned.cursor.leased_from = owned.folded
                 owned.cursor.revision += 1
         self.lessor.expire()
@@ -228,11 +243,12 @@ class Leasing:
 
     # Partitions come and go ---------------------------------------------------------------------------------------
 
-    def take_over(self, owned: OwnedPartition, leased_from: int | None, deadline: Deadline) -> dict[int, Nack] | None:
+    def take_over(self, owned: OwnedPartition, deadline: Deadline) -> dict[int, Nack] | None:
         """The group has accepted that we own the partition. Fence former owners, and fold in what members wrote.
 
         Gives what was refused meanwhile, by offset; None where nobody can hold anything. Raises StoreError.
         """
+        leased_from = owned.cursor.leased_from
         if leased_from is None:
             return None
         version = owned.saves.saved.lineage.version
@@ -284,7 +300,7 @@ class Leasing:
                     owned.cursor.leased_from = None
                     owned.cursor.revision += 1
 
-    def saved(self, owned: OwnedPartition, _save: Save) -> None:
+    def saved(self, owned: OwnedPartition) -> None:
         """The group has accepted a save."""
         self.lessor.saved(owned)
 
@@ -292,11 +308,30 @@ class Leasing:
 
     def detach(self, endpoint: Endpoint) -> None:
         """One of this process's own consumers is gone."""
-        self.lessee.drain([slot for slot in self._handle.slots() if slot.number not in self._owned])
+        self._drain()
         self.lessee.detach(endpoint)
 
-    def late(self, partition: int, offsets: BitMap64, endpoint: Endpoint) -> None:
-        self.lessee.late(partition, offsets, endpoint)
+    def _drain(self) -> None:
+        self.lessee.drain([slot for slot in self._handle.slots() if slot.number not in self._owned])
+
+    def have_saved(self) -> Future[None] | None:
+        """Have the owners of other partitions save what was acknowledged of them here up to now; None where they know
+        that already. The future is settled when they have, and fails with Closed when this membership ends before."""
+        if self.tells_owners:
+            self._drain()
+        if not self.lessee.unsaved:
+            return None
+        done: Future[None] = Future()
+        self._flushes.append((self.lessee.mark(), done))
+        self.lessee.save_wanted = True
+        return done
+
+    def _end_flushes(self) -> None:
+        while self._flushes and self.lessee.is_saved(self._flushes[0][0]):
+            _, done = self._flushes.popleft()
+            if done.set_running_or_notify_cancel():
+                done.set_result(None)
+        self.lessee.save_wanted = bool(self._flushes)
 
     # The end ------------------------------------------------------------------------------------------------------
 
@@ -321,3 +356,8 @@ class Leasing:
     def stop(self) -> None:
         """Hear no more."""
         self._terms.traffic.stop()
+        self._terms.reader.close()
+        for _, done in self._flushes:
+            if done.set_running_or_notify_cancel():
+                done.set_exception(errors.Closed(f"subscription {self._handle} was closed"))
+        self._flushes.clear()

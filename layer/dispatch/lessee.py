@@ -45,6 +45,7 @@ KNOCK_S: Final = 0.5
 ACKS_S: Final = 0.05
 """Acknowledgements are gathered for so long."""
 _MOST_NACKS: Final = 20_000
+_MOST_SAVES: Final = 1000
 
 
 class ToRead(NamedTuple):
@@ -117,7 +118,8 @@ class _Pending:
 class Lessee:
     """One for each membership. `endpoints` is the dispatcher's list, of which only this process's own ones count.
 
-    Memory: what LeasedPartition says for each partition, and one report of at most 20,000 refusals.
+    Memory: what LeasedPartition says for each partition, one report of at most 20,000 refusals, and an entry for each
+    of 1,000 reports that owners did not save yet.
     """
 
     def __init__(self, life: CursorLife, client_id: str, consumers: Sequence[Endpoint]) -> None:
@@ -135,6 +137,11 @@ class Lessee:
         self._said_s = -KNOCK_S
         self._said_consumers: frozenset[int] = frozenset()
         self._unwritten: Report | None = None
+        self._reports = 0
+        """How many were made, in all epochs."""
+        self._saves: deque[tuple[int, dict[int, int]]] = deque()
+        """Reports that acknowledge something and are written but not known to be saved: the number of each, and up to
+        where owners' saves have to reach, by partition."""
         self.partitions: dict[int, LeasedPartition] = {}
         self.to_read: deque[ToRead] = deque()
         self.asking = False
@@ -378,6 +385,25 @@ class Lessee:
             or any(leased.durable_upto < leased.written_upto for leased in self.partitions.values())
         )
 
+    def mark(self) -> int:
+        """The number of the report that acknowledges what was drained up to now, for `is_saved`."""
+        return self._reports + bool(self._pending.acks or self._pending.batch_acks)
+
+    def is_saved(self, mark: int) -> bool:
+        """Owners have saved what the report of this number and all before it acknowledge, as far as they own it still;
+        what became this process's own since is for it to save."""
+        if self._reports < mark or (self._reports == mark and self._unwritten is not None):
+            return False
+        self._forget_saved()
+        return not self._saves or self._saves[0][0] > mark
+
+    def _forget_saved(self) -> None:
+        while self._saves and all(
+            number not in self.partitions or self.partitions[number].durable_upto >= upto
+            for number, upto in self._saves[0][1].items()
+        ):
+            self._saves.popleft()
+
     def report(self) -> Report | None:
         """What is to be written now; None when nothing is. Tell `written`, or ask again: it is the same."""
         if self._unwritten is not None:
@@ -386,6 +412,7 @@ class Lessee:
         if not self._is_due(bool(asked)):
             return None
         self._sequence += 1
+        self._reports += 1
         consumers = self._described() if self.asking or self.holds_any else ()
         pending, self._pending = self._pending, _Pending()
         nacks, late = _split(pending.nacks)
@@ -413,10 +440,17 @@ class Lessee:
     def written(self, offset: int) -> None:
         """The report is in the log, at this offset."""
         report, self._unwritten = self._unwritten, None
-        if report is not None:
-            for number in {*report.acks, *report.batch_acks}:
-                if number in self.partitions:
-                    self.partitions[number].written_upto = offset + 1
+        if report is None:
+            return
+        acknowledged = {*report.acks, *report.batch_acks} & self.partitions.keys()
+        for number in acknowledged:
+            self.partitions[number].written_upto = offset + 1
+        if acknowledged:
+            self._forget_saved()
+            upto = dict.fromkeys(acknowledged, offset + 1)
+            if len(self._saves) >= _MOST_SAVES:
+                upto = {**self._saves.pop()[1], **upto}
+            self._saves.append((self._reports, upto))
 
     def _is_due(self, asked: bool) -> bool:
         if asked or self._pending.nacks:

@@ -116,7 +116,8 @@ class Lessor:
         self._asked: dict[int, _Asked] = {}
         self._announced: dict[int, int] = {}
         self._complete: list[int] = []
-        self._save_wanted = False
+        self._save_wanted: int | None = None
+        """Offset of the last report that waits for a save."""
         self.now_s = 0.0
 
     # What there is ------------------------------------------------------------------------------------------------
@@ -134,8 +135,7 @@ class Lessor:
     @property
     def awaits_save(self) -> bool:
         """Nothing can be leased before the next save, or a member waits for it."""
-        wanted, self._save_wanted = self._save_wanted, False
-        return wanted or (bool(self._members) and not self.may_lease())
+        return self._save_wanted is not None or (bool(self._members) and not self.may_lease())
 
     def members(self) -> list[tuple[MemberId, list[RemoteEndpoint]]]:
         return [(member.id, list(member.consumers.values())) for member in self._members.values()]
@@ -178,11 +178,11 @@ class Lessor:
             if acks or batches:
                 owned.acknowledge_elsewhere(list(acks or ()), batches or {})
         if report.member.client_id != self._client_id:
-            self._hear_member(report, fresh)
+            self._hear_member(offset, report, fresh)
         for owned in fresh.values():
             owned.folded = offset + 1
 
-    def _hear_member(self, report: Report, fresh: Mapping[int, OwnedPartition]) -> None:
+    def _hear_member(self, offset: int, report: Report, fresh: Mapping[int, OwnedPartition]) -> None:
         client_id, epoch = report.member
         member = self._members.get(client_id)
         if member is not None and epoch < member.id.epoch:
@@ -191,7 +191,7 @@ class Lessor:
             self._drop(member, died=False)
             member = None
         if report.save:
-            self._save_wanted = True
+            self._save_wanted = offset
             for owned in fresh.values():
                 owned.cursor.revision += 1  # also when nothing of it is new: it waits for a save that says so
         for number, asked in self._asked.items():
@@ -324,10 +324,17 @@ class Lessor:
     def saved(self, owned: OwnedPartition) -> None:
         """The group has accepted a save: tell members what they acknowledged durably."""
         number, upto = owned.slot.number, owned.saves.saved.leased_from
+        if self._save_wanted is not None and all(self._holds(each) for each in self._owned.values()):
+            self._save_wanted = None
         if upto is None or not self._members or self._announced.get(number) == upto:
             return
         self._announced[number] = upto
         self._say(number, Saved(self._owner, owned.saves.saved.lineage.version, upto))
+
+    def _holds(self, owned: OwnedPartition) -> bool:
+        """The last accepted save has what was waited for."""
+        upto = owned.saves.saved.leased_from
+        return upto is None or self._save_wanted is None or upto > self._save_wanted
 
     # Members go ---------------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from layer.dispatch.commands import Commands, outcome
 from layer.dispatch.delivery import PartitionSlot
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.handle import PartitionStats, SubscriptionHandle
+from layer.dispatch.lease_terms import LeaseTerms
 from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.serving import Serving
 from layer.dispatch.strategy import SubscriptionType
@@ -47,6 +48,7 @@ class SubscriptionMember:
         fetcher: Fetcher,
         clock: Clock,
         journal: PendingAckJournal,
+        terms: LeaseTerms | None = None,
         *,
         ack_persist_interval_s: float,
     ) -> None:
@@ -61,7 +63,7 @@ class SubscriptionMember:
         self._serving: Serving
         self._join_group: Callable[[], Serving] = lambda: Serving(
             handle, config, store, fetcher, clock, self._commands, self._owned, self._endpoints, self._ready,
-            journal, ack_persist_interval_s=ack_persist_interval_s,
+            journal, terms, ack_persist_interval_s=ack_persist_interval_s,
         )  # fmt: skip
         self._thread = threading.Thread(target=self._run, name=f"pok-member {handle}", daemon=True)
 
@@ -125,7 +127,7 @@ class SubscriptionMember:
 
     def redeliver_unacknowledged(self, endpoint: Endpoint) -> None:
         """Deliver again, now, what this consumer has not acknowledged."""
-        self.run(lambda: self._serving.dispatcher.redeliver_all(endpoint))
+        self.run(lambda: self._serving.redeliver_all(endpoint))
 
     def save(self, deadline: Deadline) -> int:
         """Return when everything acknowledged before this call is durable, or known to be lost.
@@ -136,6 +138,9 @@ class SubscriptionMember:
         Raises:
             StoreError: they could not be saved.
         """
+        told = outcome(self.run(lambda: self._serving.tell_owners()), deadline, "acknowledgements to be told")
+        if told is not None:
+            outcome(told, deadline, "acknowledgements to be saved by the owners of their partitions")
         return outcome(self.run(lambda: self._serving.save()), deadline, "acknowledgements to be durable")
 
     def execute(self, requests: Sequence[tuple[int, Request]]) -> Future[list[Answer | None]]:
@@ -166,14 +171,18 @@ class SubscriptionMember:
 
     def delivered(self) -> int:
         """Messages handed to the consumers that are open now."""
-        return sum(endpoint.delivered for endpoint in tuple(self._endpoints))
+        return sum(endpoint.delivered for endpoint in self._own_consumers())
 
     def undecryptable(self) -> int:
         """Encrypted messages that the consumers that are open now had no key for."""
-        return sum(endpoint.unsealing.failures for endpoint in tuple(self._endpoints))
+        return sum(endpoint.unsealing.failures for endpoint in self._own_consumers())
 
     def consumers(self) -> int:
-        return len(self._endpoints)
+        """How many this process has."""
+        return len(self._own_consumers())
+
+    def _own_consumers(self) -> list[Endpoint]:
+        return [endpoint for endpoint in tuple(self._endpoints) if not endpoint.is_remote]
 
     def losses(self) -> int:
         """See `save`."""

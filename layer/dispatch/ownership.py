@@ -20,12 +20,14 @@ from layer.dispatch.delayed import DelayedMessages
 from layer.dispatch.dispatcher import Dispatcher
 from layer.dispatch.fences import Fences
 from layer.dispatch.handle import SubscriptionHandle
+from layer.dispatch.leasing import Leasing
 from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.saving import STORE_TIMEOUT_S, CursorSaver
 from layer.dispatch.transaction_acks import TransactionAcks
 from layer.kafka.group import GroupConsumer
 from layer.transactions.pending_acks.journal import PendingAckJournal
 from layer.transactions.pending_acks.log import CursorName
+from mapping.state_records.leases import Nack
 
 _RETRY_OPEN_S: Final = 0.5
 
@@ -58,6 +60,8 @@ class Ownership:
         self._journal = journal
         self.transactions = TransactionAcks(str(handle), journal, clock, owned, self.saver, dispatcher, wake)
         self.transactions.reopen = self._reopen
+        self.saver.when_saved = self._saved
+        self.leasing: Leasing | None = None
         self.losses = 0
         """How often a partition was given up with acknowledgements that were not saved."""
 
@@ -81,6 +85,8 @@ class Ownership:
         leaving = [number for number in partitions if number in self._owned]
         self._dispatcher.drain()
         self._dispatcher.counting.retire(leaving, orderly=True)
+        if self.leasing is not None:
+            self.leasing.retire()
         try:
             self.saver.settle()
             self.saver.save(leaving)
@@ -114,7 +120,9 @@ class Ownership:
             self._unopened.update(dict.fromkeys(due, now))
 
     def give_up_unowned_acknowledgements(self) -> None:
-        """Count as lost what was acknowledged for partitions that are not ours (any more)."""
+        """Count as lost what was acknowledged for partitions that are not ours (any more), unless owners hear it."""
+        if self.leasing is not None and self.leasing.tells_owners:
+            return
         for slot in self._handle.slots():
             if slot.number not in self._owned and slot.forget_acknowledgements():
                 self.losses += 1
@@ -147,6 +155,8 @@ class Ownership:
             saved = found.saved or Saved(lineage)
             self._look_for_transactions(found, identity, deadline)
             saves[number] = self._store.prepare(identity, found.state, saved, lineage, deadline)
+            if self.leasing is None:
+                found.state.leased_from = None
             owned = OwnedPartition(self._handle.slot(number), identity, found.state, saved, self._clock.now_ms)
             owned.keep_within(self._store)
             owned.intake.fences = Fences(self._handle.fences(number, deadline))
@@ -158,6 +168,7 @@ class Ownership:
         self._consumer.commit({number: save.commit for number, save in saves.items()})
         for number, owned in opened.items():
             self.saver.accepted(owned, saves[number], deadline)
+        refused = self._hear_members(opened, deadline)
         self.transactions.take_over(opened, deadline)
         for number, owned in opened.items():
             owned.meter = self._handle.meter
@@ -173,7 +184,23 @@ class Ownership:
             )  # fmt: skip
         self._dispatcher.choose_active()
         self._dispatcher.count_deliveries()
+        if self.leasing is not None:
+            for number, owned in opened.items():
+                self.leasing.opened(owned, refused[number])
         return opened
+
+    def _hear_members(
+        self, opened: Mapping[int, OwnedPartition], deadline: Deadline
+    ) -> Mapping[int, Mapping[int, Nack] | None]:
+        """See `Leasing.take_over`."""
+        if self.leasing is None:
+            return {}
+        return {number: self.leasing.take_over(owned, deadline) for number, owned in opened.items()}
+
+    def _saved(self, owned: OwnedPartition, save: Save) -> None:
+        self.transactions.saved(owned, save)
+        if self.leasing is not None:
+            self.leasing.saved(owned)
 
     def _look_for_transactions(self, found: Recovered, identity: CursorIdentity, deadline: Deadline) -> None:
         """A commit of ours says whether transactions acknowledge here; without one the record itself is asked."""
@@ -201,5 +228,7 @@ class Ownership:
                 continue
             owned.residency.forget()
             self._dispatcher.forget(owned)
+            if self.leasing is not None:
+                self.leasing.gave_up(number)
             if owned.dirty or owned.slot.forget_acknowledgements():
                 self.losses += 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import Any, Final
 
 from layer import errors
@@ -18,6 +19,8 @@ from layer.dispatch.commands import Commands
 from layer.dispatch.dispatcher import Dispatcher
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.handle import PartitionStats, SubscriptionHandle
+from layer.dispatch.lease_terms import LeaseTerms
+from layer.dispatch.leasing import Leasing
 from layer.dispatch.ownership import Ownership
 from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.passing_by import PassingBy
@@ -55,6 +58,7 @@ class Serving:
         endpoints: list[Endpoint],
         assigned: threading.Event,
         journal: PendingAckJournal,
+        terms: LeaseTerms | None,
         *,
         ack_persist_interval_s: float,
     ) -> None:
@@ -78,6 +82,12 @@ class Serving:
         self.dispatcher = Dispatcher(handle, fetcher, clock, consumer, owned, endpoints)
         self._reader = PartitionReader(handle, clock, consumer, owned, self.dispatcher.looking)
         self.ownership = Ownership(handle, store, clock, consumer, self.dispatcher, owned, journal, commands.wake)
+        self.leasing: Leasing | None = None
+        """Where messages may go to other processes' consumers, and come from there."""
+        if terms is not None:
+            session, seek, wake = self.ownership.saver.session, consumer.seek, commands.wake
+            self.leasing = Leasing(handle, terms, session, clock, self.dispatcher, seek, owned, endpoints, wake)
+            self.ownership.leasing = self.leasing
         self.transactions = self.ownership.transactions
         self.requests = OwnerRequests(handle, self.dispatcher, self.ownership, owned, self.save)
         self._over: errors.LayerError | None = None
@@ -96,10 +106,15 @@ class Serving:
         self._commands.execute()
         if self._not_ours is not None:
             raise self._not_ours
+        leasing = self.leasing
+        if leasing is not None:
+            leasing.step(joined=self._assigned.is_set())
         self._drain()
         self.transactions.step()
         self.dispatcher.redeliver_due()
         handed = self.dispatcher.dispatch()
+        if leasing is not None:
+            leasing.send()
         now = self._clock.monotonic()
         if self._passing_by is not None:
             stuck = not handed and self.dispatcher.has_undelivered()
@@ -111,7 +126,7 @@ class Serving:
             self.ownership.saver.sweep()
             self.ownership.saver.save_in_background()
             self.ownership.open_late()
-        awaits_save = self.dispatcher.counting.wants_save()
+        awaits_save = self.dispatcher.counting.wants_save() or (leasing is not None and leasing.lessor.awaits_save)
         if awaits_save:
             self.ownership.saver.save_urgently()
         undelivered = self.dispatcher.has_undelivered()
@@ -127,6 +142,9 @@ class Serving:
                 self._reader.read(0.0, limit=1)
             return
         timeout = 0.0 if undelivered else _AWAITING_SAVE_POLL_S if awaits_save else self._poll_timeout(now, busy)
+        if leasing is not None and leasing.waits_for_owners:
+            self._wait_for_owners(leasing, timeout)
+            timeout = 0.0
         if self._reader.read(timeout):
             self._last_activity_s = now
 
@@ -138,6 +156,8 @@ class Serving:
 
     def _poll_timeout(self, now: float, busy: bool) -> float:
         timeout = min(_POLL_S if busy else _IDLE_POLL_S, self.transactions.poll_limit(now))
+        if self.leasing is not None:
+            timeout = min(timeout, self.leasing.poll_limit())
         next_due = self.dispatcher.next_due()
         return timeout if next_due is None else min(timeout, max(0.0, next_due - now))
 
@@ -162,10 +182,19 @@ class Serving:
         elif self.ownership.saver.under_way:
             self._reader.read(0.0, limit=1)  # its answer comes out of polling, too
 
+    def _wait_for_owners(self, leasing: Leasing, timeout_s: float) -> None:
+        """Nothing comes from Kafka by this membership: wait for what owners write."""
+        self._commands.prepare_to_wait()
+        if not leasing.has_heard:
+            self._commands.wait(timeout_s)
+        self._commands.end_wait()
+
     def _shut_down(self) -> None:
-        for endpoint in list(self._endpoints):
+        for endpoint in [endpoint for endpoint in self._endpoints if not endpoint.is_remote]:
             self.detach(endpoint)
         self.dispatcher.counting.retire(self._owned, orderly=True)
+        if self.leasing is not None:
+            self.leasing.retire()
         try:
             self.save()
         except errors.StoreError as failure:
@@ -174,12 +203,16 @@ class Serving:
             self.transactions.finish(Deadline.after(_FINISH_S))
         except errors.LayerError as failure:
             _log.info("subscription=%s leaves outcomes of transactions to its next owner: %s", self._handle, failure)
+        if self.leasing is not None:
+            self.leasing.finish()
         self._consumer.close()
 
     def abandon(self) -> None:
         """It cannot go on: leave the group without a save."""
         self.transactions.close(list(self._owned))
         self._owned.clear()
+        if self.leasing is not None:
+            self.leasing.stop()
         try:
             self._consumer.close()
         except Exception:
@@ -218,6 +251,8 @@ class Serving:
         if endpoint in self._endpoints:
             self._handle.meter.delivered += endpoint.delivered
             self._handle.meter.undecryptable += endpoint.unsealing.failures
+        if self.leasing is not None:
+            self.leasing.detach(endpoint)
         self.dispatcher.detach(endpoint)
 
     def stop(self, *, orderly: bool) -> None:
@@ -226,6 +261,16 @@ class Serving:
         if not orderly:
             self._drain()
             self.dispatcher.counting.retire(self._owned, orderly=False)
+
+    def redeliver_all(self, endpoint: Endpoint) -> None:
+        """Everything that this consumer has and has not acknowledged is to come again."""
+        self.dispatcher.redeliver_all(endpoint)
+        if self.leasing is not None:
+            self.leasing.lessee.redeliver_all(endpoint)
+
+    def tell_owners(self) -> Future[None] | None:
+        """Have the owners of other partitions save what was acknowledged of them here; None where nothing was."""
+        return None if self.leasing is None else self.leasing.have_saved()
 
     def save(self) -> int:
         """See `SubscriptionMember.save`."""

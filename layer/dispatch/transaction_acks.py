@@ -112,7 +112,6 @@ class TransactionAcks:
         self._asked_s = -inf
         self.reopen: Callable[[int], None] = lambda partition: None
         """Another owner's TAKEOVER counts: recover the partition anew, if it is still ours."""
-        saver.when_saved = self._saved
 
     # Requests -----------------------------------------------------------------------------------------------------
 
@@ -283,7 +282,8 @@ class TransactionAcks:
 
     # Saves --------------------------------------------------------------------------------------------------------
 
-    def _saved(self, owned: OwnedPartition, save: Save) -> None:
+    def saved(self, owned: OwnedPartition, save: Save) -> None:
+        """The group has accepted a save."""
         served = self._served.get(owned.slot.number)
         if served is not None and save.left_out is None:
             served.pending.saved(save.revision)

@@ -162,7 +162,10 @@ class PartitionTail:
     def _start(self, partition: int) -> int:
         with self._lock:
             start = self._starts.get(partition, self._resume.get(partition))
-        return self._end(partition) if start is None else start
+        if start is None:
+            start = self._end(partition)
+        with self._lock:  # somebody may have asked for an earlier one meanwhile
+            return min(start, self._starts.get(partition, start))
 
     def _end(self, partition: int) -> int:
         return self._log.end_offset(self._topic, partition, Deadline.after(_END_TIMEOUT_S))

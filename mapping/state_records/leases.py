@@ -225,7 +225,7 @@ def decode(value: bytes, only_for: str | None = None) -> LeaseRecord | None:
     Raises:
         CorruptRecord: it says that it is one of these, and cannot be read; also for another format than this version's.
     """
-    if not value or value[0] not in _FORMATS:
+    if not is_lease_record(value):
         return None
     if value[0] != FORMAT:
         raise CorruptRecord(f"lease record has format {value[0]}, this version reads {FORMAT}: a newer one is needed")
@@ -236,6 +236,11 @@ def decode(value: bytes, only_for: str | None = None) -> LeaseRecord | None:
     found = _READERS[kind](reader)
     reader.expect_end()
     return found
+
+
+def is_lease_record(value: bytes) -> bool:
+    """Whether it says that it is one of these, of this format or another."""
+    return bool(value) and value[0] in _FORMATS
 
 
 def _behind_kind(value: bytes) -> Reader:

@@ -143,9 +143,9 @@ def test_a_request_that_is_read_again_behind_a_seek_does_nothing(
     channel = admin.node.memberships.deliveries
     written = channel.write
 
-    def noted(records: object, deadline: Deadline) -> None:
+    def noted(records: object, deadline: Deadline) -> list[int]:
         sent.extend(records)  # type: ignore[arg-type]
-        written(records, deadline)  # type: ignore[arg-type]
+        return written(records, deadline)  # type: ignore[arg-type]
 
     channel.write = noted  # type: ignore[method-assign]
     acknowledge(admin, topic, {0: set(range(10))})

@@ -85,6 +85,9 @@ class World:
         """What reading the partition from its beginning gives."""
         return [Record(offset) for offset in range(end)]
 
+    def close(self) -> None:
+        """For the reader that this is, too."""
+
     def watermarks(self, *_: object) -> tuple[int, int]:
         return 0, self.end
 
@@ -308,7 +311,7 @@ class Process:
         world.commit = save.commit
         owned = OwnedPartition(self.slot, IDENTITY, found.state, saved)
         owned.save_accepted(save)
-        nacked = self.leasing.take_over(owned, found.state.leased_from, DEADLINE)
+        nacked = self.leasing.take_over(owned, DEADLINE)
         self.owned[0] = owned
         self.dispatcher.count_deliveries()
         self.leasing.opened(owned, nacked)
@@ -341,7 +344,7 @@ class Process:
             return
         self.world.commit = save.commit
         self.store.clean(IDENTITY, owned.save_accepted(save), DEADLINE)
-        self.leasing.saved(owned, save)
+        self.leasing.saved(owned)
 
     # The application ----------------------------------------------------------------------------------------------
 
@@ -431,8 +434,7 @@ class Process:
             self.leasing.gave_up(0)
         self.leasing.lessee.asking = False
         for _ in range(100):
-            self.leasing._written(self.world.now_s)
-            self.leasing._write(self.world.now_s)
+            self.leasing.send()
             self.traffic.step()
         self.alive = False
         self.traffic.stop()

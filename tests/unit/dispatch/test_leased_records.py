@@ -71,6 +71,9 @@ class Member:
     def watermarks(self, topic: str, partition: int, deadline: Deadline) -> tuple[int, int]:
         return self.start, 100
 
+    def close(self) -> None:
+        """Nothing is open."""
+
     def lease(self, *entries: LeasedEntry, number: int = 1) -> None:
         self.lessee.hear(self.slot, Lease(OWNER, 1, self.lessee.id, number, 1, entries))
 

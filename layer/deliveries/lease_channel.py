@@ -1,0 +1,112 @@
+"""The way of one subscription's lease records to `deliveries` and from there (`LeaseTraffic`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from concurrent.futures import Executor, Future
+from typing import Final, TypeVar
+
+from layer import errors
+from layer.deadline import Deadline
+from layer.deliveries.channel import DeliveryChannel, Heard
+from layer.dispatch import lease_terms
+from mapping.errors import CorruptRecord
+from mapping.state_keys import DeliveryKey
+from mapping.state_records.cursor_requests import EVERYBODY
+from mapping.state_records.leases import LeaseRecord, Report, TakeOver, decode, encode, is_lease_record
+
+_WRITE_S: Final = 10.0
+_GROUP_S: Final = 5.0
+
+_T = TypeVar("_T")
+
+
+class LeaseChannel:
+    """Appends and questions to the group run in the threads of `errands`, one append at a time. Memory: nothing of its
+    own."""
+
+    def __init__(
+        self,
+        channel: DeliveryChannel,
+        topic: str,
+        subscription: str,
+        live_members: Callable[[Deadline], Collection[str]],
+        errands: Executor,
+    ) -> None:
+        """`live_members` asks Kafka's group for the client ids of those who are not known to be gone."""
+        self._channel = channel
+        self._topic = topic
+        self._subscription = subscription
+        self._live_members = live_members
+        self._errands = errands
+        self._hear: Callable[[Sequence[lease_terms.Heard]], None] = lambda records: None
+        self._listener: Callable[[Sequence[Heard]], None] = self._heard
+        self._hears_all = False
+        """Nothing that stands behind what this process writes is missed."""
+
+    def listen(self, hear: Callable[[Sequence[lease_terms.Heard]], None]) -> None:
+        self._hear = hear
+        self._channel.listen(self._topic, self._listener)
+
+    def write(self, records: Sequence[tuple[int, LeaseRecord]]) -> Future[list[int]]:
+        said = [(self._key(partition), encode(record)) for partition, record in records]
+
+        def append() -> list[int]:
+            deadline = Deadline.after(_WRITE_S)
+            self._hear_all(deadline)
+            return self._channel.write(said, deadline)
+
+        return self._run(append)
+
+    def take_over(
+        self, partition: int, record: TakeOver, since: int, deadline: Deadline
+    ) -> tuple[int, list[tuple[int, Report]]]:
+        self._hear_all(deadline)
+        at = self._channel.write([(self._key(partition), encode(record))], deadline)[0]
+        reports: list[tuple[int, Report]] = []
+        for offset, key, value in self._channel.written(self._topic, since, at, deadline):
+            if key.partition != EVERYBODY or key.subscription != self._subscription:
+                continue
+            try:
+                found = decode(value)
+            except CorruptRecord as reason:
+                self._channel.skipped(key, reason)
+                continue
+            if isinstance(found, Report):
+                reports.append((offset, found))
+        return at, reports
+
+    def group(self) -> Future[Collection[str]]:
+        return self._run(lambda: self._live_members(Deadline.after(_GROUP_S)))
+
+    def stop(self) -> None:
+        self._hear = lambda records: None
+        self._channel.unlisten(self._topic, self._listener)
+
+    # Inside -------------------------------------------------------------------------------------------------------
+
+    def _key(self, partition: int) -> DeliveryKey:
+        return DeliveryKey(self._topic, partition, self._subscription)
+
+    def _hear_all(self, deadline: Deadline) -> None:
+        if not self._hears_all:
+            self._channel.hear_from(self._topic, self._channel.end(self._topic, deadline))
+            self._hears_all = True
+
+    def _run(self, errand: Callable[[], _T]) -> Future[_T]:
+        try:
+            return self._errands.submit(errand)
+        except RuntimeError:
+            closed: Future[_T] = Future()
+            closed.set_exception(errors.Closed("this process leaves the cluster"))
+            return closed
+
+    def _heard(self, records: Sequence[Heard]) -> None:
+        """In the channel's thread."""
+        ours = [
+            (offset, key.partition, value)
+            for offset, key, value in records
+            if key.subscription == self._subscription and is_lease_record(value)
+        ]
+        if ours:
+            self._hear(ours)

@@ -1,0 +1,117 @@
+"""More consumers than partitions: one partition's messages go to consumers in several processes, by leases.
+
+A client with settings of its own is a node of its own, with its own memberships, as another process is.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+import layer as pulsar
+from tests.integration.sdk_support import nothing_comes, send_fast, until
+
+Unique = Callable[..., str]
+EARLIEST = pulsar.InitialPosition.Earliest
+SHARED = pulsar.ConsumerType.Shared
+KEY_SHARED = pulsar.ConsumerType.KeyShared
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def process(service_url: str) -> Iterator[Callable[[], pulsar.Client]]:
+    """Clients that share nothing, as those of several processes."""
+    made: list[pulsar.Client] = []
+
+    def make() -> pulsar.Client:
+        made.append(pulsar.Client(service_url, kafka_config={"client.rack": secrets.token_hex(4)}))
+        return made[-1]
+
+    yield make
+    for client in made:
+        client.close()
+
+
+Process = Callable[[], pulsar.Client]
+
+
+def join(process: Process, topic: str, kind: pulsar.ConsumerType = SHARED, **options: Any) -> pulsar.Consumer:
+    return process().subscribe(topic, "s", kind, initial_position=EARLIEST, **options)
+
+
+class Worker:
+    """A consumer in a process of its own, who works 2 ms at each message; `got` has their texts."""
+
+    def __init__(self, consumer: pulsar.Consumer) -> None:
+        self.consumer = consumer
+        self.got: list[str] = []
+        self.keys: list[str] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def _work(self) -> None:
+        while not self._over.is_set():
+            try:
+                message = self.consumer.receive(100)
+            except pulsar.Timeout:
+                continue
+            self.got.append(message.data().decode())
+            self.keys.append(message.partition_key())
+            self._over.wait(0.002)  # what it does with a message: nobody could work them all off alone
+            self.consumer.acknowledge(message)
+
+    def stop(self) -> None:
+        self._over.set()
+        self._thread.join(20)
+
+
+def work_off(workers: list[Worker], count: int) -> None:
+    until(lambda: sum(len(worker.got) for worker in workers) >= count, f"{count} messages to be received")
+    for worker in workers:
+        worker.stop()
+
+
+def test_one_partition_is_shared_by_processes(process: Process, unique: Unique) -> None:
+    topic = unique()
+    workers = [Worker(join(process, topic, receiver_queue_size=50)) for _ in range(3)]
+    until(lambda: consumers_of(workers[0]) == 3, "the owner to know every consumer")
+    send_fast(process(), topic, 3000)
+    work_off(workers, 3000)
+    assert sorted(int(text) for worker in workers for text in worker.got) == list(range(3000))
+    assert all(len(worker.got) >= 100 for worker in workers), [len(worker.got) for worker in workers]
+    for worker in workers:
+        worker.consumer.close()
+    assert nothing_comes(join(process, topic))
+
+
+def test_a_key_goes_to_one_process_and_in_order(process: Process, unique: Unique) -> None:
+    topic = unique()
+    workers = [Worker(join(process, topic, KEY_SHARED)) for _ in range(3)]
+    until(lambda: consumers_of(workers[0]) == 3, "the owner to know every consumer")
+    producer = process().create_producer(topic)
+    for number in range(1000):
+        producer.send_async(str(number).encode(), None, partition_key=f"k{number % 40}")
+    producer.flush()
+    work_off(workers, 1000)
+    holders: dict[str, set[int]] = defaultdict(set)
+    for index, worker in enumerate(workers):
+        for key in worker.keys:
+            holders[key].add(index)
+        for key in set(worker.keys):
+            numbers = [int(text) for text, k in zip(worker.got, worker.keys, strict=True) if k == key]
+            assert numbers == list(range(int(key[1:]), 1000, 40))
+    assert len(holders) == 40
+    assert all(len(each) == 1 for each in holders.values()), holders
+    assert all(worker.got for worker in workers)
+
+
+def consumers_of(worker: Worker) -> int:
+    """How many the owner of the partition knows, if that is `worker`'s process (which came first)."""
+    return len(worker.consumer._member._endpoints)
