@@ -23,6 +23,7 @@ from layer.kafka.several_topics import SeveralTopicsConsumer
 from layer.ledgers.first_left import FirstLedgersLeft
 from layer.ledgers.views import LedgerViews
 from layer.limits import raise_open_file_limit
+from layer.lookup.tenants import TENANT_KEYS, Tenants
 from layer.metadata.clusters import REGISTRY_KEYS, Clusters
 from layer.metadata.entities import Entities
 from layer.metadata.namespaces import NAMESPACE_KEYS, Namespaces
@@ -46,6 +47,7 @@ from mapping.state_records.metadata import BacklogExceeded
 from mapping.state_topics import (
     NAMESPACES,
     SUBSCRIPTIONS,
+    TENANTS,
     TOPICS,
     TRANSACTION_BUFFER_SNAPSHOT,
     TRANSACTION_LOG,
@@ -103,6 +105,7 @@ class Services:
         self.log = KafkaStateLog(log_fetcher, self.state_producer, self.admin)
         self.namespaces = Namespaces(Entities(self.log, NAMESPACES, NAMESPACE_KEYS, self.clock), self.clock)
         self.clusters = Clusters(Entities(self.log, NAMESPACES, REGISTRY_KEYS, self.clock))
+        self.tenants = Tenants(Entities(self.log, TENANTS, TENANT_KEYS, self.clock))
         self.topics = Topics(
             Entities(self.log, TOPICS, TOPIC_KEYS, self.clock),
             self.namespaces,

@@ -264,6 +264,24 @@ class MaintenanceTakeoverKey:
     version: int
 
 
+@dataclass(frozen=True, slots=True)
+class TenantKey:
+    """`tenants`: which cluster has a tenant, by compare-and-set; `*` stands for tenants without a record of theirs."""
+
+    tenant: str
+    version: int
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True)
+class MigrationKey:
+    """`tenants`: how far a tenant's migration is, by compare-and-set."""
+
+    tenant: str
+    version: int
+    attempt: str
+
+
 Key = (
     TopicKey
     | NamespaceKey
@@ -289,6 +307,8 @@ Key = (
     | CursorTakeoverKey
     | CoordinatorTakeoverKey
     | MaintenanceTakeoverKey
+    | TenantKey
+    | MigrationKey
 )
 
 TAGS: Final[Mapping[str, type[Key]]] = {
@@ -316,6 +336,8 @@ TAGS: Final[Mapping[str, type[Key]]] = {
     "ct": CursorTakeoverKey,
     "tt": CoordinatorTakeoverKey,
     "mt": MaintenanceTakeoverKey,
+    "tn": TenantKey,
+    "mg": MigrationKey,
 }
 """Never give a tag to another kind: old records keep it. "sc" is taken: schemas without a Kafka topic's id, before any
 release."""

@@ -34,6 +34,7 @@ class PartitionedBy(str, Enum):
     TOPIC = "name of the partitioned topic"
     NAMESPACE = "tenant/namespace"
     COORDINATOR = "coordinator id"
+    TENANT = "tenant"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +182,9 @@ TRANSACTION_PENDING_ACK: Final = _compacted(
     "the cursor has taken the transaction's outcome in",
 )
 
+TENANTS: Final = _compacted("tenants", 1, "anyone, by compare-and-set", "as in topics", PartitionedBy.TENANT)
+"""One partition, because whoever answers for all tenants follows all of it."""
+
 ALL: Final[tuple[StateTopic, ...]] = (
     TOPICS,
     NAMESPACES,
@@ -196,6 +200,7 @@ ALL: Final[tuple[StateTopic, ...]] = (
     TRANSACTION_LOG,
     TRANSACTION_BUFFER_SNAPSHOT,
     TRANSACTION_PENDING_ACK,
+    TENANTS,
 )
 
 _BY_KAFKA_NAME: Final[Mapping[str, StateTopic]] = {topic.kafka_name: topic for topic in ALL}

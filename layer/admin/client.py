@@ -15,6 +15,7 @@ from layer.admin.ledgers import LedgerAdmin
 from layer.admin.schemas import SchemaAdmin
 from layer.admin.stats import PublisherStats, TopicStats
 from layer.admin.subscriptions import SubscriptionAdmin
+from layer.admin.tenants import TenantAdmin
 from layer.admin.transactions import TransactionAdmin
 from layer.client.authentication import Authentication
 from layer.client.connection import connection_security
@@ -28,7 +29,9 @@ from layer.node import Node, acquire, release
 from mapping.topic_name import TopicName
 
 
-class AdminClient(SubscriptionAdmin, SchemaAdmin, TransactionAdmin, LedgerAdmin, DeletionAdmin, ClusterAdmin):
+class AdminClient(
+    SubscriptionAdmin, SchemaAdmin, TransactionAdmin, LedgerAdmin, DeletionAdmin, ClusterAdmin, TenantAdmin
+):
     """Administers one cluster. Thread-safe; also a context manager.
 
     Calls raise the official exceptions (`TopicNotFound`, `SubscriptionNotFound`, `ConsumerBusy`, ...).

@@ -25,6 +25,7 @@ from layer.cli import (
     spark,
     standalone,
     subscriptions,
+    tenants,
     topics,
     transactions,
 )
@@ -43,6 +44,7 @@ app.add_typer(topics.app, name="topics")
 app.add_typer(namespaces.app, name="namespaces")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(clusters.app, name="clusters")
+app.add_typer(tenants.app, name="tenants")
 app.add_typer(subscriptions.app, name="subscriptions")
 app.add_typer(transactions.app, name="transactions")
 app.add_typer(ledgers.app, name="ledgers")
