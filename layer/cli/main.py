@@ -14,6 +14,7 @@ from layer.cli import (
     compat,
     consume,
     ledgers,
+    lookup,
     metrics,
     namespaces,
     produce,
@@ -45,6 +46,7 @@ app.add_typer(namespaces.app, name="namespaces")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(clusters.app, name="clusters")
 app.add_typer(tenants.app, name="tenants")
+app.add_typer(lookup.app, name="lookup")
 app.add_typer(subscriptions.app, name="subscriptions")
 app.add_typer(transactions.app, name="transactions")
 app.add_typer(ledgers.app, name="ledgers")

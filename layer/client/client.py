@@ -26,6 +26,8 @@ from layer.client.enums import (
     RegexSubscriptionMode,
 )
 from layer.client.errors import pulsar_errors
+from layer.client.following.directory_url import directory_of
+from layer.client.following.homes import Homes
 from layer.client.key_shared import ConsumerKeySharedPolicy
 from layer.client.logger import install_logger
 from layer.client.message_id import MessageId, NativeMessageId, native
@@ -46,6 +48,7 @@ from layer.client.transaction import Transaction
 from layer.crypto.keys import CryptoKeyReader
 from layer.cursor.budget import DEFAULT_BYTES
 from layer.exceptions import AlreadyClosed
+from layer.lookup.places import Place
 from layer.schema.plain import BytesSchema, Schema
 from layer.transactions.client_transaction import DEFAULT_TIMEOUT_MS
 from mapping.topic_name import TopicName
@@ -97,7 +100,12 @@ class Client:
         enable_transaction: bool = False,
         stand_in: bool | None = None,
     ) -> None:
-        """`enable_transaction` is the Java client's; see `new_transaction`.
+        """`service_url` is `kafka://host:port[,host:port...]`, or `kafka+ssl://` for TLS. With
+        `pok+lookup://host:port[,host:port...]` a lookup service tells which cluster has the tenant of each topic, with
+        `pok+map:///a/file` that file does; producers, consumers and readers then move when the tenant does
+        (docs/migration.md). All other arguments count for every cluster.
+
+        `enable_transaction` is the Java client's; see `new_transaction`.
 
         Ours beyond the official arguments: `kafka_config` (raw librdkafka options), `ack_persist_interval_ms`
         (1 to 60,000: how long an acknowledgement may wait before it is durable), `max_pattern_topics` (1 or more: how
@@ -108,8 +116,7 @@ class Client:
         no service is there; None: as the environment's POK_STAND_IN says, and else yes; docs/architecture.md).
 
         Raises:
-            ValueError: the URL is neither `kafka://host:port[,host:port...]` nor `kafka+ssl://...`, or an argument has
-                a wrong type.
+            ValueError: the URL is none of the above, or an argument has a wrong type.
             InvalidConfiguration: a number is out of range, or `kafka_config` sets what is not the user's to set.
             NotSupported: an option that this version does not have.
         """
@@ -140,10 +147,29 @@ class Client:
         )
         options.check()
         install_logger(logger)
-        self._service_info = options.service_info()
-        self._settings = options.kafka_settings()
-        self._session = Session(options, self._settings, self._letter_producer)
+        self._begin(options)
+
+    def _begin(self, options: ClientOptions) -> None:
         self._options = options
+        self._service_info = options.service_info()
+        self._homes: Homes | None = None
+        directory = directory_of(options.service_url)
+        if directory is None:
+            self._settings = options.kafka_settings()
+            self._session = Session(options, self._settings, self._letter_producer)
+        else:
+            options.check_without_cluster()
+            self._homes = Homes(directory, self._session_at, options)
+
+    def _session_at(self, place: Place) -> Session:
+        """What a client of this one's options has open on the cluster that has a tenant."""
+        there = Client.__new__(Client)
+        with pulsar_errors():
+            try:
+                there._begin(self._options.at(place.service_url))
+            except ValueError as error:
+                raise errors.InvalidOption(f"the address of cluster {place.cluster}: {error}") from error
+        return there._session
 
     @classmethod
     def on(cls, node: Node) -> Client:
@@ -217,6 +243,8 @@ class Client:
             message_router=message_router,
         )
         options.check()
+        if self._homes is not None:
+            return self._homes.producer(topic, options)
         return open_producer(topic, options, self._session)
 
     # Consumers ----------------------------------------------------------------------------------------------------
@@ -315,6 +343,8 @@ class Client:
         )
         check_type((str, list, re.Pattern), "topic", topic)
         options.check()
+        if self._homes is not None:
+            return self._homes.consumer(topic, options)
         if isinstance(topic, str) and not retry_enable:
             return open_consumer(topic, options, self._session)
         return subscribe_to_several(topic, options, self._session)
@@ -359,6 +389,8 @@ class Client:
             check_type(MessageId, "start_message_id", start_message_id)
             raise AssertionError
         options.check()
+        if self._homes is not None:
+            return self._homes.reader(topic, start, options)
         return open_reader(topic, start, options, self._session)
 
     def _letter_producer(self, topic: str, initial_subscription: str) -> Producer:
@@ -388,7 +420,7 @@ class Client:
         reader = self.create_reader(topic, MessageId.earliest, schema, reader_name=subscription_name)
         try:
             view = TableView(reader, topic, subscription_name, schema)
-            self._session.table_view_opened(view, reader)
+            self._session_of(topic).table_view_opened(view, reader)
         except BaseException:
             reader.leave()
             raise
@@ -403,7 +435,11 @@ class Client:
         check_type(str, "topic", topic)
         with pulsar_errors():
             name = TopicName.parse(topic)
-            return list(self._session.node().topics.open(name, self._session.deadline()).partition_names)
+            session = self._session_of(topic)
+            return list(session.node().topics.open(name, session.deadline()).partition_names)
+
+    def _session_of(self, topic: str) -> Session:
+        return self._session if self._homes is None else self._homes.session(topic)
 
     # Transactions -------------------------------------------------------------------------------------------------
 
@@ -418,7 +454,8 @@ class Client:
             ConnectError, AlreadyClosed: as the official client.
         """
         check_type(int, "timeout_ms", timeout_ms)
-        return self._session.new_transaction(timeout_ms)
+        session = self._session if self._homes is None else self._homes.only_session()
+        return session.new_transaction(timeout_ms)
 
     # Life ---------------------------------------------------------------------------------------------------------
 
@@ -428,7 +465,10 @@ class Client:
         Raises:
             AlreadyClosed: it was closed before.
         """
-        self._session.close()
+        if self._homes is None:
+            self._session.close()
+        else:
+            self._homes.close()
 
     def shutdown(self) -> None:
         """`close` that may be called again, and that tells of failures only in the log."""
@@ -442,4 +482,4 @@ class Client:
     @property
     def metrics_port(self) -> int | None:
         """Where Prometheus finds this process's metrics; ours, not the official client's."""
-        return self._session.metrics_port
+        return self._session.metrics_port if self._homes is None else self._homes.metrics_port

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from layer.client.authentication import Authentication
@@ -97,6 +97,14 @@ class ClientOptions:
             expected = ", ".join(sorted((_YES | _NO) - {""}))
             raise InvalidConfiguration(f"the environment's {STAND_IN_VARIABLE} is {said!r}, expected one of {expected}")
         return said in _YES
+
+    def at(self, service_url: str) -> ClientOptions:
+        """The same on a cluster that a map of tenants names; metrics are served once, by the client itself."""
+        return replace(self, service_url=service_url, metrics_port=None)
+
+    def check_without_cluster(self) -> None:
+        """What `kafka_settings` checks, before it is known which cluster it will be."""
+        self.at("kafka://unknown:9092").kafka_settings()
 
     def service_info(self) -> ServiceInfo:
         return ServiceInfo(self.service_url, self.authentication, self.tls_trust_certs_file_path)

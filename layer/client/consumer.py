@@ -37,6 +37,7 @@ from layer.exceptions import (
 from layer.metadata.subscription import Subscription
 from layer.node import Node
 from layer.waiting import wait_until
+from mapping.ledger import LedgerLayout
 from mapping.state_records.pending_acks import TxnAck
 
 _log = logging.getLogger(__name__)
@@ -95,6 +96,14 @@ class Consumer(Receiving):
     def endpoint(self) -> Endpoint:
         """Where its messages arrive. Ours, for consumers of several topics."""
         return self._endpoint
+
+    def endpoints(self) -> list[Endpoint]:
+        """Where messages arrive, one for each topic. Ours, for clients that follow a map of tenants."""
+        return [self._endpoint]
+
+    def layouts(self) -> list[LedgerLayout]:
+        """What its messages' ids are made with. Ours, for clients that follow a map of tenants."""
+        return [self._member.slot(self._subscription.partition or 0).layout]
 
     def stats_lines(self) -> list[StatsLine]:
         """What it counted; for the log."""

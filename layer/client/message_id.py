@@ -162,6 +162,11 @@ class StoredMessageId(NativeMessageId):
     def first_chunk(self) -> FirstChunk | None:
         return None
 
+    @property
+    def layout(self) -> LedgerLayout:
+        """Of the life of the topic that it is an id of; ours."""
+        return self._origin.layout
+
     def topic_name(self, name: str) -> None:
         self._origin = PartitionOrigin(self._origin.layout, self._origin.partition, name)
 

@@ -31,6 +31,7 @@ from layer.exceptions import (
     PulsarException,
 )
 from mapping.errors import InvalidTopicName
+from mapping.ledger import LedgerLayout
 from mapping.topic_name import TopicName
 
 _log = logging.getLogger(__name__)
@@ -88,6 +89,12 @@ class MultiTopicsConsumer(Consumer):
         self._lock = RLock()
         self.before_close: Callable[[], None] = _nothing
         """Called first of all by close and unsubscribe; ends the search for topics."""
+
+    def endpoints(self) -> list[Endpoint]:
+        return [consumer.endpoint for consumer in self._current()]
+
+    def layouts(self) -> list[LedgerLayout]:
+        return [layout for consumer in self._current() for layout in consumer.layouts()]
 
     def stats_lines(self) -> list[StatsLine]:
         """None of its own: its consumers tell."""

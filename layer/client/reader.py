@@ -41,6 +41,7 @@ class Reader:
         tail: Tail,
         endpoint: Endpoint,
         *,
+        starts: dict[int, int],
         inclusive: bool,
         operation_timeout_s: float,
         listener: ReaderListener | None,
@@ -53,6 +54,8 @@ class Reader:
         self._topic = topic
         self._tail = tail
         self._inbox = endpoint
+        self.starts = starts
+        """Where it began, or was sought to last, in each partition. Ours, for clients that follow a map of tenants."""
         self._inclusive = inclusive
         self._operation_timeout_s = operation_timeout_s
         self._listener: ReaderListener | None = None
@@ -183,6 +186,7 @@ class Reader:
             else:
                 offsets, begun = self._places_of(message_id, deadline)
             self._tail.seek(offsets, begun, deadline)
+            self.starts = {**self.starts, **offsets}
 
     def _places_of(self, message_id: NativeMessageId, deadline: Deadline) -> tuple[dict[int, int], dict[int, Begun]]:
         partitions = self._tail.partitions()

@@ -15,6 +15,7 @@ from layer.client.reader import Reader, ReaderListener
 from layer.client.reading_admission import admit_reading
 from layer.client.session import Session
 from layer.client.start_position import inside_batches, start_offsets
+from layer.dispatch.batches import Begun
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.sealed import Unsealing
 from layer.readers import compacted_ranges
@@ -48,15 +49,28 @@ class ReaderOptions:
         check_type(bool, "start_message_id_inclusive", self.inclusive)
 
 
-def open_reader(topic: str, start: NativeMessageId, options: ReaderOptions, session: Session) -> Reader:
-    """A reader that has begun to read. Raises what `Client.create_reader` says."""
+def open_reader(
+    topic: str,
+    start: NativeMessageId,
+    options: ReaderOptions,
+    session: Session,
+    starts: dict[int, int] | None = None,
+) -> Reader:
+    """A reader that has begun to read; `starts` (offsets by partition) take the place of `start`. Raises what
+    `Client.create_reader` says."""
     with pulsar_errors():
-        reader = _begin(session, TopicName.parse(topic), start, options)
+        reader = _begin(session, TopicName.parse(topic), start, options, starts)
     session.reader_opened(reader)
     return reader
 
 
-def _begin(session: Session, name: TopicName, start: NativeMessageId, options: ReaderOptions) -> Reader:
+def _begin(
+    session: Session,
+    name: TopicName,
+    start: NativeMessageId,
+    options: ReaderOptions,
+    given: dict[int, int] | None,
+) -> Reader:
     node = session.node()
     deadline = session.deadline()
     topic = node.topics.open(name, deadline)
@@ -66,8 +80,11 @@ def _begin(session: Session, name: TopicName, start: NativeMessageId, options: R
             raise errors.InvalidOption(f"is_read_compacted: {name} is not persistent, so there is nothing to compact")
         start = NativeMessageId.latest
     admit_reading(node, topic, options.schema, deadline)
-    starts = start_offsets(node.admin, topic, partitions, start, inclusive=options.inclusive, deadline=deadline)
-    starts, begun = inside_batches(node, topic, starts, start, inclusive=options.inclusive, deadline=deadline)
+    starts = given or {}
+    begun: dict[int, Begun] = {}
+    if given is None:
+        starts = start_offsets(node.admin, topic, partitions, start, inclusive=options.inclusive, deadline=deadline)
+        starts, begun = inside_batches(node, topic, starts, start, inclusive=options.inclusive, deadline=deadline)
     compacted = compacted_ranges(node, topic, partitions, deadline) if options.read_compacted else {}
     endpoint = Endpoint(
         options.name or f"{options.role_prefix or 'reader'}-{secrets.token_hex(5)}",
@@ -83,6 +100,7 @@ def _begin(session: Session, name: TopicName, start: NativeMessageId, options: R
         topic,
         node.readers.open_tail(topic, starts, endpoint, compacted, begun),
         endpoint,
+        starts=dict(starts),
         inclusive=options.inclusive,
         operation_timeout_s=session.operation_timeout_s,
         listener=options.listener,

@@ -27,13 +27,14 @@ def parse_service_url(url: str) -> ServiceUrl:
     if scheme.startswith("pulsar") and separator:
         raise ValueError(f"{shown!r} is a Pulsar address; this client speaks to Kafka: kafka://host:9092")
     servers = rest.rstrip("/").split(",")
-    if scheme not in _SCHEMES or not separator or not all(_is_server(server) for server in servers):
+    if scheme not in _SCHEMES or not separator or not all(is_server(server) for server in servers):
         raise ValueError(
             f"the service URL must be kafka://host:port[,host:port...], or kafka+ssl:// for TLS, got {shown!r}"
         )
     return ServiceUrl(",".join(servers), _SCHEMES[scheme])
 
 
-def _is_server(text: str) -> bool:
+def is_server(text: str) -> bool:
+    """Whether it is `host:port`."""
     found = _HOST.fullmatch(text)
     return found is not None and 0 < int(found[1]) < 65536

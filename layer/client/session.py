@@ -53,7 +53,7 @@ class Session:
         self._growth = Growth(self.periodic, self.node, self.operation_timeout_s)
         self._policies = PolicyWatch(self.periodic, self.node, self.operation_timeout_s)
         self._stats_log = StatsLog(options.stats_interval_in_seconds, self._stats_lines, self.periodic)
-        self._metrics_server = None if options.metrics_port is None else _serve_metrics(options.metrics_port)
+        self._metrics_server = None if options.metrics_port is None else serve_metrics(options.metrics_port)
         self._producers: set[Producer] = set()
         self._consumers: set[Consumer] = set()
         self._readers: set[Reader] = set()
@@ -165,7 +165,7 @@ class Session:
         finally:
             self.threads.close()
             if self._metrics_server is not None:
-                _release_metrics(self._metrics_server)
+                release_metrics(self._metrics_server)
             if node is not None:
                 if self._stands_in:
                     node.stand_in.unwanted()
@@ -175,14 +175,14 @@ class Session:
 # Not at the top: most programs need no HTTP server.
 
 
-def _serve_metrics(port: int) -> MetricsServer:
+def serve_metrics(port: int) -> MetricsServer:
     from layer.metrics.server import serve
 
     with pulsar_errors():
         return serve(port)
 
 
-def _release_metrics(server: MetricsServer) -> None:
+def release_metrics(server: MetricsServer) -> None:
     from layer.metrics.server import release
 
     release(server)

@@ -1,0 +1,79 @@
+"""`pok lookup`: the service that tells clients which cluster has their tenant."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from layer.cli.command import command
+from layer.cli.connection import admin_of
+from layer.cli.output import news, show_pairs, show_result, write_json
+from layer.cli.settings import Settings
+from layer.cli.stopping import told_to_stop
+from layer.client.errors import pulsar_errors
+from layer.deadline import Deadline
+from layer.http_server import HttpServer
+from layer.lookup.cluster_metadata import ClusterMetadata
+from layer.lookup.followed_map import FollowedMap
+from layer.lookup.gateway import LookupGateway
+from layer.lookup.http_directory import HttpDirectory
+
+DEFAULT_PORT: Final = 9465
+_ASK_S: Final = 5.0
+
+app = typer.Typer(help="Tell clients which cluster has their tenant.", no_args_is_help=True)
+
+
+@command(app, "serve")
+def serve(
+    settings: Settings,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: a free one.")] = DEFAULT_PORT,
+    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "0.0.0.0",  # noqa: S104
+) -> None:
+    """Answer for the map of tenants (pok tenants) of this cluster until SIGTERM or Ctrl-C.
+
+    Clients name it as pok+lookup://host:port. Any number of such services may run; each follows the map. Addresses are
+    those of pok clusters, in which this cluster has to be, too. Messages never pass through here.
+    """
+    with admin_of(settings) as admin, told_to_stop() as stop:
+        node = admin.node
+
+        def addresses(deadline: Deadline) -> dict[str, str]:
+            return {name: at.service_url for name, at in node.clusters.registry(deadline).clusters.items()}
+
+        followed = FollowedMap(node.tenants.all, addresses, node.clock)
+        metadata = ClusterMetadata(settings.kafka_config)
+        try:
+            with pulsar_errors():
+                server = HttpServer(host, port, LookupGateway(followed, metadata))
+            try:
+                show_result(
+                    settings,
+                    f"lookup service of {settings.url} on port {server.port}",
+                    {"serving": settings.url, "port": server.port},
+                )
+                stop.wait()
+                news("stopping ...")
+            finally:
+                server.close()
+        finally:
+            followed.close()
+            metadata.close()
+
+
+@command(app, "get")
+def get(
+    settings: Settings,
+    tenant: Annotated[str, typer.Argument(metavar="TENANT")],
+    server: Annotated[
+        str, typer.Option("--server", metavar="HOST:PORT[,...]", help="Lookup services, asked in turns.")
+    ] = f"localhost:{DEFAULT_PORT}",
+) -> None:
+    """Ask a lookup service where a tenant is, as a client does."""
+    with pulsar_errors():
+        place = HttpDirectory(server.split(",")).place(tenant, Deadline.after(_ASK_S))
+    if settings.json:
+        write_json(place.as_json())
+    else:
+        show_pairs(place.as_json())

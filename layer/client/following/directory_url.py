@@ -1,0 +1,36 @@
+"""Service URLs of clients that follow a map of tenants.
+
+pok+lookup://host:port[,host:port...]     lookup services (pok lookup serve)
+pok+map:///etc/pok/tenants.json           a file (see `FileDirectory`)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from layer.client.service_url import is_server
+from layer.lookup.file_directory import FileDirectory
+from layer.lookup.http_directory import HttpDirectory
+from layer.lookup.places import Directory
+
+_LOOKUP: Final = "pok+lookup"
+_MAP: Final = "pok+map"
+
+
+def directory_of(url: str) -> Directory | None:
+    """None for the URL of a cluster.
+
+    Raises:
+        ValueError: it is of this kind, and names no service or no file.
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme not in (_LOOKUP, _MAP):
+        return None
+    if scheme == _MAP:
+        if not rest:
+            raise ValueError(f"the service URL of a map must be {_MAP}:///path/of/the/file, got {url!r}")
+        return FileDirectory(rest)
+    servers = rest.rstrip("/").split(",")
+    if not all(is_server(server) for server in servers):
+        raise ValueError(f"the service URL must be {_LOOKUP}://host:port[,host:port...], got {url!r:.200}")
+    return HttpDirectory(servers)

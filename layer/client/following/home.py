@@ -1,0 +1,216 @@
+"""Where one tenant's producers, consumers and readers of one client are, and how they get from cluster to cluster."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from layer.client.errors import pulsar_errors
+from layer.client.session import Session
+from layer.deadline import Deadline
+from layer.errors import LayerError
+from layer.exceptions import AlreadyClosed, PulsarException, Timeout
+from layer.lookup.places import Directory, Place
+
+_log: Final = logging.getLogger(__name__)
+
+WAIT_S: Final = 30.0
+"""How long one question for changes waits at the lookup service."""
+_AGAIN_S: Final = 1.0
+"""How long after a failure to ask, or to open something on the new cluster, before the next attempt."""
+_EXPIRE_S: Final = 0.1
+_WAIT_BETWEEN_S: Final = 0.5
+"""The same while the tenant is between two clusters: what waits for it is answered in time."""
+
+OpenSession = Callable[[Place], Session]
+
+
+class Traveller(Protocol):
+    """A producer, consumer or reader that moves. Called by the home's thread alone, in this order."""
+
+    def pause(self) -> None:
+        """Take nothing more from the application, give it nothing more. Does not wait."""
+
+    def depart(self) -> None:
+        """Settle what is under way, and leave the cluster. Raises nothing."""
+
+    def arrive(self, session: Session) -> None:
+        """Go on there. Raises PulsarException: not possible now, to be tried again."""
+
+    def expire(self) -> None:
+        """Answer what has waited for too long."""
+
+    def abandon(self) -> None:
+        """The client is closed: whoever waits hears so. What was open on a cluster is closed already."""
+
+
+class TenantHome:
+    """Thread-safe; one thread, which asks for changes from the first producer, consumer or reader until `close`.
+
+    While nobody tells where the tenant is, everything stays where it is.
+    """
+
+    def __init__(
+        self, tenant: str, directory: Directory, open_session: OpenSession, operation_timeout_s: float
+    ) -> None:
+        self.tenant = tenant
+        self._directory = directory
+        self._open_session = open_session
+        self.operation_timeout_s = operation_timeout_s
+        self._place: Place | None = None
+        self._session: Session | None = None
+        self._away: list[Traveller] = []
+        """Those that left a cluster and have not arrived on one yet."""
+        self._travellers: list[Traveller] = []
+        self._settled = threading.Condition(threading.RLock())
+        self._moving = threading.Lock()
+        """Held while somebody arrives or a move is made, so that nobody opens on a cluster that is being left."""
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    # For the client -----------------------------------------------------------------------------------------------
+
+    def session(self) -> Session:
+        """On the cluster that has the tenant; while it is switching, on the one that gets it, when it is there.
+
+        Raises:
+            ConnectError: nobody tells where the tenant is.
+            Timeout: it was switching for longer than the operation timeout.
+            AlreadyClosed: the client was closed.
+        """
+        deadline = Deadline.after(self.operation_timeout_s)
+        if self._place is None:
+            with self._moving, pulsar_errors():
+                self._begin(deadline)
+        with self._settled:
+            if not self._settled.wait_for(lambda: self._session or self._closed.is_set(), deadline.remaining_s()):
+                raise Timeout(
+                    f"tenant {self.tenant} is between two clusters for more than {self.operation_timeout_s:g} s"
+                )
+            if self._session is None:
+                raise AlreadyClosed("the client is closed")
+            return self._session
+
+    def join(self, traveller: Traveller) -> None:
+        """Have it open on the tenant's cluster now, and move with the tenant. Raises what opening it raises."""
+        while True:
+            session = self.session()
+            with self._moving:
+                if session is not self._session:
+                    continue  # it moved just then
+                traveller.arrive(session)
+                self._travellers.append(traveller)
+                return
+
+    def leave(self, traveller: Traveller) -> None:
+        with self._settled:
+            self._travellers = [each for each in self._travellers if each is not traveller]
+            self._away = [each for each in self._away if each is not traveller]
+
+    @property
+    def place(self) -> Place | None:
+        """Where the tenant was when somebody told last."""
+        return self._place
+
+    def close(self) -> Session | None:
+        """End the thread; the session that is left, for the client to close."""
+        self._closed.set()
+        with self._settled:
+            self._settled.notify_all()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join()
+        session, self._session = self._session, None
+        return session
+
+    def abandon(self) -> None:
+        """Tell everybody that the client is closed."""
+        for traveller in self._travellers:
+            traveller.abandon()
+
+    # The thread ---------------------------------------------------------------------------------------------------
+
+    def _begin(self, deadline: Deadline) -> None:
+        if self._closed.is_set():
+            raise AlreadyClosed("the client is closed")
+        if self._place is not None:
+            return
+        place = self._directory.place(self.tenant, deadline)
+        if not place.switching:
+            self._session = self._open_session(place)
+        self._place = place
+        self._thread = threading.Thread(target=self._follow, name=f"pok-tenant-{self.tenant}", daemon=True)
+        self._thread.start()
+
+    def _follow(self) -> None:
+        failing = False
+        while not self._closed.is_set():
+            waiting = bool(self._away) or self._session is None
+            assert self._place is not None  # noqa: S101 - `_begin`
+            try:
+                place = self._directory.changed(self._place, _WAIT_BETWEEN_S if waiting else WAIT_S)
+                failing = False
+            except LayerError as failure:
+                if not failing and not self._closed.is_set():
+                    _log.warning("tenant=%s stays where it is, nobody tells of changes: %s", self.tenant, failure)
+                failing = True
+                self._closed.wait(_EXPIRE_S if waiting else _AGAIN_S)
+                place = self._place
+            if self._closed.is_set():
+                return
+            if place.version != self._place.version:
+                self._move(place)
+            elif waiting:
+                self._settle(place)
+
+    def _move(self, place: Place) -> None:
+        before, self._place = self._place, place
+        assert before is not None  # noqa: S101 - whoever moves was somewhere
+        same_cluster = (before.cluster, before.service_url) == (place.cluster, place.service_url)
+        if same_cluster and not place.switching and self._session is not None:
+            return
+        _log.info("tenant=%s on cluster %s %s", self.tenant, place.cluster, place.state.value)
+        with self._moving:
+            self._leave_cluster()
+            self._settle_now(place)
+
+    def _leave_cluster(self) -> None:
+        session, self._session = self._session, None
+        staying = [each for each in self._travellers if not any(each is gone for gone in self._away)]
+        for traveller in staying:
+            traveller.pause()
+        for traveller in staying:
+            traveller.depart()
+        with self._settled:
+            self._away = list(self._travellers)
+        if session is not None:
+            try:
+                session.close()
+            except PulsarException as failure:
+                _log.warning("tenant=%s leaving a cluster: %s", self.tenant, failure)
+
+    def _settle(self, place: Place) -> None:
+        with self._moving:
+            self._settle_now(place)
+
+    def _settle_now(self, place: Place) -> None:
+        """Everybody who is away arrives, if the tenant is anywhere; what cannot yet is tried again."""
+        if not place.switching:
+            try:
+                session = self._session
+                if session is None:
+                    session = self._open_session(place)
+                    session.node()
+                    with self._settled:
+                        self._session = session
+                        self._settled.notify_all()
+                for traveller in list(self._away):
+                    traveller.arrive(session)
+                    with self._settled:
+                        self._away = [each for each in self._away if each is not traveller]
+            except PulsarException as failure:
+                _log.warning("tenant=%s cannot go on yet on cluster %s: %s", self.tenant, place.cluster, failure)
+                self._closed.wait(_EXPIRE_S)
+        for traveller in list(self._away):
+            traveller.expire()

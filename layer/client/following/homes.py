@@ -1,0 +1,125 @@
+"""The tenants that one client uses, each at home on some cluster."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Sequence
+
+from layer.client.client_options import ClientOptions
+from layer.client.consumer import Consumer
+from layer.client.consumer_opening import ConsumerOptions, open_consumer
+from layer.client.errors import pulsar_errors
+from layer.client.following.home import OpenSession, TenantHome
+from layer.client.following.moving_consumer import MovingConsumer
+from layer.client.following.moving_producer import MovingProducer
+from layer.client.following.moving_reader import MovingReader
+from layer.client.message_id import NativeMessageId
+from layer.client.producer_opening import ProducerOptions
+from layer.client.reader_opening import ReaderOptions
+from layer.client.session import Session, release_metrics, serve_metrics
+from layer.client.several_topics import subscribe_to_several
+from layer.client.topic_pattern import TopicPattern
+from layer.exceptions import AlreadyClosed, InvalidConfiguration
+from layer.lookup.places import Directory
+from mapping.topic_name import TopicName
+
+Topics = str | list[str] | re.Pattern[str]
+
+
+class Homes:
+    """Thread-safe. Memory: a home, with a thread, for each tenant that the client has used."""
+
+    def __init__(self, directory: Directory, open_session: OpenSession, options: ClientOptions) -> None:
+        self._directory = directory
+        self._open_session = open_session
+        self._timeout_s = float(options.operation_timeout_seconds)
+        self._metrics_server = None if options.metrics_port is None else serve_metrics(options.metrics_port)
+        self._homes: dict[str, TenantHome] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    # What a client makes ------------------------------------------------------------------------------------------
+
+    def producer(self, topic: str, options: ProducerOptions) -> MovingProducer:
+        """Raises as `Client.create_producer`, and ConnectError: nobody tells where the tenant is."""
+        return MovingProducer(topic, options, self._home_of([topic]))
+
+    def consumer(self, topics: Topics, options: ConsumerOptions) -> MovingConsumer:
+        """Raises as `Client.subscribe`, and InvalidConfiguration: the topics are of several tenants."""
+
+        def opened(its_own: ConsumerOptions, session: Session) -> Consumer:
+            if isinstance(topics, str) and not its_own.retry_enable:
+                return open_consumer(topics, its_own, session)
+            return subscribe_to_several(topics, its_own, session)
+
+        if isinstance(topics, re.Pattern):
+            with pulsar_errors():
+                pattern = TopicPattern.of(topics, options.regex_subscription_mode)
+            home = self._home(pattern.namespace.split("/")[0])
+        else:
+            home = self._home_of([topics] if isinstance(topics, str) else topics)
+        return MovingConsumer(options, opened, home)
+
+    def reader(self, topic: str, start: NativeMessageId, options: ReaderOptions) -> MovingReader:
+        """Raises as `Client.create_reader`, and ConnectError."""
+        return MovingReader(topic, start, options, self._home_of([topic]))
+
+    def session(self, topic: str) -> Session:
+        """Of the cluster that has the topic's tenant now."""
+        return self._home_of([topic]).session()
+
+    def only_session(self) -> Session:
+        """Of the one tenant in use: a transaction is on one cluster.
+
+        Raises:
+            InvalidConfiguration: none was used yet, or several.
+        """
+        with self._lock:
+            homes = list(self._homes.values())
+        if len(homes) != 1:
+            named = ", ".join(sorted(home.tenant for home in homes)) or "none was used yet"
+            raise InvalidConfiguration(
+                f"a transaction needs a client with one tenant in use ({named}): make the producer or consumer first"
+            )
+        return homes[0].session()
+
+    # Their homes --------------------------------------------------------------------------------------------------
+
+    def _home_of(self, topics: Sequence[str]) -> TenantHome:
+        with pulsar_errors():
+            tenants = sorted({TopicName.parse(topic).namespace_name.split("/")[0] for topic in topics})
+        if len(tenants) != 1:
+            raise InvalidConfiguration(
+                f"the topics of one consumer are of one tenant, which is on one cluster; got {tenants}"
+            )
+        return self._home(tenants[0])
+
+    def _home(self, tenant: str) -> TenantHome:
+        with self._lock:
+            if self._closed:
+                raise AlreadyClosed("the client is closed")
+            home = self._homes.get(tenant)
+            if home is None:
+                home = self._homes[tenant] = TenantHome(tenant, self._directory, self._open_session, self._timeout_s)
+            return home
+
+    def close(self) -> None:
+        """Close everything, end every thread. Raises AlreadyClosed: it was closed before."""
+        with self._lock:
+            if self._closed:
+                raise AlreadyClosed("the client is closed already")
+            self._closed = True
+            homes = list(self._homes.values())
+        self._directory.close()
+        sessions = [session for home in homes if (session := home.close()) is not None]
+        for session in sessions:
+            session.close()
+        for home in homes:
+            home.abandon()
+        if self._metrics_server is not None:
+            release_metrics(self._metrics_server)
+
+    @property
+    def metrics_port(self) -> int | None:
+        return None if self._metrics_server is None else self._metrics_server.port

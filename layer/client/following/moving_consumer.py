@@ -1,0 +1,360 @@
+"""A consumer that moves with its tenant from cluster to cluster."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, Final, TypeVar
+
+from layer.client.consumer import Consumer
+from layer.client.consumer_opening import ConsumerOptions
+from layer.client.enums import ConsumerType
+from layer.client.following.home import TenantHome
+from layer.client.message import Message
+from layer.client.message_id import NativeMessageId, StoredMessageId, native
+from layer.client.receiving import ReceiveCallback
+from layer.client.session import Session
+from layer.client.stats_log import StatsLine
+from layer.client.transaction import Transaction
+from layer.deadline import Deadline
+from layer.exceptions import AlreadyClosed, InvalidMessage, PulsarException, Result, Timeout
+from layer.waiting import wait_until
+from mapping.ledger import LedgerLayout
+
+_log: Final = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+GRACE_S: Final = 2.0
+"""How long the application may take to acknowledge what it has, before the consumer leaves a cluster."""
+_UNACKED_ARE_COUNTED: Final = (ConsumerType.Shared, ConsumerType.KeyShared)
+
+OpenConsumer = Callable[[ConsumerOptions, Session], Consumer]
+
+
+class MovingConsumer(Consumer):
+    """Receives from a consumer of the cluster that has the tenant. Thread-safe.
+
+    When the tenant begins to switch it hands out nothing more, lets the application acknowledge what it has (until it
+    asks for the next message and, on Shared and Key_Shared, nothing is unacknowledged; two seconds at most), saves and
+    leaves. What it did not hand out, and what is not acknowledged then, is delivered on the next cluster.
+
+    Messages and ids of a cluster that was left: their acknowledgement comes too late and does nothing but being
+    counted, because the message is delivered again; nor do refusals of them. A seek to one is InvalidMessage.
+    Serialized ids do not tell their cluster: keep none of them over a switch.
+    """
+
+    def __init__(self, options: ConsumerOptions, open_consumer: OpenConsumer, home: TenantHome) -> None:
+        # Its parts are the inner one's.
+        self._options = options
+        self._open = open_consumer
+        self._home = home
+        self._inner: Consumer | None = None
+        """Gives messages; None between two clusters."""
+        self._attached: Consumer | None = None
+        """Takes acknowledgements: the same, and a little longer."""
+        self._last: Consumer | None = None
+        self._gone = False
+        self._close_called = False
+        self._listener_paused = False
+        self._unreceived = 0
+        """What lay in the inbox when handing out ended."""
+        self._former: list[LedgerLayout] = []
+        """What ids of clusters that were left are made with, told apart by identity: one ledger id may be on both."""
+        self._asking: deque[None] = deque()
+        """An item for each thread that wants a message; adding and taking one is atomic."""
+        self._listening: deque[None] = deque()
+        """An item for each call of the listener that has not returned."""
+        self._unanswered: deque[ReceiveCallback] = deque()
+        """Asynchronous receives that wait for the next cluster."""
+        self._changing = threading.Condition()
+        self.late_acknowledgements = 0
+        """Of messages whose cluster was left; ours."""
+        home.join(self)
+
+    # Moving -------------------------------------------------------------------------------------------------------
+
+    def pause(self) -> None:
+        """See `Traveller`."""
+        with self._changing:
+            self._inner = None
+        if (last := self._attached) is not None:
+            self._unreceived = sum(len(endpoint.queue) for endpoint in last.endpoints())
+            last.stop_receiving()
+
+    def depart(self) -> None:
+        """See `Traveller`."""
+        last = self._attached
+        if last is None or self._gone:
+            return
+        wait_until(lambda: self._has_settled(last), Deadline.after(GRACE_S))
+        self._former += last.layouts()
+        self._attached = None
+        try:
+            last.leave()
+        except PulsarException as failure:
+            _log.warning("subscription=%s leaving its cluster: %s", self._options.subscription_name, failure)
+
+    def _has_settled(self, last: Consumer) -> bool:
+        if self._listening or not (self._asking or self._unanswered or self._options.message_listener):
+            return False
+        if self._options.consumer_type not in _UNACKED_ARE_COUNTED:
+            return True
+        return sum(endpoint.unacked for endpoint in last.endpoints()) <= self._unreceived
+
+    def arrive(self, session: Session) -> None:
+        """See `Traveller`."""
+        options = self._options
+        if options.message_listener is not None:
+            options = replace(options, message_listener=self._listened)
+        inner = self._open(options, session)
+        if self._listener_paused:
+            inner.pause_message_listener()
+        with self._changing:
+            self._last = self._attached = inner
+            self._inner = None if self._gone else inner
+            waiting, self._unanswered = self._unanswered, deque()
+            self._changing.notify_all()
+        if self._gone:
+            inner.leave()
+        for callback in waiting:
+            self.receive_async(callback)
+
+    def expire(self) -> None:
+        """See `Traveller`. Whoever waits for a message has a deadline of its own."""
+
+    def _current(self, deadline: Deadline) -> Consumer:
+        """The inner consumer, waited for. Raises Timeout, AlreadyClosed."""
+        with self._changing:
+            if not self._changing.wait_for(lambda: self._gone or self._inner is not None, deadline.remaining_s()):
+                raise Timeout(f"subscription {self._options.subscription_name} is between two clusters")
+            if self._inner is None:
+                raise AlreadyClosed(f"consumer of {self._options.subscription_name} is closed")
+            return self._inner
+
+    def _call(self, call: Callable[[Consumer], _T], deadline: Deadline) -> _T:
+        """On the cluster that has the tenant, again when that is left meanwhile."""
+        while True:
+            inner = self._current(deadline)
+            try:
+                return call(inner)
+            except AlreadyClosed:
+                if self._inner is inner:
+                    raise
+
+    # Receiving ----------------------------------------------------------------------------------------------------
+
+    def receive(self, timeout_millis: int | None = None) -> Message:
+        """As `Consumer.receive`; between two clusters it waits as it does where there is no message."""
+        self._asking.append(None)
+        try:
+            if timeout_millis is None:
+                return self._call(Consumer.receive, Deadline.never())
+            deadline = Deadline.after_ms(timeout_millis)
+            return self._call(lambda now: now.receive(int(1000 * deadline.remaining_s())), deadline)
+        finally:
+            self._asking.pop()
+
+    def batch_receive(self) -> list[Message]:
+        """As `Consumer.batch_receive`; a batch that a switch interrupts begins anew on the next cluster."""
+        self._asking.append(None)
+        try:
+            return self._call(Consumer.batch_receive, Deadline.never())
+        finally:
+            self._asking.pop()
+
+    def receive_async(self, callback: ReceiveCallback) -> None:
+        """As `Consumer.receive_async`."""
+
+        def told(result: Result, message: Message | None) -> None:
+            if result is Result.AlreadyClosed and not self._gone:
+                self._receive_on_the_next(callback)
+            else:
+                callback(result, message)
+
+        inner = self._inner
+        if inner is None:
+            self._receive_on_the_next(callback)
+        else:
+            try:
+                inner.receive_async(told)
+            except AlreadyClosed:
+                if self._inner is inner:
+                    raise
+                self._receive_on_the_next(callback)
+
+    def _receive_on_the_next(self, callback: ReceiveCallback) -> None:
+        with self._changing:
+            if self._inner is None and not self._gone:
+                self._unanswered.append(callback)
+                return
+        if self._gone:
+            callback(Result.AlreadyClosed, None)
+        else:
+            self.receive_async(callback)
+
+    def _listened(self, _: Consumer, message: Message) -> None:
+        assert self._options.message_listener is not None  # noqa: S101 - it is only set where there is one
+        self._listening.append(None)
+        try:
+            self._options.message_listener(self, message)
+        finally:
+            self._listening.pop()
+
+    def pause_message_listener(self) -> None:
+        """As `Consumer.pause_message_listener`; it stays paused on the next cluster."""
+        self._call(Consumer.pause_message_listener, self._patience())
+        self._listener_paused = True
+
+    def resume_message_listener(self) -> None:
+        self._call(Consumer.resume_message_listener, self._patience())
+        self._listener_paused = False
+
+    # Acknowledging ------------------------------------------------------------------------------------------------
+
+    def acknowledge(
+        self, message: Message | NativeMessageId | Any, *, txn: Transaction | None = None, wait: bool = False
+    ) -> None:
+        """As `Consumer.acknowledge`. With `wait` it is durable on the message's own cluster."""
+        attached = self._of(message)
+        if attached is not None:
+            attached.acknowledge(message, txn=txn, wait=wait)
+
+    def acknowledge_cumulative(
+        self, message: Message | NativeMessageId | Any, *, txn: Transaction | None = None, wait: bool = False
+    ) -> None:
+        """As `Consumer.acknowledge_cumulative`."""
+        attached = self._of(message)
+        if attached is not None:
+            attached.acknowledge_cumulative(message, txn=txn, wait=wait)
+
+    def negative_acknowledge(self, message: Message | NativeMessageId) -> None:
+        """As `Consumer.negative_acknowledge`; a message of a cluster that was left comes again anyway."""
+        attached = self._attached
+        if attached is not None and not self._is_former(message):
+            attached.negative_acknowledge(message)
+
+    def reconsume_later(self, message: Message, delay_ms: int, properties: dict[str, str] | None = None) -> None:
+        """As `Consumer.reconsume_later`; nothing for a message of a cluster that was left: it comes again."""
+        attached = self._of(message)
+        if attached is not None:
+            attached.reconsume_later(message, delay_ms, properties)
+
+    def redeliver_unacknowledged_messages(self) -> None:
+        attached = self._attached
+        if attached is not None:
+            attached.redeliver_unacknowledged_messages()
+
+    def flush(self, timeout_millis: int | None = None) -> None:
+        """As `Consumer.flush`; leaving a cluster saves what is acknowledged there."""
+        self._call(lambda now: now.flush(timeout_millis), self._patience())
+
+    def _of(self, message: object) -> Consumer | None:
+        """Who takes the message's acknowledgement; None: it comes too late.
+
+        Raises:
+            AlreadyClosed: the consumer was closed.
+        """
+        if self._gone:
+            raise AlreadyClosed(f"consumer of {self._options.subscription_name} is closed")
+        attached = self._attached
+        if attached is not None and not self._is_former(message):
+            return attached
+        self.late_acknowledgements += 1
+        if self.late_acknowledgements == 1:
+            _log.info(
+                "subscription=%s a message of a cluster that was left is acknowledged too late, and delivered again",
+                self._options.subscription_name,
+            )
+        return None
+
+    def _is_former(self, message: object) -> bool:
+        if not self._former:
+            return False
+        if isinstance(message, Message):
+            layout = message.feed.slot.layout
+        elif isinstance(found := native(message), StoredMessageId):
+            layout = found.layout
+        else:
+            return False
+        return any(layout is each for each in self._former)
+
+    # Positions ----------------------------------------------------------------------------------------------------
+
+    def seek(self, messageid: NativeMessageId | Any) -> None:
+        """As `Consumer.seek`, on the cluster that has the tenant.
+
+        Raises:
+            InvalidMessage: an id of a cluster that was left.
+        """
+        if self._is_former(messageid):
+            raise InvalidMessage(f"id {messageid} is of a cluster that its tenant has left")
+        self._call(lambda now: now.seek(messageid), self._patience())
+
+    def get_last_message_id(self) -> NativeMessageId:
+        """As `Consumer.get_last_message_id`."""
+        return self._call(Consumer.get_last_message_id, self._patience())
+
+    # Itself -------------------------------------------------------------------------------------------------------
+
+    def topic(self) -> str:
+        return self._known().topic()
+
+    def subscription_name(self) -> str:
+        return self._options.subscription_name
+
+    def consumer_name(self) -> str:
+        return self._known().consumer_name()
+
+    def is_connected(self) -> bool:
+        """False between two clusters."""
+        inner = self._inner
+        return inner is not None and inner.is_connected()
+
+    def stats_lines(self) -> list[StatsLine]:
+        """None of its own: the inner one tells."""
+        return []
+
+    def unsubscribe(self) -> None:
+        """As `Consumer.unsubscribe`, on the cluster that has the tenant."""
+        self._call(Consumer.unsubscribe, self._patience())
+        self._end()
+
+    def close(self) -> None:
+        """As `Consumer.close`."""
+        if self._close_called:
+            raise ValueError(f"consumer of {self._options.subscription_name} is closed already")
+        self._close_called = True
+        self.leave()
+
+    def leave(self) -> None:
+        """`close` on the client's behalf; a second call does nothing."""
+        if not self._gone:
+            self._end()
+
+    def _end(self) -> None:
+        self._home.leave(self)
+        attached = self._attached
+        self.abandon()
+        if attached is not None:
+            attached.leave()
+
+    def abandon(self) -> None:
+        """See `Traveller`."""
+        with self._changing:
+            self._gone = True
+            self._inner = None
+            self._attached = None
+            waiting, self._unanswered = self._unanswered, deque()
+            self._changing.notify_all()
+        for callback in waiting:
+            callback(Result.AlreadyClosed, None)
+
+    def _known(self) -> Consumer:
+        assert self._last is not None  # noqa: S101 - it was opened in the constructor
+        return self._last
+
+    def _patience(self) -> Deadline:
+        return Deadline.after(self._home.operation_timeout_s)

@@ -1,0 +1,91 @@
+"""Where the copies of another cluster's records are in a partition that a replicator fills.
+
+By bisection: a replicator keeps the order of its source, so the originals' places grow along the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple, Protocol
+
+from layer.deadline import Deadline
+from layer.kafka.records import KafkaRecord
+from mapping.headers import ORIGINAL_ID, REPLICATED_FROM
+from mapping.original_position import OriginalPosition, decode_original
+
+Life = tuple[int, int]
+"""(incarnation, Kafka offset) of an original: grows in its partition, over all lives of the topic."""
+_AT_ONCE: Final = 500
+"""Records looked at by one reading; most often the first one is a copy."""
+
+
+class Copy(NamedTuple):
+    """A copy's own offset, and the place of its original."""
+
+    offset: int
+    original: OriginalPosition
+
+
+class Reads(Protocol):
+    """What is asked of `Fetcher`."""
+
+    def read(
+        self, topic: str, partition: int, start: int, end: int, deadline: Deadline
+    ) -> Iterator[list[KafkaRecord]]: ...
+
+
+class Copies:
+    """Of the records of one cluster, in one partition. Memory: one batch of records while it reads."""
+
+    def __init__(self, reads: Reads, kafka_topic: str, partition: int, source: str) -> None:
+        self._reads = reads
+        self._topic = kafka_topic
+        self._partition = partition
+        self._source = source.encode("utf-8")
+
+    def behind(self, original: Life, low: int, end: int, deadline: Deadline) -> int:
+        """The offset behind the last copy in [low, end) of a record not behind `original`; `low` where there is none.
+
+        Reads the logarithm of as many records; where many lie together that are no copies, those, too.
+
+        Raises:
+            DeadlineExceeded: Kafka did not answer in time.
+        """
+        first, beyond = low, end
+        while first < beyond:
+            middle = (first + beyond) // 2
+            found = self._first(middle, beyond, deadline)
+            if found is None or (found.original.incarnation, found.original.kafka_offset) > original:
+                beyond = middle
+            else:
+                first = found.offset + 1
+        return first
+
+    def of(self, original: Life, low: int, end: int, deadline: Deadline) -> int | None:
+        """The offset of the copy of exactly this record in [low, end); None when it is not there."""
+        behind = self.behind(original, low, end, deadline)
+        found = None if behind == low else self._first(behind - 1, behind, deadline)
+        if found is None or (found.original.incarnation, found.original.kafka_offset) != original:
+            return None
+        return found.offset
+
+    def _first(self, start: int, end: int, deadline: Deadline) -> Copy | None:
+        """The first copy in [start, end)."""
+        while start < end:
+            upto = min(end, start + _AT_ONCE)
+            for batch in self._reads.read(self._topic, self._partition, start, upto, deadline):
+                for record in batch:
+                    original = self._original(record)
+                    if original is not None:
+                        return Copy(record.offset(), original)
+            start = upto
+        return None
+
+    def _original(self, record: KafkaRecord) -> OriginalPosition | None:
+        source = original = None
+        for name, value in record.headers() or ():
+            if name == REPLICATED_FROM:
+                source = value
+            elif name == ORIGINAL_ID:
+                original = value
+        return decode_original(original) if source == self._source and original is not None else None

@@ -1,0 +1,72 @@
+"""The map of tenants as a file, for those who run no lookup service.
+
+    {"clusters": {"west": "kafka://west:9092", "east": "kafka://east:9092"},
+     "tenants": {"acme": "west", "globex": {"cluster": "west", "state": "SWITCHING"}, "*": "east"}}
+
+Replace it in one step (`mv`): a file that cannot be read is reported, and what was read before goes on counting.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+from layer.deadline import Deadline
+from layer.lookup.places import LookupFailed, Place
+from mapping.state_records.tenants import EVERY_OTHER_TENANT, TenantState
+
+LOOK_S: Final = 1.0
+"""How often a file is looked at while somebody waits for a change."""
+
+
+class FileDirectory:
+    """Thread-safe. Memory: none; the file is read each time that it is looked at."""
+
+    def __init__(self, path: str) -> None:
+        self._path = Path(path)
+        self._closed = threading.Event()
+
+    def place(self, tenant: str, deadline: Deadline) -> Place:
+        """See `Directory.place`. The deadline is not needed."""
+        try:
+            found = json.loads(self._path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise LookupFailed(f"the map of tenants {self._path} cannot be read: {error}") from error
+        return _place(found, tenant, str(self._path))
+
+    def changed(self, known: Place, wait_s: float) -> Place:
+        """See `Directory.changed`."""
+        deadline = Deadline.after(wait_s)
+        while True:
+            found = self.place(known.tenant, deadline)
+            if found.version != known.version or deadline.passed():
+                return found
+            if self._closed.wait(min(LOOK_S, deadline.remaining_s())):
+                raise LookupFailed("the client is closed")
+
+    def close(self) -> None:
+        self._closed.set()
+
+
+def _place(found: Any, tenant: str, path: str) -> Place:
+    clusters = found.get("clusters") if isinstance(found, dict) else None
+    tenants = found.get("tenants") if isinstance(found, dict) else None
+    if not isinstance(clusters, dict) or not isinstance(tenants, dict):
+        raise LookupFailed(f'{path} is no map of tenants: expected {{"clusters": {{...}}, "tenants": {{...}}}}')
+    entry = tenants.get(tenant, tenants.get(EVERY_OTHER_TENANT))
+    if entry is None:
+        raise LookupFailed(f"{path} says of no cluster that it has tenant {tenant}")
+    if isinstance(entry, str):
+        entry = {"cluster": entry}
+    try:
+        cluster, state = entry["cluster"], TenantState(entry.get("state", TenantState.ACTIVE))
+        url = clusters[cluster]
+        if not isinstance(url, str):
+            raise TypeError(f"the address of cluster {cluster} is {url!r}, expected a service URL")
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise LookupFailed(
+            f"{path} says of tenant {tenant}: {entry!r:.200}, which names no cluster: {error!r}"
+        ) from error
+    return Place(tenant, cluster, url, state, f"{cluster}@{state.value}@{url}")

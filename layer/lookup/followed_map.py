@@ -1,0 +1,116 @@
+"""The map of tenants as a lookup service knows it: read four times a second, for everybody who asks."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from layer.clock import Clock
+from layer.deadline import Deadline
+from layer.errors import LayerError
+from layer.lookup.places import LookupFailed, Place, place_of
+from mapping.state_records.tenants import EVERY_OTHER_TENANT, TenantRecord
+
+_log: Final = logging.getLogger(__name__)
+
+LOOK_S: Final = 0.25
+STALE_S: Final = 5.0
+"""What was read longer ago is told to nobody: the tenant may be elsewhere since, and whoever went where it was would
+begin to receive again what was acknowledged there."""
+MAX_WAITING: Final = 2_000
+"""Who comes beyond that is answered at once."""
+LONGEST_WAIT_S: Final = 60.0
+
+Addresses = Callable[[Deadline], Mapping[str, str]]
+"""The service URL of each cluster by its name, as they stand now."""
+Records = Callable[[Deadline], Mapping[str, TenantRecord]]
+"""Every record of the map by its tenant, as they stand now."""
+
+
+class FollowedMap:
+    """Thread-safe; one thread until `close`. Memory: the map, and a thread's stack for each of 2,000 that wait."""
+
+    def __init__(self, records: Records, addresses: Addresses, clock: Clock) -> None:
+        self._records = records
+        self._addresses = addresses
+        self._clock = clock
+        self._known: Mapping[str, TenantRecord] = {}
+        self._urls: Mapping[str, str] = {}
+        self._read_s: float | None = None
+        self._failure = "the map was not read yet"
+        self._waiting = 0
+        self._changed = threading.Condition()
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="pok-lookup-map", daemon=True)
+        self._thread.start()
+
+    def place(self, tenant: str) -> Place:
+        """Raises LookupFailed."""
+        with self._changed:
+            return self._place(tenant)
+
+    def changed(self, tenant: str, unless: str, wait_s: float) -> Place:
+        """As soon as the place's version is not `unless`, or after `wait_s` (at most a minute counts).
+
+        Raises LookupFailed.
+        """
+        deadline = Deadline.after(min(wait_s, LONGEST_WAIT_S))
+        with self._changed:
+            if self._waiting < MAX_WAITING:
+                self._waiting += 1
+                try:
+                    self._changed.wait_for(
+                        lambda: self._closed.is_set() or self._place(tenant).version != unless, deadline.remaining_s()
+                    )
+                finally:
+                    self._waiting -= 1
+            return self._place(tenant)
+
+    def failure(self) -> str:
+        """Why nobody can be answered now; '' when everybody can."""
+        with self._changed:
+            if self._read_s is not None and self._clock.monotonic() - self._read_s <= STALE_S:
+                return ""
+            return self._failure or f"the map was not read for {STALE_S:g} s"
+
+    def close(self) -> None:
+        self._closed.set()
+        with self._changed:
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _place(self, tenant: str) -> Place:
+        if self._read_s is None or self._clock.monotonic() - self._read_s > STALE_S:
+            raise LookupFailed(f"the map of tenants cannot be read now: {self._failure or 'it takes too long'}")
+        record = self._known.get(tenant) or self._known.get(EVERY_OTHER_TENANT)
+        if record is None:
+            raise LookupFailed(f"tenant {tenant} is on no cluster (pok tenants set)")
+        url = self._urls.get(record.cluster)
+        if url is None:
+            raise LookupFailed(
+                f"tenant {tenant} is on cluster {record.cluster}, which has no address (pok clusters create)"
+            )
+        return place_of(tenant, record, url)
+
+    def _follow(self) -> None:
+        while not self._closed.wait(LOOK_S if self._read_s is not None else 0):
+            self._read()
+
+    def _read(self) -> None:
+        deadline = Deadline.after(STALE_S)
+        began_s = self._clock.monotonic()
+        try:
+            known, urls = self._records(deadline), self._addresses(deadline)
+        except LayerError as failure:
+            if str(failure) != self._failure:
+                _log.warning("lookup: the map of tenants cannot be read: %s", failure)
+            self._failure = str(failure)
+            self._closed.wait(LOOK_S)
+            return
+        with self._changed:
+            differs = (known, urls) != (self._known, self._urls)
+            self._known, self._urls, self._read_s, self._failure = known, urls, began_s, ""
+            if differs:
+                self._changed.notify_all()

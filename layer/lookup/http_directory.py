@@ -1,0 +1,95 @@
+"""The map of tenants as lookup services tell it, by HTTP."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Sequence
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from layer.deadline import Deadline
+from layer.errors import Corrupt
+from layer.lookup.places import LookupFailed, Place, decode_place
+
+TENANTS_PATH: Final = "/lookup/v1/tenants/"
+_ANSWER_S: Final = 5.0
+"""How long a service may take to answer, beyond the time that it was asked to wait for a change."""
+_LARGEST: Final = 65_536
+
+
+class HttpDirectory:
+    """Asks the services in turns: the next one when one does not answer. Thread-safe.
+
+    No connection is kept: a client asks at its start, and then once in half a minute for each tenant.
+    """
+
+    def __init__(self, servers: Sequence[str]) -> None:
+        """`servers`: `host:port` each."""
+        self._servers = list(servers)
+        self._preferred = 0
+        self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._waiting: set[http.client.HTTPConnection] = set()
+
+    def place(self, tenant: str, deadline: Deadline) -> Place:
+        """See `Directory.place`."""
+        return self._asked(TENANTS_PATH + quote(tenant, safe=""), min(_ANSWER_S, deadline.remaining_s()))
+
+    def changed(self, known: Place, wait_s: float) -> Place:
+        """See `Directory.changed`."""
+        query = urlencode({"unless": known.version, "wait_s": f"{wait_s:g}"})
+        return self._asked(f"{TENANTS_PATH}{quote(known.tenant, safe='')}?{query}", wait_s + _ANSWER_S)
+
+    def close(self) -> None:
+        self._closed.set()
+        with self._lock:
+            waiting = list(self._waiting)
+        for connection in waiting:
+            _hang_up(connection)
+
+    def _asked(self, path: str, timeout_s: float) -> Place:
+        failures = []
+        for turn in range(len(self._servers)):
+            if self._closed.is_set():
+                raise LookupFailed("the client is closed")
+            number = (self._preferred + turn) % len(self._servers)
+            try:
+                found = self._ask(self._servers[number], path, timeout_s)
+            except (OSError, http.client.HTTPException, ValueError, Corrupt, LookupFailed) as failure:
+                failures.append(f"{self._servers[number]}: {str(failure) or type(failure).__name__}")
+                continue
+            self._preferred = number
+            return found
+        raise LookupFailed(f"no lookup service tells where the tenant is ({'; '.join(failures)})")
+
+    def _ask(self, server: str, path: str, timeout_s: float) -> Place:
+        host, _, port = server.rpartition(":")
+        connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=max(0.001, timeout_s))
+        with self._lock:
+            self._waiting.add(connection)
+        try:
+            connection.request("GET", path, headers={"Accept": "application/json"})
+            response = connection.getresponse()
+            body = response.read(_LARGEST)
+        finally:
+            with self._lock:
+                self._waiting.discard(connection)
+            connection.close()
+        said: Any = json.loads(body)
+        if response.status != http.client.OK:
+            raise LookupFailed(str(said.get("reason", said)) if isinstance(said, dict) else f"HTTP {response.status}")
+        return decode_place(said)
+
+
+def _hang_up(connection: http.client.HTTPConnection) -> None:
+    """Have whoever waits for an answer hear that there will be none."""
+    import socket
+
+    sock = connection.sock
+    if sock is not None:
+        try:
+            sock.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return

@@ -1,0 +1,121 @@
+"""Producers, consumers and readers that follow a tenant from one cluster to another, on two brokers."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import layer as pulsar
+from layer.admin import AdminClient
+from layer.deadline import Deadline
+from layer.embedded import Broker, EmbeddedBroker
+from layer.http_server import HttpServer
+from layer.lookup.cluster_metadata import ClusterMetadata
+from layer.lookup.followed_map import FollowedMap
+from layer.lookup.gateway import LookupGateway
+from layer.lookup.http_directory import HttpDirectory
+from layer.lookup.model import Move
+from layer.lookup.places import LookupFailed
+from layer.waiting import wait_until
+
+TENANT = "acme"
+
+
+@pytest.fixture
+def both(kafka_broker: Broker, own_broker: EmbeddedBroker) -> Iterator[tuple[AdminClient, AdminClient]]:
+    """West, which has the map, and east."""
+    with (
+        AdminClient(f"kafka://{kafka_broker.bootstrap}") as west,
+        AdminClient(f"kafka://{own_broker.bootstrap}") as east,
+    ):
+        yield west, east
+
+
+@pytest.fixture
+def lookup_port(both: tuple[AdminClient, AdminClient]) -> Iterator[int]:
+    """A lookup service of west's map, which knows both."""
+    node = both[0].node
+    urls = {"west": f"kafka://{both[0].node.settings.bootstrap}", "east": f"kafka://{both[1].node.settings.bootstrap}"}
+    followed = FollowedMap(node.tenants.all, lambda deadline: urls, node.clock)
+    metadata = ClusterMetadata({})
+    server = HttpServer("127.0.0.1", 0, LookupGateway(followed, metadata))
+    yield server.port
+    server.close()
+    followed.close()
+    metadata.close()
+
+
+def test_clients_move_with_their_tenant(
+    both: tuple[AdminClient, AdminClient], lookup_port: int, unique: Callable[..., str]
+) -> None:
+    west, east = both
+    tenants = west.node.tenants
+    tenant = unique(TENANT)
+    topic = f"persistent://{tenant}/ns/orders"
+    for admin in both:
+        admin.create_namespace(f"{tenant}/ns")
+        admin.create_partitioned_topic(topic, 2)
+    east.create_subscription(topic, "billing", from_earliest=True)
+    client = pulsar.Client(f"pok+lookup://127.0.0.1:1,127.0.0.1:{lookup_port}", operation_timeout_seconds=20)
+    with pytest.raises(pulsar.ConnectError, match="is on no cluster"):
+        client.create_producer(topic)
+    west.assign_tenant(tenant, "west")
+    wait_until(lambda: _is_there(lookup_port, tenant), Deadline.after(10))
+
+    producer = client.create_producer(topic, "shop", block_if_queue_full=True)
+    consumer = client.subscribe(topic, "billing", pulsar.ConsumerType.Shared)
+    reader = client.create_reader(topic, pulsar.MessageId.latest)
+    for number in range(10):
+        producer.send(b"w%d" % number)
+    assert producer.last_sequence_id() == 9
+    mine = [consumer.receive(10_000) for _ in range(10)]
+    assert [reader.read_next(10_000).data()[:1] for _ in range(10)] == [b"w"] * 10
+    for message in mine[1:]:
+        consumer.acknowledge(message)
+
+    held, answers = threading.Event(), []
+    tenants.move(tenant, Move.BEGIN_SWITCH, Deadline.after(10), "east")
+    assert wait_until(lambda: not producer.is_connected(), Deadline.after(20))
+    for number in range(5):
+        producer.send_async(b"e%d" % number, lambda result, _: answers.append(result))
+    threading.Thread(target=lambda: (producer.flush(), held.set()), daemon=True).start()
+    with pytest.raises(pulsar.Timeout):
+        consumer.receive(300)
+    assert wait_until(lambda: not west.subscription_stats(topic, "billing").consumers, Deadline.after(20))
+    stats = west.subscription_stats(topic, "billing")
+    assert stats.backlog == 1, "what was acknowledged is saved, and one message is not"
+    assert not held.is_set()
+
+    tenants.move(tenant, Move.FINISH_SWITCH, Deadline.after(10), "east")
+    assert held.wait(30), "flush returns when what waited is stored on the next cluster"
+    assert answers == [pulsar.Result.Ok] * 5
+    assert producer.last_sequence_id() == 14
+    received = [consumer.receive(10_000) for _ in range(5)]
+    assert sorted(message.data() for message in received) == [b"e%d" % number for number in range(5)]
+    consumer.acknowledge(mine[0])  # too late: of the cluster that was left
+    for message in received:
+        consumer.acknowledge(message)
+    consumer.flush()
+    assert east.subscription_stats(topic, "billing").backlog == 0
+    assert west.subscription_stats(topic, "billing").backlog == 1
+    with pytest.raises(pulsar.InvalidMessage):
+        consumer.seek(mine[0].message_id())
+    assert sorted(reader.read_next(10_000).data() for _ in range(5)) == [b"e%d" % number for number in range(5)]
+    assert client.get_topic_partitions(topic) == east.list_partitions(topic)
+    consumer.close()
+    producer.close()
+    with pytest.raises(pulsar.AlreadyClosed):
+        producer.send(b"more")
+    client.close()
+    with pytest.raises(pulsar.AlreadyClosed):
+        reader.read_next()
+
+
+def _is_there(port: int, tenant: str) -> bool:
+    try:
+        HttpDirectory([f"127.0.0.1:{port}"]).place(tenant, Deadline.after(5))
+    except LookupFailed:
+        return False
+    return True

@@ -1,0 +1,28 @@
+"""What moves with a tenant has nothing left that its parts would have to answer for it."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from layer.client.consumer import Consumer
+from layer.client.following.moving_consumer import MovingConsumer
+from layer.client.following.moving_producer import MovingProducer
+from layer.client.following.moving_reader import MovingReader
+from layer.client.producer import Producer
+from layer.client.reader import Reader
+
+INHERITED = {"send"}  # it is a send_async that waits
+OF_THE_INNER_ONE = {
+    # whoever owns the inner producer or consumer calls it there: its client, or a consumer of several topics
+    "grow", "seal_with", "follow_backlog", "follow_deduplication", "endpoint", "endpoints", "layouts", "stop_receiving",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("moving", "plain"), [(MovingProducer, Producer), (MovingConsumer, Consumer), (MovingReader, Reader)]
+)
+def test_every_public_method_is_its_own(moving: type, plain: type) -> None:
+    public = {name for name, _ in inspect.getmembers(plain) if not name.startswith("_")}
+    assert public - INHERITED - OF_THE_INNER_ONE - set(vars(moving)) == set()

@@ -1,0 +1,170 @@
+"""What a lookup service answers, over real HTTP, about a map that the test has in its hands."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import layer as pulsar
+from layer.client.following.directory_url import directory_of
+from layer.clock import SystemClock
+from layer.deadline import Deadline
+from layer.errors import AppendFailed, Corrupt
+from layer.http_server import HttpServer
+from layer.lookup.file_directory import FileDirectory
+from layer.lookup.followed_map import FollowedMap
+from layer.lookup.gateway import LookupGateway
+from layer.lookup.http_directory import HttpDirectory
+from layer.lookup.places import LookupFailed, Place, decode_place
+from layer.registry.model import StoredSchema
+from layer.waiting import wait_until
+from mapping.schema_version import SchemaVersion
+from mapping.state_records.tenants import TenantRecord, TenantState
+from schema_compat import SchemaInfo, SchemaType
+
+URLS = {"west": "kafka://west:9092", "east": "kafka://east:9092"}
+
+
+class Clusters:
+    """Metadata of one topic, and what was asked."""
+
+    def partitions(self, place: Place, topic: str) -> int:
+        if topic != "persistent://acme/ns/orders":
+            raise pulsar.TopicNotFound(f"topic {topic} does not exist")
+        return 4
+
+    def schema(self, place: Place, topic: str, version: int | None) -> StoredSchema:
+        info = SchemaInfo(SchemaType.STRING, b"", "s", {"a": "b"})
+        return StoredSchema(SchemaVersion(version or 7), 0, info, "", "", 12)
+
+
+class Service:
+    def __init__(self) -> None:
+        self.records = {"acme": TenantRecord("acme", "west", TenantState.ACTIVE, 1)}
+        self.failure: Exception | None = None
+        self.map = FollowedMap(self._read, lambda deadline: URLS, SystemClock())
+        self.server = HttpServer("127.0.0.1", 0, LookupGateway(self.map, Clusters()))
+        self.directory = HttpDirectory(["127.0.0.1:1", f"127.0.0.1:{self.server.port}"])
+        assert wait_until(lambda: not self.map.failure(), Deadline.after(20))
+
+    def _read(self, deadline: Deadline) -> dict[str, TenantRecord]:
+        if self.failure is not None:
+            raise self.failure
+        return dict(self.records)
+
+    def get(self, path: str, method: str = "GET") -> tuple[int, Any]:
+        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=20)
+        connection.request(method, path)
+        response = connection.getresponse()
+        found = response.status, json.loads(response.read())
+        connection.close()
+        return found
+
+    def close(self) -> None:
+        self.directory.close()
+        self.server.close()
+        self.map.close()
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    made = Service()
+    yield made
+    made.close()
+
+
+def test_a_change_is_told_to_whoever_waits_for_it(service: Service) -> None:
+    known = service.directory.place("acme", Deadline.after(20))
+    assert (known.cluster, known.service_url, known.switching) == ("west", URLS["west"], False)
+    assert service.directory.changed(known, 0).version == known.version
+    told: list[Place] = []
+    waits = threading.Thread(target=lambda: told.append(service.directory.changed(known, 30)), daemon=True)
+    waits.start()
+    service.records = {"acme": TenantRecord("acme", "west", TenantState.SWITCHING, 2, "east")}
+    waits.join(20)
+    assert [(place.cluster, place.switching) for place in told] == [("west", True)]
+
+
+def test_what_cannot_be_told(service: Service) -> None:
+    with pytest.raises(LookupFailed, match=r"127.0.0.1:1: .*tenant nobody is on no cluster"):
+        service.directory.place("nobody", Deadline.after(20))
+    service.records["lost"] = TenantRecord("lost", "south", TenantState.ACTIVE, 1)
+    assert wait_until(lambda: "south" in service.get("/lookup/v1/tenants/lost")[1]["reason"], Deadline.after(20))
+    assert service.get("/lookup/v1/tenants/acme?unless=x&wait_s=soon")[0] == 400
+    assert service.get("/lookup/v1/tenants/acme", "PUT")[0] == 405
+    assert service.get("/elsewhere")[0] == 404
+    service.directory.close()
+    with pytest.raises(LookupFailed, match="the client is closed"):
+        service.directory.place("acme", Deadline.after(20))
+
+
+def test_metadata_is_asked_of_the_tenants_cluster(service: Service) -> None:
+    assert service.get("/lookup/v2/topic/persistent/acme/ns/orders")[1]["brokerUrl"] == URLS["west"]
+    assert service.get("/admin/v2/persistent/acme/ns/orders/partitions") == (200, {"partitions": 4})
+    assert service.get("/admin/v2/persistent/acme/ns/none/partitions")[0] == 404
+    status, schema = service.get("/admin/v2/schemas/acme/ns/orders/schema/3")
+    assert (status, schema["version"], schema["type"], schema["properties"]) == (200, 3, "STRING", {"a": "b"})
+    assert service.get("/admin/v2/schemas/acme/ns/orders/schema")[1]["version"] == 7
+    assert service.get("/admin/v2/schemas/acme/ns/orders/schema/x")[0] == 400
+    assert service.get("/admin/v2/persistent/acme/partitions")[0] == 400
+
+
+def test_a_map_that_cannot_be_read_any_more_is_told_to_nobody(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("layer.lookup.followed_map.STALE_S", 0.5)
+    service.failure = AppendFailed("no broker")
+    assert wait_until(lambda: service.get("/health/ready")[0] == 503, Deadline.after(20))
+    with pytest.raises(LookupFailed, match="cannot be read now: no broker"):
+        service.directory.place("acme", Deadline.after(20))
+    assert service.get("/health/live")[0] == 200
+    service.failure = None
+    assert wait_until(lambda: service.get("/health/ready")[0] == 200, Deadline.after(20))
+
+
+def test_a_file_tells_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "tenants.json"
+    directory = FileDirectory(str(path))
+    with pytest.raises(LookupFailed, match="cannot be read"):
+        directory.place("acme", Deadline.after(1))
+
+    def write(tenants: object, clusters: object = URLS) -> None:
+        (tmp_path / "new").write_text(json.dumps({"clusters": clusters, "tenants": tenants}))
+        (tmp_path / "new").replace(path)
+
+    write({"acme": "west", "*": "east"})
+    known = directory.place("acme", Deadline.after(1))
+    assert (known.cluster, known.service_url) == ("west", URLS["west"])
+    assert directory.place("other", Deadline.after(1)).cluster == "east"
+    write({"acme": {"cluster": "west", "state": "SWITCHING"}})
+    assert directory.changed(known, 20).switching
+    wrong: list[object] = [{}, {"acme": "south"}, {"acme": 7}, {"acme": {"cluster": "west", "state": "GONE"}}, []]
+    for tenants in wrong:
+        write(tenants)
+        with pytest.raises(LookupFailed, match=r"tenants\.json"):
+            directory.place("acme", Deadline.after(1))
+    directory.close()
+    write({"acme": "west"})
+    with pytest.raises(LookupFailed, match="closed"):
+        directory.changed(known, 20)
+
+
+@pytest.mark.parametrize("said", [{}, {"tenant": 7}, {**decode_place.__annotations__}])
+def test_an_answer_that_says_no_place_is_corrupt(said: dict[str, Any]) -> None:
+    with pytest.raises(Corrupt):
+        decode_place(said)
+
+
+def test_service_urls() -> None:
+    assert directory_of("kafka://h:9092") is None
+    assert isinstance(directory_of("pok+lookup://h:1,[::1]:2"), HttpDirectory)
+    assert isinstance(directory_of("pok+map:///etc/tenants.json"), FileDirectory)
+    for wrong in ("pok+lookup://", "pok+lookup://h", "pok+lookup://h:1,", "pok+map://"):
+        with pytest.raises(ValueError, match="the service URL"):
+            pulsar.Client(wrong)
