@@ -1,4 +1,8 @@
-"""Many short ranges of many partitions, read together: librdkafka asks a broker for all of them with one request."""
+"""Many short ranges of many partitions, read together: librdkafka asks a broker for all of them with one request.
+
+Those of one partition are read one after the other, in the order of their offsets and without going anywhere in between
+where they lie next to each other: to ask for another offset takes longer than to read on for a while.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +27,10 @@ AT_ONCE: Final = 100
 """Partitions that are read at the same time, at most."""
 _BATCH: Final = 1000
 _POLL_S: Final = 0.5
+_NEAR_BYTES: Final = 64 * 1024
+"""What is read in vain, at most, to come from one range to the next one: no more than one answer of a broker has."""
+_GUESSED_BYTES: Final = 1024
+"""Of a record, as long as none of its partition was read."""
 STUCK_S: Final = 5.0
 """What is being read is given up when nothing came for so long."""
 
@@ -41,6 +49,15 @@ class _Reading:
     number: int
     position: int
     end: int
+    record_bytes: int = _GUESSED_BYTES
+    """Of the value of the last record that was read."""
+    on_the_way: bool = False
+    """It was come to by reading on: `position` may lie ahead of where the partition is read."""
+
+    def reaches(self, following: _Reading) -> bool:
+        """Whether reading on is the quickest way to the range that follows, none of which was passed."""
+        gap = following.position - self.position
+        return gap >= 0 and gap * self.record_bytes <= _NEAR_BYTES
 
 
 class RangeReader:
@@ -70,6 +87,8 @@ class RangeReader:
         for number, (topic, partition, start, end) in enumerate(ranges):
             if start < end:
                 self._waiting.setdefault((topic, partition), deque()).append(_Reading(number, start, end))
+        for where, readings in self._waiting.items():
+            self._waiting[where] = deque(sorted(readings, key=lambda reading: reading.position))
         consumer = self._consumer()
         heard_s = time.monotonic()
         try:
@@ -122,21 +141,40 @@ class RangeReader:
     def _take(self, batch: Iterable[Any], take: Callable[[int, list[KafkaRecord]], None]) -> None:
         found: dict[int, list[KafkaRecord]] = {}
         for record in batch:
-            reading = self._active.get((record.topic(), record.partition()))
+            where = record.topic(), record.partition()
+            reading = self._active.get(where)
             error = record.error()
             if error is not None:
                 self._hear(record, error, reading)
-            elif reading is not None and record.offset() >= reading.position:
-                reading.position = record.offset() + 1
-                if record.offset() < reading.end:
-                    found.setdefault(reading.number, []).append(record)
+                continue
+            offset = record.offset()
+            while reading is not None and offset >= max(reading.position, reading.end):
+                reading.position = reading.end
+                reading = self._read_on(where, reading)
+            if reading is not None and offset >= reading.position:
+                reading.position = offset + 1
+                reading.record_bytes = len(record.value() or b"")
+                found.setdefault(reading.number, []).append(record)
+                if reading.position >= reading.end:
+                    self._read_on(where, reading)
         for number, records in found.items():
             take(number, records)
+
+    def _read_on(self, where: tuple[str, int], done: _Reading) -> _Reading | None:
+        """What is read next of this partition from where it is; None when that is nothing: see `_finish`."""
+        readings = self._waiting[where]
+        if len(readings) < 2 or not done.reaches(readings[1]):
+            return None
+        readings.popleft()
+        following = readings[0]
+        following.record_bytes, following.on_the_way = done.record_bytes, True
+        self._active[where] = following
+        return following
 
     def _hear(self, event: Any, error: KafkaError, reading: _Reading | None) -> None:
         topic, partition = event.topic(), event.partition()
         if error.code() == KafkaError._PARTITION_EOF:
-            if reading is None or event.offset() < reading.position:
+            if reading is None or (event.offset() < reading.position and not reading.on_the_way):
                 return
             reading.position = max(reading.position, event.offset())
             if reading.position < reading.end:

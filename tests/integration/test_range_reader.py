@@ -45,7 +45,12 @@ def test_every_range_is_read_and_what_cannot_be_read_is_told(
         for partition in range(2)
         if (topic, partition, start) != (topics[0], 0, 0)
     ]
-    bad = [OffsetRange(topics[0], 0, 50, 110), OffsetRange(topics[1], 0, 290, 310), OffsetRange(unique("no"), 0, 0, 5)]
+    bad = [
+        OffsetRange(topics[0], 0, 50, 110),
+        OffsetRange(topics[1], 0, 290, 310),
+        OffsetRange(topics[2], 1, 302, 305),
+        OffsetRange(unique("no"), 0, 0, 5),
+    ]
     empty = OffsetRange(topics[2], 0, 7, 7)
     reader = RangeReader(KafkaSettings(bootstrap).sampler())
     seen: dict[int, list[int]] = defaultdict(list)
@@ -63,8 +68,8 @@ def test_every_range_is_read_and_what_cannot_be_read_is_told(
                 assert seen[place] == list(range(ranges[place].start, ranges[place].end)), ranges[place]
             assert not any(ranges[place] == empty for place in seen)
         lost = reader.read(bad, take, Deadline.after(PATIENCE_S))
-        assert [type(lost[place]) for place in (0, 1)] == [OffsetOutOfRange] * 2
-        assert isinstance(lost[2], NoSuchTopic) or "in time" in str(lost[2])
+        assert [type(lost[place]) for place in (0, 1, 2)] == [OffsetOutOfRange] * 3
+        assert isinstance(lost[3], NoSuchTopic) or "in time" in str(lost[3])
         assert len(reader.read(good, take, Deadline.after(0))) == len(good)
     finally:
         reader.close()
