@@ -11,7 +11,8 @@ import pytest
 
 from layer.cursor.leftovers import CursorOf, FoundSegments, SegmentName
 from layer.deadline import Deadline
-from layer.metadata.subscription import cursor_identity
+from layer.kafka.records import CommittedOffset
+from layer.metadata.subscription import Subscription, cursor_identity
 from layer.node import Node
 from layer.statelog.view import LogView
 from layer.tidying.cursors import CursorTidying
@@ -38,16 +39,28 @@ def _written(node: Node, topic: TopicName, subscription: str) -> set[SegmentName
     return view.ask(lambda fold: set(fold.by_cursor.get(cursor, ())), Deadline.after(PATIENCE_S))
 
 
-def _needed(node: Node, topic: TopicName, subscription: str) -> set[SegmentName]:
-    """What the next owner reads, and what it would read if Kafka had forgotten the group."""
+def _opened(node: Node, topic: TopicName, name: str) -> Subscription:
     deadline = Deadline.after(PATIENCE_S)
     opened = node.topics.find(topic, deadline)
     assert opened is not None
-    found = node.subscriptions.find(opened, subscription, deadline)
+    found = node.subscriptions.find(opened, name, deadline)
     assert found is not None
+    return found
+
+
+def _saved(node: Node, subscription: Subscription) -> tuple[CommittedOffset, CommittedOffset | None]:
+    """What the group has committed, and the newest copy of it."""
+    deadline = Deadline.after(PATIENCE_S)
+    commit = node.admin.committed(subscription.whole_group, subscription.topic.kafka_topic, [0], deadline)[0]
+    return commit, node.checkpoints.newest(cursor_identity(subscription, 0), deadline)
+
+
+def _needed(node: Node, topic: TopicName, name: str) -> set[SegmentName]:
+    """What the next owner reads, and what it would read if Kafka had forgotten the group."""
+    deadline = Deadline.after(PATIENCE_S)
+    found = _opened(node, topic, name)
     identity = cursor_identity(found, 0)
-    commit = node.admin.committed(found.whole_group, opened.kafka_topic, [0], deadline)[0]
-    copy = node.checkpoints.newest(identity, deadline)
+    commit, copy = _saved(node, found)
     names: set[SegmentName] = set()
     for kept in (
         node.store.recover(identity, commit, None, 0, deadline),
@@ -83,6 +96,13 @@ def test_what_killed_consumers_wrote_for_saves_that_never_were_is_removed(stage:
 
     eventually("nothing else is left", nothing_else_is_left)
     for point, stand in stands.items():
+        subscription = _opened(node, topic, point)
+        commit, copy = _saved(node, subscription)
+        assert copy == commit, f"{point}: what the idle group has is copied"
+        node.admin.delete_group(subscription.group, Deadline.after(PATIENCE_S))  # as Kafka forgets it after some days
+        assert node.admin.committed(
+            subscription.whole_group, subscription.topic.kafka_topic, [0], Deadline.after(PATIENCE_S)
+        ) == {}  # fmt: skip
         found = stand.verdict()
         assert not found.broken, point
         assert found.remaining < MESSAGES, point
