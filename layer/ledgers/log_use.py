@@ -100,7 +100,6 @@ class KafkaLogUse:
         return {
             partition: Needs(
                 cursors[partition],
-                (),
                 tuple(snapshots[partition].open_bounds.values()),
                 tuple(snapshots[partition].unsealed.values()),
                 sequences.get(partition, ()),

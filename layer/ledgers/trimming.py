@@ -55,8 +55,7 @@ class Needs:
     """Who still needs a partition's log, each by the first offset that it needs.
 
     Attributes:
-        cursors: of durable subscriptions: mark-delete + 1.
-        replication: of cursors that copy to other clusters.
+        cursors: of durable subscriptions, those that copy to other clusters among them: mark-delete + 1.
         transactions: lower bounds of open transactions: none of their records lies below.
         unsealed: lower bounds of aborted transactions whose records are not all known.
         sequences: from where on the next holder of a producer's name reads which sequence ids were stored.
@@ -64,7 +63,6 @@ class Needs:
     """
 
     cursors: Sequence[int] = ()
-    replication: Sequence[int] = ()
     transactions: Sequence[int] = ()
     unsealed: Sequence[int] = ()
     sequences: Sequence[int] = ()
@@ -76,7 +74,6 @@ class Needs:
             return 0
         needed: Iterable[int] = (
             *self.cursors,
-            *self.replication,
             *self.transactions,
             *self.unsealed,
             *self.sequences,

@@ -20,11 +20,15 @@ from layer.ledgers.deletion_topics import (
     PendingDeleteLedger,
     event_schema,
 )
+from layer.ledgers.machine import LedgerLists
 from layer.ledgers.maintenance import Maintenance
+from layer.ledgers.model import Place
 from layer.metadata.topics import DATA_TOPIC_CONFIGS
+from layer.statelog.view import LogView
 from layer.waiting import wait_until
 from mapping.ledger import unpack_ledger_id
 from mapping.state_records.metadata import LifeState
+from mapping.state_topics import LEDGERS
 from mapping.topic_name import TopicName
 from tests.integration.command_line import CommandLine
 
@@ -235,6 +239,55 @@ def test_forged_events_delete_nothing_and_lie_among_the_dead_letters(
     assert "asked for" in pok("deletions", "list").stdout
     for name in (EVENTS, RETRIES, DEAD_LETTERS):
         assert len(admin.list_partitions(name)) == 4
+
+
+def test_what_is_off_its_list_is_not_deleted_while_somebody_needs_it(
+    client: pulsar.Client, admin: AdminClient, unique: Callable[..., str]
+) -> None:
+    """A seek back, and a copy to another cluster, between the two phases; the worker trusts its own list."""
+    copied, sought = (_topic(client, admin, unique(name), 45, "s", "pulsar.repl.eu") for name in ("copied", "sought"))
+    deletion = LedgerDeletion(client, admin.node, visible_after_s=0.1, retry_s=0.2)
+    maintenance = Maintenance(admin.node, every_s=0.3, retirement=deletion.retirement)
+
+    def first_listed(topic: str) -> int:
+        """Without what is DELETING."""
+        view = LogView(admin.node.log, LEDGERS, LEDGERS.partition_for(full[topic]),
+                       lambda: LedgerLists(LEDGERS.partition_for(full[topic])), admin.node.clock)  # fmt: skip
+        life = admin.node.topics.last_life(TopicName.parse(topic), Deadline.after(PATIENCE_S))
+        assert life is not None
+        place = Place(full[topic], life.incarnation, 0)
+        listed = view.ask(lambda lists: lists.ledgers(place), Deadline.after(PATIENCE_S))
+        return listed[0].first if listed else 0
+
+    full = {topic: f"persistent://public/default/{topic}" for topic in (copied, sought)}
+    try:
+        for topic in (copied, sought):
+            admin.clear_backlog(topic, "s")
+            admin.skip(topic, "pulsar.repl.eu", 25)
+        assert wait_until(
+            lambda: [first_listed(topic) for topic in (copied, sought)] == [20, 20], Deadline.after(PATIENCE_S)
+        )
+        admin.reset_cursor(sought, "s", timestamp_ms=1)
+        worker = deletion.work()
+        assert wait_until(lambda: worker.counts()["WAIT"] >= 2, Deadline.after(PATIENCE_S)), worker.counts()
+        assert list(admin.topic_stats(sought).start_offsets.values()) == [0]
+        consumer = client.subscribe(sought, "s")
+        assert [int(consumer.receive(30_000).data()) for _ in range(45)] == list(range(45))
+        consumer.close()
+        starts = admin.topic_stats(copied).start_offsets
+        assert wait_until(lambda: admin.topic_stats(copied).start_offsets[0] == 20, Deadline.after(PATIENCE_S)), starts
+        admin.clear_backlog(sought, "s")
+        assert wait_until(lambda: admin.topic_stats(sought).start_offsets[0] == 20, Deadline.after(PATIENCE_S))
+        for topic in (copied, sought):
+            admin.clear_backlog(topic, "pulsar.repl.eu")
+        assert wait_until(
+            lambda: [admin.topic_stats(topic).start_offsets[0] for topic in (copied, sought)] == [40, 40],
+            Deadline.after(PATIENCE_S),
+        )
+        assert wait_until(lambda: admin.list_deletions().count == 0, Deadline.after(PATIENCE_S))
+    finally:
+        maintenance.close(Deadline.after(PATIENCE_S))
+        deletion.close(Deadline.after(PATIENCE_S))
 
 
 def test_a_topic_goes_ledger_by_ledger_and_its_name_is_free_at_once(

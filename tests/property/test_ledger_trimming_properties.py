@@ -50,7 +50,7 @@ class World:
         def some() -> list[int]:
             return [self.rng.randrange(len(self.stamps) + 1) for _ in range(self.rng.choice([0, 0, 1, 2]))]
 
-        return Needs(some(), some(), some(), some(), some(), self.rng.random() < 0.05)
+        return Needs(some(), some(), some(), some(), self.rng.random() < 0.05)
 
     def first_young(self, retention: Retention) -> int:
         horizon = retention.horizon_ms(self.now_ms)
@@ -80,7 +80,7 @@ def test_what_goes_is_needed_by_nobody_and_not_retained() -> None:
         for place, ledger in enumerate(going):
             gone += 1
             assert ledger.state is LedgerState.CLOSED, f"seed {seed}"
-            for who in (needs.cursors, needs.replication, needs.transactions, needs.unsealed, needs.sequences):
+            for who in (needs.cursors, needs.transactions, needs.unsealed, needs.sequences):
                 assert all(offset not in range(ledger.end) for offset in who), f"seed {seed}: {ledger} needed by {who}"
             assert not needs.compacted, f"seed {seed}"
             old = all(world.now_ms - world.stamps[at] > retention.time_minutes * MINUTE_MS for at in _offsets(ledger))
@@ -100,7 +100,7 @@ def _offsets(ledger: Ledger) -> range:
 def _check_rightly_kept(seed: int, world: World, needs: Needs, retention: Retention, left: list[Ledger]) -> None:
     """The first that stays has a reason: somebody needs it or what lies before it, or retention keeps it."""
     ledger = left[0]
-    everybody = (*needs.cursors, *needs.replication, *needs.transactions, *needs.unsealed, *needs.sequences)
+    everybody = (*needs.cursors, *needs.transactions, *needs.unsealed, *needs.sequences)
     needed = any(offset < ledger.end for offset in everybody)
     horizon = retention.horizon_ms(world.now_ms)
     young = horizon is None or any(world.stamps[at] >= horizon for at in range(ledger.end))

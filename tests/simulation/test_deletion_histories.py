@@ -49,8 +49,8 @@ class Use:
         return {**self.cursors, **self.copies, **self.transactions}
 
     def needs(self) -> Needs:
-        cursors = [*self.cursors.values(), *self.new.values()]
-        return Needs(cursors, list(self.copies.values()), list(self.transactions.values()))
+        cursors = [*self.cursors.values(), *self.new.values(), *self.copies.values()]
+        return Needs(cursors, list(self.transactions.values()))
 
 
 class World(Topics):
