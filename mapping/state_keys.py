@@ -282,6 +282,35 @@ class MigrationKey:
     attempt: str
 
 
+@dataclass(frozen=True, slots=True)
+class ProgressHeadKey:
+    """`subscription_progress`: what `cluster` says of a subscription, or is known to know of it (`about`); see
+    `subscription_progress.SAYS`. The highest (version, session) counts."""
+
+    topic: str
+    partition: int
+    subscription: str
+    cluster: str
+    about: str
+    version: int
+    session: str
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressSegmentKey:
+    """`subscription_progress`: segment `number` of save `save` of the head of the same version and session."""
+
+    topic: str
+    partition: int
+    subscription: str
+    cluster: str
+    about: str
+    version: int
+    session: str
+    save: int
+    number: int
+
+
 Key = (
     TopicKey
     | NamespaceKey
@@ -309,6 +338,8 @@ Key = (
     | MaintenanceTakeoverKey
     | TenantKey
     | MigrationKey
+    | ProgressHeadKey
+    | ProgressSegmentKey
 )
 
 TAGS: Final[Mapping[str, type[Key]]] = {
@@ -338,6 +369,8 @@ TAGS: Final[Mapping[str, type[Key]]] = {
     "mt": MaintenanceTakeoverKey,
     "tn": TenantKey,
     "mg": MigrationKey,
+    "sp": ProgressHeadKey,
+    "sg": ProgressSegmentKey,
 }
 """Never give a tag to another kind: old records keep it. "sc" is taken: schemas without a Kafka topic's id, before any
 release."""

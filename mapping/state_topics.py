@@ -181,6 +181,12 @@ TRANSACTION_PENDING_ACK: Final = _compacted(
     "the cursor's owner; its END by the coordinator",
     "the cursor has taken the transaction's outcome in",
 )
+SUBSCRIPTION_PROGRESS: Final = _compacted(
+    "subscription_progress",
+    16,
+    "whoever is assigned the partition of the same number, in the cluster that speaks",
+    "a newer save made it obsolete, another session took over, or the subscription is gone",
+)
 
 TENANTS: Final = _compacted("tenants", 1, "anyone, by compare-and-set", "as in topics", PartitionedBy.TENANT)
 """One partition, because whoever answers for all tenants follows all of it."""
@@ -201,6 +207,7 @@ ALL: Final[tuple[StateTopic, ...]] = (
     TRANSACTION_BUFFER_SNAPSHOT,
     TRANSACTION_PENDING_ACK,
     TENANTS,
+    SUBSCRIPTION_PROGRESS,
 )
 
 _BY_KAFKA_NAME: Final[Mapping[str, StateTopic]] = {topic.kafka_name: topic for topic in ALL}

@@ -1,0 +1,1 @@
+"""Subscriptions that go on in another cluster."""

@@ -1,0 +1,155 @@
+"""Values of the `subscription_progress` state topic: which messages a subscription has done with, by where they began.
+
+    head    = format | life: two varints | count varint, (origin, acknowledgements)* | deliveries, if any
+    origin  = length varint | name of the cluster, UTF-8 | incarnation of the topic there, varint
+    acknowledgements
+            = below varint | here: count varint, (block varint, holes)*
+              | apart: count varint, (block varint, count varint, (save varint, number varint, offset varint)*)*
+    segment = format | block varint | holes
+    holes, deliveries: see cursor_state and deliveries
+
+Positions are Kafka offsets in the origin, the cluster that a message was first published in; a block is `BLOCK` of
+them, and holes count from its beginning. Decision: mapping/decisions/0021.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from mapping.errors import CorruptRecord
+from mapping.state_records.cursor_state import Holes, read_holes, write_holes
+from mapping.state_records.deliveries import Deliveries, read_deliveries, write_deliveries
+from mapping.varint import Reader, write_varint
+
+FORMAT: Final = 1
+BLOCK: Final = 1 << 18
+"""Offsets in a block: a bitmap of 32 KiB at most."""
+
+SAYS: Final = "says"
+"""In a key: what the cluster that it names says of its own side of the subscription."""
+KNOWS: Final = "knows"
+"""In a key: what the cluster that it names has been told, and what was taken over from it."""
+
+
+class Origin(NamedTuple):
+    """The cluster that a message was first published in, and the life (`incarnation`) of the topic there."""
+
+    cluster: str
+    incarnation: int
+
+
+class SegmentPlace(NamedTuple):
+    """A segment: the save that wrote it, its number in that, and its offset in the state topic."""
+
+    save: int
+    number: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class SavedAcks:
+    """What a head says of one origin: everything `below` this offset, and by block what lies above. `here` has the
+    blocks that fit into the head, `apart` where the others lie, in parts that make a union."""
+
+    below: int = 0
+    here: Mapping[int, Holes] = field(default_factory=dict)
+    apart: Mapping[int, tuple[SegmentPlace, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ProgressHead:
+    """All that one writer says of one partition of one subscription.
+
+    `life`: the incarnations of topic and subscription in the cluster whose topic that is. `deliveries`: counts and
+    put-off times; offsets are of the writer's log.
+    """
+
+    life: tuple[int, int]
+    origins: Mapping[Origin, SavedAcks] = field(default_factory=dict)
+    deliveries: Deliveries | None = None
+
+
+def encode_head(head: ProgressHead) -> bytes:
+    out = bytearray([FORMAT])
+    for number in head.life:
+        write_varint(out, number)
+    write_varint(out, len(head.origins))
+    for origin in sorted(head.origins):
+        name = origin.cluster.encode("utf-8")
+        write_varint(out, len(name))
+        out += name
+        write_varint(out, origin.incarnation)
+        _write_acks(out, head.origins[origin])
+    if head.deliveries is not None:
+        write_deliveries(out, head.deliveries)
+    return bytes(out)
+
+
+def decode_head(value: bytes) -> ProgressHead:
+    """Raises CorruptRecord."""
+    reader = _opened(value, "head of a subscription's progress")
+    life = (reader.varint(), reader.varint())
+    origins = {_read_origin(reader): _read_acks(reader) for _ in range(reader.count(5))}
+    deliveries = None if reader.at_end else read_deliveries(reader)
+    reader.expect_end()
+    return ProgressHead(life, origins, deliveries)
+
+
+def encode_segment(block: int, holes: Holes) -> bytes:
+    out = bytearray([FORMAT])
+    write_varint(out, block)
+    write_holes(out, holes)
+    return bytes(out)
+
+
+def decode_segment(value: bytes) -> tuple[int, Holes]:
+    """(block, what is acknowledged in it). Raises CorruptRecord."""
+    reader = _opened(value, "segment of a subscription's progress")
+    block, holes = reader.varint(), read_holes(reader)
+    reader.expect_end()
+    return block, holes
+
+
+def _opened(value: bytes, what: str) -> Reader:
+    reader = Reader(value, what)
+    found = reader.take(1)[0]
+    if found != FORMAT:
+        raise CorruptRecord(f"{what} has format {found}, expected {FORMAT}")
+    return reader
+
+
+def _write_acks(out: bytearray, acks: SavedAcks) -> None:
+    write_varint(out, acks.below)
+    write_varint(out, len(acks.here))
+    for block in sorted(acks.here):
+        write_varint(out, block)
+        write_holes(out, acks.here[block])
+    write_varint(out, len(acks.apart))
+    for block in sorted(acks.apart):
+        write_varint(out, block)
+        write_varint(out, len(acks.apart[block]))
+        for place in acks.apart[block]:
+            for number in place:
+                write_varint(out, number)
+
+
+def _read_acks(reader: Reader) -> SavedAcks:
+    below = reader.varint()
+    here = {reader.varint(): read_holes(reader) for _ in range(reader.count(6))}
+    apart: dict[int, tuple[SegmentPlace, ...]] = {}
+    for _ in range(reader.count(2)):
+        block = reader.varint()
+        apart[block] = tuple(
+            SegmentPlace(reader.varint(), reader.varint(), reader.varint()) for _ in range(reader.count(3))
+        )
+    return SavedAcks(below, here, apart)
+
+
+def _read_origin(reader: Reader) -> Origin:
+    raw = reader.take(reader.varint())
+    try:
+        return Origin(raw.decode("utf-8"), reader.varint())
+    except UnicodeDecodeError as error:
+        raise CorruptRecord(f"{reader.what} names the cluster {raw[:40]!r}, expected UTF-8") from error
