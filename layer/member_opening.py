@@ -15,9 +15,11 @@ from layer.kafka.records import CommittedOffset
 from layer.metadata.processes import is_over, membership_ended
 from layer.metadata.subscription import Subscription, cursor_identity
 from layer.readers import buffer_access, slot_of
+from layer.replication.acknowledged_elsewhere import AcknowledgedElsewhere
 from layer.saved_cursors import SavedCursors
 from layer.services import FETCH_QUEUE_KBYTES, Services
 from mapping.state_records.cursor_requests import CursorLife
+from mapping.state_records.subscription_progress import Origin
 
 
 def new_member(
@@ -68,6 +70,7 @@ def new_member(
         subscription.partition,
         not topic.name.is_persistent,
         floors,
+        acknowledged_elsewhere(services, subscription, deadline),
     )
     config = services.settings.group_member(
         group_id=subscription.group,
@@ -100,6 +103,23 @@ def _lease_terms(
     life = CursorLife(topic.kafka_topic_id, topic.layout.incarnation, subscription.incarnation)
     reader = Fetcher(services.settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
     return LeaseTerms(client_id, life, lease_channel(subscription), reader)
+
+
+def acknowledged_elsewhere(
+    services: Services, subscription: Subscription, deadline: Deadline
+) -> Callable[[int], AcknowledgedElsewhere | None]:
+    """What a member leaves out of each partition: nothing on a subscription that is not replicated, or in a cluster
+    without a name, of which no other one can know anything."""
+    topic = subscription.topic
+    if not subscription.replicated or not topic.name.is_persistent:
+        return lambda partition: None
+    local = services.clusters.registry(deadline).local
+    if not local:
+        return lambda partition: None
+    origin = Origin(local, topic.layout.incarnation)
+    return lambda partition: AcknowledgedElsewhere(
+        services.progress, origin, str(topic.name), partition, subscription.name, services.clock
+    )
 
 
 def _floors(services: Services, subscription: Subscription, deadline: Deadline) -> Mapping[int, int]:

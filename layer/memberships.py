@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Final
 
 from layer import errors
@@ -84,9 +85,10 @@ class Memberships:
         read_compacted: bool,
         deadline: Deadline,
         partition: int | None = None,
+        replicated: bool = False,
     ) -> tuple[Subscription, SubscriptionMember]:
         """Attach a consumer; the first one of a subscription makes this process a member of its group. With `partition`
-        it is one of that partition alone.
+        it is one of that partition alone. `replicated`: this consumer wants the subscription to be.
 
         Raises:
             SubscriptionBusy: somebody holds the subscription in a way that excludes this consumer.
@@ -116,6 +118,7 @@ class Memberships:
                 deadline=deadline,
                 partition=partition,
             )
+            subscription = replace(subscription, replicated=subscription.replicated or replicated)
             compacted = compacted_ranges(self._services, topic, subscription.served, deadline) if read_compacted else {}
             member = new_member(
                 self._services,

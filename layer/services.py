@@ -37,6 +37,7 @@ from layer.registry.model import SchemaPolicies, TopicLife
 from layer.registry.policies import schema_policies
 from layer.registry.registry import SchemaRegistry
 from layer.registry.storage import StateLogSchemaStorage
+from layer.replication.progress_log import ProgressLog
 from layer.statelog.followed_log import FollowedLog
 from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
 from layer.statelog.kafka_log import KafkaStateLog
@@ -144,6 +145,7 @@ class Services:
             lambda deadline: self.has_state_topic(TRANSACTION_PENDING_ACK, deadline),
         )
         self.store = CursorStore(self.log)
+        self.progress = ProgressLog(self.log, self.clock)
         self.checkpoints = Checkpoints(self.log, self.clock)
         self._names = 0
         # A cluster id is base64url; of three parts, as Pulsar's `standalone-0-1`, none holds a dash.

@@ -170,6 +170,7 @@ def open_consumer(topic: str, options: ConsumerOptions, session: Session) -> Con
             read_compacted=options.is_read_compacted,
             deadline=deadline,
             partition=partition,
+            replicated=options.replicate_subscription_state_enabled,
         )
         if options.properties or options.replicate_subscription_state_enabled:
             node.subscriptions.remember(

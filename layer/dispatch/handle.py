@@ -9,6 +9,7 @@ from layer.cursor.identity import CursorIdentity
 from layer.deadline import Deadline
 from layer.dispatch.compaction import CompactedRange
 from layer.dispatch.delivery import PartitionSlot
+from layer.dispatch.intake import AcknowledgedElsewhere
 from layer.dispatch.strategy import SubscriptionType
 from layer.kafka.records import CommittedOffset
 from layer.meters import SubscriptionMeter
@@ -50,6 +51,9 @@ class SubscriptionHandle:
     """Of a non-persistent topic: nothing is kept for later (see `passing_by`)."""
     floors: Mapping[int, int] = field(default_factory=dict)
     """Offsets below which nothing is delivered, whatever was saved: nobody was connected when it was published."""
+
+    acknowledged_elsewhere: Callable[[int], AcknowledgedElsewhere | None] = lambda partition: None
+    """For a partition of a replicated subscription: what is left out."""
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.subscription}"

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress
-from typing import Any
+from typing import Any, Protocol
 
 from pyroaring import BitMap64
 
+from layer.cursor.batch_acks import BatchAckSet
 from layer.cursor.identity import CursorIdentity
 from layer.cursor.machine import CursorState
 from layer.dispatch.batches import UnknownBatchFormat, is_marker, report_corrupt, report_stop
@@ -26,6 +27,16 @@ from layer.transactions.buffer.model import DataPartition, look_over
 from mapping.errors import CorruptRecord
 from mapping.message_record import is_plain
 from mapping.transaction_headers import in_transaction
+
+
+class AcknowledgedElsewhere(Protocol):
+    """What consumers in other clusters have done with. Source: `layer.replication.acknowledged_elsewhere`."""
+
+    def of(
+        self, cursor: CursorState, offsets: Sequence[int], records: Sequence[Any]
+    ) -> tuple[list[int], Mapping[int, tuple[int, int]]]:
+        """Of these records the entries, and (number of messages, bits) of batch entries. Raises StoreError."""
+        ...
 
 
 class Intake:
@@ -66,6 +77,8 @@ class Intake:
         """Why nothing is read from this partition any more."""
         self.corrupt_entries = 0
         """Entries that could not be read and were skipped."""
+        self.elsewhere: AcknowledgedElsewhere | None = None
+        """On replicated subscriptions: what consumers in other clusters have done with."""
         self.complete_elsewhere: list[int] = []
         """Chunked messages that were complete with another chunk than their last one: they come by redelivery."""
 
@@ -84,6 +97,8 @@ class Intake:
                 return offsets, records
         end = offsets[-1] + 1
         self._cursor.need(range(self.read_position, end))
+        if self.elsewhere is not None:
+            self._leave_out(*self.elsewhere.of(self._cursor, offsets, records))
         if offsets[0] != expected or end - offsets[0] != len(offsets):
             self._acknowledge_gaps(expected, offsets)
         sifted = not self.committed.in_use
@@ -93,6 +108,10 @@ class Intake:
             if not offsets:
                 return offsets, records
         return self._pass_on(self.committed.take(offsets, records, look_over(offsets, records), end), sifted=sifted)
+
+    def _leave_out(self, entries: list[int], batches: Mapping[int, tuple[int, int]]) -> None:
+        self._cursor.acknowledge(entries)
+        self._cursor.acknowledge_batches({offset: BatchAckSet(*acks) for offset, acks in batches.items()})
 
     def release(self) -> tuple[list[int], list[Any]]:
         """The same of what waits in `committed`, by what is known of transactions now.

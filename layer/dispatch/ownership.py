@@ -162,6 +162,7 @@ class Ownership:
             owned.intake.fences = Fences(self._handle.fences(number, deadline))
             owned.intake.delayed = DelayedMessages() if self._delays else None
             owned.intake.compacted = self._handle.compacted.get(number)
+            owned.intake.elsewhere = self._handle.acknowledged_elsewhere(number)
             self._dispatcher.serve(owned)
             opened[number] = owned
             previous[number] = found

@@ -14,6 +14,7 @@ from layer.errors import LayerError
 from layer.ledgers.deleting import LedgerDeletion
 from layer.ledgers.maintenance import Maintenance
 from layer.node import Node
+from layer.replication.subscriptions_duty import ReplicatedSubscriptions
 from layer.tidying.cursors import CursorTidying
 from layer.tidying.dead_lives import DeadLives
 from layer.tidying.idle_groups import IdleGroups
@@ -137,3 +138,5 @@ class RunningDuties:
                 return _Deletion(self._deletion)
             case DutyName.TRANSACTIONS:
                 return _Transactions(self._node)
+            case DutyName.SUBSCRIPTIONS:
+                return ReplicatedSubscriptions(self._node, member=member)

@@ -41,8 +41,9 @@ LOOK_S: Final = 10.0
 _ASK_S: Final = 5.0
 _LEAVE_S: Final = 5.0
 
-DUTIES: Final[Collection[DutyName]] = frozenset(DutyName) - {DutyName.TRANSACTIONS}
-"""Programs with transactions serve coordinators, and so does whoever is held up by one (`transactions/abandoned`)."""
+DUTIES: Final[Collection[DutyName]] = frozenset(DutyName) - {DutyName.TRANSACTIONS, DutyName.SUBSCRIPTIONS}
+"""Programs with transactions serve coordinators, and so does whoever is held up by one (`transactions/abandoned`); a
+client has no business in other clusters."""
 
 
 class Move(Enum):

@@ -20,6 +20,7 @@ class DutyName(str, Enum):
     MAINTENANCE = "maintenance"
     DELETION = "deletion"
     TRANSACTIONS = "transactions"
+    SUBSCRIPTIONS = "subscriptions"
 
 
 @dataclass(frozen=True, slots=True)

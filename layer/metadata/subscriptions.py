@@ -34,6 +34,9 @@ from mapping.subscription_group import check_subscription_name
 
 _log = logging.getLogger(__name__)
 
+_MARK: Final = b'"replicated":true'
+"""In the value of every record of a replicated subscription, so that others need not be decoded to be passed over."""
+
 SUBSCRIPTION_KEYS: Final[EntityKeys[tuple[str, str]]] = EntityKeys(
     SubscriptionKey, lambda key: (str(key.topic), str(key.subscription)), lambda names: names
 )
@@ -89,6 +92,15 @@ class Subscriptions:
             if record.topic == str(topic.name) and _alive(record, topic):
                 found.append(self._opened(topic, current, record))
         return sorted(found, key=lambda subscription: subscription.name)
+
+    def replicated(self, deadline: Deadline) -> Sequence[tuple[str, str]]:
+        """(topic, name) of every subscription whose state is replicated; whether the topic lives is not looked at."""
+        records = [decode_subscription(each.value) for each in self._entities.all(deadline) if _MARK in each.value]
+        return sorted(
+            (record.topic, record.subscription)
+            for record in records
+            if record.replicated and record.state is LifeState.ACTIVE
+        )
 
     def open(
         self,

@@ -43,8 +43,9 @@ class _Runs:
 class OriginIndex:
     """Of the log from `start` to `end`. What was published here is everything that is not in it.
 
-    Only the first copy of a record counts: a second one (a replicator that crashed sent it again) is void, so what
-    becomes of it says nothing of the message.
+    Only the first valid copy of a record counts: a second one (a replicator that crashed sent it again) is no news, and
+    what a replicator appends after another one took over is void (`mapping.fence`), so what becomes of it says nothing
+    of the message.
 
     Memory: 24 bytes for each run (a copied backlog is one, copies that alternate with messages published here are one
     each), and a bitmap of the copied offsets for each origin.
@@ -53,6 +54,7 @@ class OriginIndex:
     def __init__(self, start: int) -> None:
         self.start = self.end = start
         self._origins: dict[Origin, _Runs] = {}
+        self._epochs: dict[str, int] = {}
         self.nothing = BitMap64()
         """Offsets without a message that anybody has to acknowledge: markers, second copies, gaps."""
 
@@ -60,10 +62,14 @@ class OriginIndex:
         """Records are told of in the order of their offsets; those that are left out are not there (any more)."""
         self._reach(offset)
 
-    def copied(self, offset: int, origin: Origin, there: int) -> None:
+    def begun(self, cluster: str, epoch: int) -> None:
+        """Behind this, copies from a cluster that replicators of lower epochs make are void."""
+        self._epochs[cluster] = max(epoch, self._epochs.get(cluster, 0))
+
+    def copied(self, offset: int, origin: Origin, there: int, epoch: int) -> None:
         self._reach(offset)
         runs = self._origins.setdefault(origin, _Runs())
-        if there in runs.seen:
+        if there in runs.seen or epoch < self._epochs.get(origin.cluster, 0):
             self.nothing.add(offset)
         else:
             runs.add(there, offset)

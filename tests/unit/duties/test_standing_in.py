@@ -29,8 +29,8 @@ def member(kind: str, process: str) -> str:
     return f"{kind}-0123456789ab@{process}"
 
 
-def test_transactions_need_nobody_to_stand_in() -> None:
-    assert set(DutyName) - set(DUTIES) == {DutyName.TRANSACTIONS}
+def test_transactions_and_other_clusters_need_nobody_to_stand_in() -> None:
+    assert set(DutyName) - set(DUTIES) == {DutyName.TRANSACTIONS, DutyName.SUBSCRIPTIONS}
 
 
 def test_moves() -> None:

@@ -51,6 +51,7 @@ def test_the_numbers_of_partitions_never_change() -> None:
         "__transaction_buffer_snapshot": 16,
         "__transaction_pending_ack": 16,
         "tenants": 1,
+        "subscription_progress": 16,
     }
 
 

@@ -1,0 +1,80 @@
+"""Reads logs for the copies in them: keeps an `OriginIndex` for each partition that somebody asks about."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from layer.deadline import Deadline
+from layer.errors import OffsetOutOfRange
+from layer.kafka.admin import KafkaAdmin
+from layer.kafka.range_reader import OffsetRange, RangeReader
+from layer.kafka.records import KafkaRecord
+from layer.metadata.topics import Topic
+from layer.replication.origin_index import OriginIndex
+from layer.replication.origins import copied, is_marker
+
+AT_ONCE: Final = 200_000
+"""Records of one partition that are read in one go."""
+
+
+class OriginReading:
+    """For one thread. What it reads it reads once; a process that begins reads each log from its start.
+
+    Memory: an `OriginIndex` for each partition, until `forget`.
+    """
+
+    def __init__(self, admin: KafkaAdmin, reader: RangeReader) -> None:
+        self._admin = admin
+        self._reader = reader
+        self._indexes: dict[tuple[str, int], OriginIndex] = {}
+        """By Kafka's id of the topic, and partition."""
+
+    def forget(self, kept: Mapping[str, object]) -> None:
+        """Everything but these topics, by Kafka's id."""
+        self._indexes = {place: index for place, index in self._indexes.items() if place[0] in kept}
+
+    def read_on(
+        self, topic: Topic, ends: Mapping[int, int], deadline: Deadline, at_once: int = AT_ONCE
+    ) -> dict[int, OriginIndex]:
+        """The indexes of these partitions, read on by `at_once` records each at most, and not beyond their `ends`.
+
+        Raises:
+            StoreError: one of them cannot be read now.
+        """
+        new = [partition for partition in ends if (topic.kafka_topic_id, partition) not in self._indexes]
+        starts = self._admin.start_offsets(topic.kafka_topic, new, deadline) if new else {}
+        for partition in new:
+            self._indexes[topic.kafka_topic_id, partition] = OriginIndex(starts[partition])
+        found = {partition: self._indexes[topic.kafka_topic_id, partition] for partition in ends}
+        ranges = [
+            OffsetRange(topic.kafka_topic, partition, index.end, min(ends[partition], index.end + at_once))
+            for partition, index in found.items()
+            if index.end < ends[partition]
+        ]
+
+        def take(number: int, records: list[KafkaRecord]) -> None:
+            partition = ranges[number].partition
+            for record in records:
+                _tell(found[partition], record, partition)
+
+        for number, failure in self._reader.read(ranges, take, deadline).items():
+            if isinstance(failure, OffsetOutOfRange):  # the log begins later by now
+                del self._indexes[topic.kafka_topic_id, ranges[number].partition]
+            raise failure
+        for each in ranges:
+            found[each.partition].reached(each.end)
+        return found
+
+
+def _tell(index: OriginIndex, record: Any, partition: int) -> None:
+    headers = record.headers()
+    found = copied(headers, partition)
+    if is_marker(headers):
+        index.no_message(record.offset())
+        if found is not None:
+            index.begun(found.origin.cluster, found.epoch)
+    elif found is not None:
+        index.copied(record.offset(), found.origin, found.there, found.epoch)
+    else:
+        index.published_here(record.offset())

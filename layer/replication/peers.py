@@ -1,0 +1,76 @@
+"""Other clusters, as one is connected to them: by the registry, and with secrets that are given to the process."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Final
+
+from layer.client.connection import connection_security
+from layer.client.service_url import parse_service_url
+from layer.deadline import Deadline
+from layer.errors import LayerError
+from layer.kafka.settings import KafkaSettings
+from layer.node import Node, acquire, release
+from layer.replication.progress_log import ProgressLog
+from mapping.state_records.clusters import ClusterAddress
+
+_log: Final = logging.getLogger(__name__)
+
+_CONNECT_S: Final = 10.0
+_AGAIN_S: Final = 30.0
+
+
+class Peers:
+    """For one thread, until `close`. Memory: a `Node` for each cluster that was asked for.
+
+    A cluster that does not answer is asked again after 30 s.
+    """
+
+    def __init__(self, node: Node, secrets: Mapping[str, Mapping[str, str]]) -> None:
+        """`node`: here. `secrets`: more of librdkafka's options, by cluster."""
+        self._node = node
+        self._secrets = secrets
+        self._connected: dict[str, tuple[ClusterAddress, Node, ProgressLog]] = {}
+        self._again: dict[str, Deadline] = {}
+
+    def progress(self, cluster: str) -> ProgressLog | None:
+        """The cluster's state topic of progress; None while it is not registered, or cannot be reached."""
+        address = self._node.clusters.registry(Deadline.after(_CONNECT_S)).remote(cluster)
+        known = self._connected.get(cluster)
+        if known is not None and known[0] == address:
+            return known[2]
+        if known is not None:
+            del self._connected[cluster]
+            release(known[1])
+        waits = self._again.get(cluster)
+        if address is None or (waits is not None and not waits.passed()):
+            return None
+        try:
+            node = acquire(self._settings(cluster, address), Deadline.after(_CONNECT_S))
+        except LayerError as failure:
+            self._again[cluster] = Deadline.after(_AGAIN_S)
+            _log.warning("cluster %s cannot be reached, again in %.0f s: %s", cluster, _AGAIN_S, failure)
+            return None
+        self._again.pop(cluster, None)
+        self._connected[cluster] = (address, node, node.progress)
+        return node.progress
+
+    def close(self) -> None:
+        """A second call does nothing."""
+        connected, self._connected = self._connected, {}
+        for _, node, _ in connected.values():
+            release(node)
+
+    def _settings(self, cluster: str, address: ClusterAddress) -> KafkaSettings:
+        options = {**address.kafka_config, **self._secrets.get(cluster, {})}
+        url = parse_service_url(address.service_url)
+        security = connection_security(
+            tls=url.tls,
+            authentication=None,
+            trust_certs_file_path=None,
+            allow_insecure_connection=False,
+            validate_hostname=False,
+            kafka_protocol=options.get("security.protocol"),
+        )
+        return KafkaSettings(url.bootstrap, options, security=security)

@@ -1,0 +1,277 @@
+"""Tells other clusters what subscriptions have done with here, and takes over here what they say.
+
+Of each partition of a replicated subscription, in rounds. *Take over*: what others newly say becomes acknowledgements
+of the cursor here, by its owner or, where nobody consumes, by a save of our own; so a log that is consumed elsewhere is
+not kept for ever. *Tell*: what the cursor has saved goes to the state topic of each cluster that messages go to.
+Neither waits for messages to be copied, and what is put off or not acknowledged holds nothing else back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from layer import errors
+from layer.deadline import Deadline
+from layer.deliveries.acks_by_readers import acknowledge_ledgers
+from layer.kafka.records import CommittedOffset
+from layer.metadata.policies import REPLICATION_CLUSTERS
+from layer.metadata.subscription import Subscription
+from layer.node import Node
+from layer.replication.acks import Acks
+from layer.replication.origin_reading import OriginReading
+from layer.replication.progress import Progress, Side, said, take_over, tell, without_acknowledged
+from layer.replication.progress_heads import HeadAt, Subject
+from layer.replication.progress_log import ProgressLog, ProgressWriter
+from mapping.state_records.subscription_progress import KNOWS, SAYS, Origin
+from mapping.state_topics import SUBSCRIPTION_PROGRESS
+from mapping.topic_name import TopicName
+
+_log: Final = logging.getLogger(__name__)
+
+_STALE_S: Final = 5.0
+"""Who was stopped for longer between looking and asking does nothing: there may have been a seek."""
+_READ_S: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class SyncRound:
+    """`subscriptions`: partitions of subscriptions that were looked at; `behind`: records that were not read yet."""
+
+    subscriptions: int
+    told: int
+    taken_over: int
+    behind: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a partition looked like when nothing more was to be done."""
+
+    commit: CommittedOffset | None
+    index_end: int
+    heads: tuple[tuple[str, HeadAt], ...]
+    peers: tuple[str, ...]
+
+
+class SubscriptionSync:
+    """For one thread. Memory: `OriginIndex` of the topics concerned, one partition's acknowledgements at a time, and
+    about 1 kB for each partition of a replicated subscription and other cluster."""
+
+    def __init__(self, node: Node, origins: OriginReading, peers: Callable[[str], ProgressLog | None]) -> None:
+        """`peers`: another cluster's state topic by its name; None while it cannot be reached."""
+        self._node = node
+        self._origins = origins
+        self._peers = peers
+        self._writers: dict[tuple[str, Subject], ProgressWriter] = {}
+        """By where they write ('' here), and what."""
+        self._seen: dict[tuple[str, int, str], _Seen] = {}
+
+    def round(self, state_partitions: Sequence[int], deadline: Deadline) -> SyncRound:
+        """See to what lies in these partitions of `subscription_progress`.
+
+        Raises:
+            LayerError: nothing can be done now. What fails for one subscription is logged and keeps no other one.
+        """
+        node = self._node
+        local = node.clusters.registry(deadline).local
+        if not local or not state_partitions:
+            return SyncRound(0, 0, 0, 0)
+        owned = frozenset(state_partitions)
+        heads = self._heads(owned, local, deadline)
+        self._create_missing(heads, deadline)
+        wanted = [
+            names
+            for names in node.subscriptions.replicated(deadline)
+            if SUBSCRIPTION_PROGRESS.partition_for(names[0]) in owned
+        ]
+        done = SyncRound(0, 0, 0, 0)
+        topics: dict[str, object] = {}
+        for topic_name, name in wanted:
+            topic = node.topics.find(TopicName.parse(topic_name), deadline)
+            found = node.subscriptions.find(topic, name, deadline) if topic is not None else None
+            if topic is None or found is None or not topic.name.is_persistent:
+                continue
+            topics[topic.kafka_topic_id] = topic
+            try:
+                each = self._of_subscription(local, found, heads, deadline)
+                done = SyncRound(*(a + b for a, b in zip(_counts(done), _counts(each), strict=True)))
+            except errors.Closed:
+                raise
+            except errors.LayerError as failure:
+                deadline.check(f"progress of {name} of {topic_name}")
+                _log.warning("subscription=%s/%s its progress is not synced now: %s", topic_name, name, failure)
+        self._origins.forget(topics)
+        return done
+
+    def forget(self, state_partitions: Sequence[int]) -> None:
+        """Somebody else sees to these now."""
+        lost = frozenset(state_partitions)
+        self._writers = {
+            each: writer
+            for each, writer in self._writers.items()
+            if SUBSCRIPTION_PROGRESS.partition_for(each[1].topic) not in lost
+        }
+        self._seen = {
+            place: seen
+            for place, seen in self._seen.items()
+            if SUBSCRIPTION_PROGRESS.partition_for(place[0]) not in lost
+        }
+
+    # Inside -------------------------------------------------------------------------------------------------------
+
+    def _heads(self, owned: frozenset[int], local: str, deadline: Deadline) -> dict[Subject, HeadAt]:
+        """What other clusters say, here."""
+        heads: dict[Subject, HeadAt] = {}
+        for partition in sorted(owned):
+            found = self._node.progress.ask_partition(partition, lambda heads: dict(heads.subjects()), deadline)
+            heads.update(found)
+        return {subject: at for subject, at in heads.items() if subject.about == SAYS and subject.cluster != local}
+
+    def _create_missing(self, heads: Mapping[Subject, HeadAt], deadline: Deadline) -> None:
+        """A subscription that others speak of is made here, at the log's start; what they have done with is taken over.
+        Source: Pulsar's ReplicatedSubscriptionsController, receiveSubscriptionUpdated."""
+        for topic_name, name in sorted({(subject.topic, subject.subscription) for subject in heads}):
+            topic = self._node.topics.find(TopicName.parse(topic_name), deadline)
+            if topic is None:
+                continue
+            found = self._node.subscriptions.find(topic, name, deadline)
+            if found is None:
+                starts = self._node.admin.start_offsets(topic.kafka_topic, range(topic.partitions), deadline)
+                try:
+                    found = self._node.subscriptions.create(topic, name, starts, deadline)
+                except errors.AlreadyExists:
+                    continue
+                _log.info("subscription=%s/%s made, because other clusters have it", topic_name, name)
+            if not found.replicated:
+                self._node.subscriptions.remember(found, {}, True, deadline)
+
+    def _of_subscription(
+        self, local: str, subscription: Subscription, heads: Mapping[Subject, HeadAt], deadline: Deadline
+    ) -> SyncRound:
+        topic = subscription.topic
+        admin = self._node.admin
+        policy = self._node.applied_to([topic.name], REPLICATION_CLUSTERS, deadline)[topic.name]
+        peers = tuple(sorted({*policy} - {local}))
+        commits = admin.committed(subscription.whole_group, topic.kafka_topic, list(subscription.served), deadline)
+        ends = admin.end_offsets(topic.kafka_topic, list(subscription.served), deadline)
+        indexes = self._origins.read_on(topic, ends, Deadline.after(min(_READ_S, deadline.remaining_s())))
+        told = taken = behind = 0
+        for partition, index in indexes.items():
+            behind += ends[partition] - index.end
+            place = (str(topic.name), partition, subscription.name)
+            says = tuple(sorted((s.cluster, at) for s, at in heads.items() if s[:3] == place))
+            seen = _Seen(commits.get(partition), index.end, says, peers)
+            if self._seen.get(place) == seen and not subscription.by_partition:
+                continue
+            looked = Deadline.after(_STALE_S)
+            one = replace(subscription, partition=None, partitions=(partition,))
+            cursor = self._node.memberships.cursors.read(one, deadline)[partition].state
+            side = Side(Origin(local, topic.layout.incarnation), cursor, index, ends[partition])
+            taken += self._take_over(one, partition, side, says, looked, deadline)
+            newly, all_told = self._tell(one, partition, side, peers, deadline)
+            told += newly
+            if all_told:
+                self._seen[place] = seen
+        return SyncRound(len(indexes), told, taken, behind)
+
+    def _take_over(
+        self,
+        subscription: Subscription,
+        partition: int,
+        side: Side,
+        says: Sequence[tuple[str, HeadAt]],
+        looked: Deadline,
+        deadline: Deadline,
+    ) -> int:
+        """How many entries, and batch entries in part, were acknowledged."""
+        node, topic = self._node, subscription.topic
+        news: dict[str, Progress] = {}
+        left = Acks(topic.layout.entries_per_ledger)
+        for cluster, at in says:
+            subject = Subject(str(topic.name), partition, subscription.name, cluster, SAYS)
+            progress = node.progress.all_of(subject, node.progress.head(subject, at, deadline), deadline)
+            known = self._known(subscription, partition, cluster, deadline)
+            found = take_over(side, progress, known)
+            if found:
+                news[cluster] = known
+                left.join(without_acknowledged(found, side.cursor))
+        left.join(_without_message(side, subscription))
+        if left:
+            if looked.passed():
+                raise errors.DeadlineExceeded(f"it took too long to look at {subscription.name} of {topic.name}")
+            change = node.memberships.live_cursors
+            acknowledge_ledgers(change, node.admin, subscription, {partition: left.blocks()}, deadline)
+        for cluster, known in news.items():
+            self._write("", node.progress, subscription, partition, cluster, KNOWS, known, deadline)
+        return len(left) + len(left.batches)
+
+    def _tell(
+        self, subscription: Subscription, partition: int, side: Side, peers: Sequence[str], deadline: Deadline
+    ) -> tuple[int, bool]:
+        """How many clusters were told something, and whether all could be reached."""
+        progress = said(side)
+        done, everybody = 0, True
+        for cluster in peers:
+            log = self._peers(cluster)
+            if log is None:
+                everybody = False
+                continue
+            known = self._known(subscription, partition, cluster, deadline)
+            if tell(known, progress):
+                self._write("", self._node.progress, subscription, partition, cluster, KNOWS, known, deadline)
+            try:
+                own = side.origin.cluster
+                self._write(cluster, log, subscription, partition, own, SAYS, progress, deadline)
+                done += 1
+            except errors.LayerError as failure:
+                everybody = False
+                _log.warning(
+                    "subscription=%s/%s cannot tell cluster %s its progress: %s",
+                    subscription.topic.name, subscription.name, cluster, failure,
+                )  # fmt: skip
+        return done, everybody
+
+    def _known(self, subscription: Subscription, partition: int, cluster: str, deadline: Deadline) -> Progress:
+        """What is no news from this cluster; nothing for a subscription that was made anew since."""
+        subject = Subject(str(subscription.topic.name), partition, subscription.name, cluster, KNOWS)
+        found = self._node.progress.newest(subject, deadline)
+        if found is None or found[1].life != _life(subscription, partition):
+            return {}
+        return self._node.progress.all_of(subject, found[1], deadline)
+
+    def _write(
+        self,
+        where: str,
+        log: ProgressLog,
+        subscription: Subscription,
+        partition: int,
+        cluster: str,
+        about: str,
+        progress: Progress,
+        deadline: Deadline,
+    ) -> None:
+        subject = Subject(str(subscription.topic.name), partition, subscription.name, cluster, about)
+        writer = self._writers.get((where, subject))
+        if writer is None or writer.log is not log:
+            writer = self._writers[where, subject] = ProgressWriter(log, subject)
+        writer.write(_life(subscription, partition), progress, None, deadline)
+
+
+def _life(subscription: Subscription, partition: int) -> tuple[int, int]:
+    return subscription.topic.layout.incarnation, subscription.life(partition)
+
+
+def _without_message(side: Side, subscription: Subscription) -> Acks:
+    """Markers, second copies and gaps above mark-delete: where nobody consumes, nobody else acknowledges them."""
+    found = Acks(subscription.topic.layout.entries_per_ledger)
+    start = side.cursor.next_unacked
+    if start < side.index.end:
+        found.add(start, side.index.nothing_within(start, side.index.end))
+    return without_acknowledged(found, side.cursor)
+
+
+def _counts(done: SyncRound) -> tuple[int, int, int, int]:
+    return done.subscriptions, done.told, done.taken_over, done.behind

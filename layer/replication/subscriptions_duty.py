@@ -1,0 +1,155 @@
+"""The duty of replicated subscriptions, shared out among processes by a Kafka group.
+
+Whoever is assigned partition i of `subscription_progress` tells other clusters of the subscriptions of its topics, and
+takes over what they say. One thread serves all partitions of a process, in rounds.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Final
+
+from layer.deadline import Deadline
+from layer.duties.state import DutyName, DutyState
+from layer.errors import Closed, LayerError
+from layer.kafka.group import GroupCallbacks, GroupConsumer
+from layer.kafka.range_reader import RangeReader
+from layer.kafka.shared_work import Assignment, SharedWork
+from layer.node import Node
+from layer.replication.origin_reading import OriginReading
+from layer.replication.peers import Peers
+from layer.replication.subscription_sync import SubscriptionSync, SyncRound
+from layer.turns import Turns
+from mapping.state_topics import SUBSCRIPTION_PROGRESS
+from mapping.subscription_group import group_id
+
+_log: Final = logging.getLogger(__name__)
+
+GROUP_ID: Final = group_id(SUBSCRIPTION_PROGRESS.kafka_name, "replication")
+EVERY_S: Final = 1.0
+_ROUND_S: Final = 120.0
+_AGAIN_MOST_S: Final = 30.0
+_QUEUE_KBYTES: Final = 4096
+
+
+class ReplicatedSubscriptions:
+    """Thread-safe; joins the group when it is made, and leaves it in `close`.
+
+    A round a second, and at once while there is more to read. Memory: `SubscriptionSync`'s, and 4 MB of records.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        secrets: Mapping[str, Mapping[str, str]] | None = None,
+        *,
+        member: str = "",
+        every_s: float = EVERY_S,
+    ) -> None:
+        """`secrets`: librdkafka's options for other clusters, by their names, on top of what is registered. `member`:
+        see `Services.member_sharing`."""
+        self._node = node
+        self._member = member
+        self._every_s = every_s
+        self._peers = Peers(node, secrets or {})
+        self._reader = RangeReader(node.settings.reader(fetch_queue_kbytes=_QUEUE_KBYTES))
+        self._sync = SubscriptionSync(node, OriginReading(node.admin, self._reader), self._peers.progress)
+        self._lock = threading.Lock()
+        self._assigned: set[int] = set()
+        self._lost: set[int] = set()
+        self._wake = threading.Event()
+        self._ended = threading.Event()
+        self._rounds = 0
+        self._turns = Turns()
+        self._moved = threading.Condition()
+        self._thread = threading.Thread(target=self._run, name="pok-subscriptions", daemon=True)
+        self._thread.start()
+        self._group = SharedWork(
+            GROUP_ID,
+            self._open_member,
+            Assignment(self._on_assigned, self._on_revoked),
+            name="pok-subscriptions-group",
+            without="this process tells no other cluster what replicated subscriptions have done with",
+        )
+
+    def wait_for_round(self, deadline: Deadline) -> bool:
+        """Whether a round that began after this call, over at least one partition, ended with nothing left to do."""
+        with self._moved:
+            wanted = self._rounds + 2  # one may be under way
+            while self._rounds < wanted and not deadline.passed():
+                self._wake.set()
+                self._moved.wait(min(self._every_s, deadline.remaining_s()))
+            return self._rounds >= wanted
+
+    def state(self) -> DutyState:
+        threads = ((self._thread.name, self._thread.is_alive()), ("pok-subscriptions-group", self._group.is_alive()))
+        with self._lock:
+            partitions = len(self._assigned)
+        return DutyState(
+            DutyName.SUBSCRIPTIONS.value,
+            self._group.answered,
+            partitions,
+            tuple(name for name, alive in threads if not alive and not self._ended.is_set()),
+            (("progress", self._turns.seen()),),
+        )
+
+    def close(self, deadline: Deadline) -> None:
+        """Leave the group, and end the threads; a second call does nothing."""
+        self._ended.set()
+        self._wake.set()
+        self._group.close(deadline)
+        self._thread.join(deadline.remaining_s())
+        self._reader.close()
+        self._peers.close()
+
+    # Its own thread -----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        again_s = self._every_s
+        while not self._ended.is_set():
+            pause_s = self._every_s
+            try:
+                with self._turns.one():
+                    done = self._round()
+                if done.behind:
+                    pause_s = 0.0
+                elif done.subscriptions:
+                    self._tell_of_round()
+                again_s = self._every_s
+            except LayerError as failure:
+                pause_s, again_s = again_s, min(2 * again_s, _AGAIN_MOST_S)
+                level = logging.DEBUG if isinstance(failure, Closed) or self._ended.is_set() else logging.WARNING
+                _log.log(level, "replicated subscriptions wait, again in %.0f s: %s", pause_s, failure)
+            except Exception:
+                pause_s, again_s = again_s, min(2 * again_s, _AGAIN_MOST_S)
+                _log.exception("replicated subscriptions wait, again in %.0f s", pause_s)
+            self._wake.wait(pause_s)
+            self._wake.clear()
+
+    def _round(self) -> SyncRound:
+        with self._lock:
+            owned, lost, self._lost = sorted(self._assigned), self._lost - self._assigned, set()
+        self._sync.forget(sorted(lost))
+        return self._sync.round(owned, Deadline.after(_ROUND_S))
+
+    def _tell_of_round(self) -> None:
+        with self._moved:
+            self._rounds += 1
+            self._moved.notify_all()
+
+    # The membership's thread --------------------------------------------------------------------------------------
+
+    def _open_member(self, callbacks: GroupCallbacks) -> GroupConsumer:
+        return self._node.member_sharing(SUBSCRIPTION_PROGRESS, GROUP_ID, callbacks, self._member)
+
+    def _on_assigned(self, partitions: list[int]) -> None:
+        with self._lock:
+            self._assigned.update(partitions)
+        self._wake.set()
+
+    def _on_revoked(self, partitions: list[int]) -> None:
+        with self._lock:
+            self._assigned.difference_update(partitions)
+            self._lost.update(partitions)
