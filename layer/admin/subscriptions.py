@@ -15,6 +15,10 @@ from layer.deadline import Deadline
 from layer.metadata.processes import is_over
 from layer.metadata.subscription import Subscription, cursor_identity
 from layer.metadata.topics import Topic
+from layer.node import acquire, release
+from layer.replication.comparing import compare_subscription
+from layer.replication.comparison import PartitionComparison
+from layer.replication.peers import peer_settings
 from mapping.state_records.cursor_requests import AcknowledgeUpTo, SaveNow, Seek, Skip, Wish
 from mapping.topic_name import TopicName
 
@@ -137,6 +141,25 @@ class SubscriptionAdmin(PolicyAdmin):
             found = self._kept_subscription(topic, subscription, deadline)
             _, ends = self._log_ends(found.topic, deadline)
             self._move(found, {p: AcknowledgeUpTo(end - 1) for p, end in ends.items()}, deadline)
+
+    def compare_subscription(self, topic: str, subscription: str, cluster: str) -> list[PartitionComparison]:
+        """Whether a subscription has acknowledged the same messages here and in another registered cluster, partition
+        by partition; live owners save first. Reads both logs from their starts.
+
+        Raises:
+            NotAllowedError: the cluster is not registered, or has no name of its own.
+            Timeout: an owner did not answer, or the logs could not be read in time.
+        """
+        with pulsar_errors():
+            deadline = self._deadline()
+            address = self.node.clusters.registry(deadline).remote(cluster)
+            if address is None:
+                raise errors.NoSuchCluster(f"there is no other cluster {cluster!r:.120} (pok clusters list)")
+            there = acquire(peer_settings(address, {}), deadline)
+            try:
+                return compare_subscription(self.node, there, TopicName.parse(topic), subscription, deadline)
+            finally:
+                release(there)
 
     def unsubscribe(self, topic: str, subscription: str, *, force: bool = False) -> None:
         """Delete a subscription.

@@ -268,3 +268,36 @@ def _show_backlog(
         f"{printable(before.subscription)} of {before.topic}: {what}, backlog {before.backlog:,} -> {backlog:,}",
         {"subscription": before.subscription, "topic": before.topic, **result, "backlog": backlog},
     )
+
+
+@command(app, "compare")
+def compare(
+    settings: Settings,
+    topic: TopicArgument,
+    subscription: SubscriptionOption,
+    cluster: Annotated[str, typer.Option("--with", metavar="CLUSTER", help="A registered cluster.")],
+) -> None:
+    """Whether the subscription has acknowledged the same messages here and there; exit code 1 when it has not."""
+    with admin_of(settings) as admin:
+        found = admin.compare_subscription(topic, subscription, cluster)
+    equal = all(partition.equal for partition in found)
+    if settings.json:
+        write_json({"equal": equal, "partitions": [{"equal": each.equal, **asdict(each)} for each in found]})
+    else:
+        show_table(
+            ("partition", "equal", "in both logs", "acked here only", "acked there only", "batches differ", "digest"),
+            [
+                (
+                    each.partition,
+                    each.equal,
+                    each.common,
+                    each.only_here,
+                    each.only_there,
+                    each.in_part,
+                    each.here.digest if each.equal else f"{each.here.digest} {each.there.digest}",
+                )
+                for each in found
+            ],
+        )
+    if not equal:
+        raise typer.Exit(1)

@@ -21,6 +21,21 @@ _CONNECT_S: Final = 10.0
 _AGAIN_S: Final = 30.0
 
 
+def peer_settings(address: ClusterAddress, secrets: Mapping[str, str]) -> KafkaSettings:
+    """How to connect to a registered cluster; `secrets` are more of librdkafka's options."""
+    options = {**address.kafka_config, **secrets}
+    url = parse_service_url(address.service_url)
+    security = connection_security(
+        tls=url.tls,
+        authentication=None,
+        trust_certs_file_path=None,
+        allow_insecure_connection=False,
+        validate_hostname=False,
+        kafka_protocol=options.get("security.protocol"),
+    )
+    return KafkaSettings(url.bootstrap, options, security=security)
+
+
 class Peers:
     """For one thread, until `close`. Memory: a `Node` for each cluster that was asked for.
 
@@ -47,7 +62,7 @@ class Peers:
         if address is None or (waits is not None and not waits.passed()):
             return None
         try:
-            node = acquire(self._settings(cluster, address), Deadline.after(_CONNECT_S))
+            node = acquire(peer_settings(address, self._secrets.get(cluster, {})), Deadline.after(_CONNECT_S))
         except LayerError as failure:
             self._again[cluster] = Deadline.after(_AGAIN_S)
             _log.warning("cluster %s cannot be reached, again in %.0f s: %s", cluster, _AGAIN_S, failure)
@@ -61,16 +76,3 @@ class Peers:
         connected, self._connected = self._connected, {}
         for _, node, _ in connected.values():
             release(node)
-
-    def _settings(self, cluster: str, address: ClusterAddress) -> KafkaSettings:
-        options = {**address.kafka_config, **self._secrets.get(cluster, {})}
-        url = parse_service_url(address.service_url)
-        security = connection_security(
-            tls=url.tls,
-            authentication=None,
-            trust_certs_file_path=None,
-            allow_insecure_connection=False,
-            validate_hostname=False,
-            kafka_protocol=options.get("security.protocol"),
-        )
-        return KafkaSettings(url.bootstrap, options, security=security)

@@ -75,7 +75,7 @@ class Cluster:
         producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True})
         for batch in there.admin.node.fetcher.read(found.kafka_topic, 0, start, end, deadline):
             for record in batch:
-                headers = list(record.headers() or ())
+                headers: list[tuple[str, str | bytes | None]] = list(record.headers() or ())
                 if any(name == REPLICATED_FROM for name, _ in headers):
                     continue
                 position = OriginalPosition(record.offset(), 0, found.layout.incarnation, 1)
@@ -176,7 +176,7 @@ def test_a_subscription_goes_on_in_another_cluster_and_comes_back(
         back.seek(ids[0])
         settle(from_us, from_eu, from_us)
         again = {message.data() for message in receive_rest(back)}
-        assert again >= {b"%d" % number for number in range(200)}
+        assert again >= {b"%d" % number for number in range(1, 200)}  # a seek to a message goes on behind it
         back.close()
         there.close()
 
