@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.avro.functions import from_avro
 
 from mapping.batch_entry import FORMAT_VERSION, SCHEMA
 from mapping.headers import BATCH
 from spark_connector.filters import ACKED, bit
-from spark_connector.headers import RecordHeaders
+from spark_connector.headers import NO_PROPERTIES, RecordHeaders
 from spark_connector.places import batch_size_field, message_id_in_batch
 from spark_connector.sealed import SEALED
 
@@ -22,11 +22,13 @@ INDEX: Final = "__index"
 SIZE_FIELD: Final = "__sizeField"
 """See `places.batch_size_field`; null for a message in no batch."""
 PAYLOAD: Final = "__payload"
+_BATCH: Final = "__batch"
+_POSITION: Final = "__pos"
 
 _SCHEMA: Final = json.dumps(SCHEMA)
 
 
-def unpacked(records: DataFrame, refused: Column | None = None) -> DataFrame:
+def unpacked(records: DataFrame, refused: str | None = None) -> DataFrame:
     """One row for each message, of batch entries and others: the record's columns, `ENTRY` (the columns of a batch
     entry, else null), `INDEX`, `SIZE_FIELD` and `PAYLOAD`. What of a batch is acknowledged is left out.
 
@@ -39,71 +41,74 @@ def unpacked(records: DataFrame, refused: Column | None = None) -> DataFrame:
     A batch entry that is `SEALED` is one message. One that cannot be read gives nothing, as consumers skip it; one of
     a later format fails the read.
     """
-    said = RecordHeaders(records["headers"])
+    said = RecordHeaders()
     info = said.text(BATCH)
-    in_batch = said.has(BATCH) & ~records[SEALED]
-    entry = F.when(in_batch, from_avro(_of_this_format(records["value"], info), _SCHEMA, {"mode": "PERMISSIVE"}))
-    parsed = records.withColumns({ENTRY: entry, "__batch": in_batch})
-    payloads = F.when(parsed["__batch"], _checked(parsed[ENTRY]["payloads"], info)).otherwise(F.array(parsed["value"]))
+    in_batch = f"({said.has(BATCH)} and not {SEALED})"
+    entry = F.when(F.expr(in_batch), from_avro(F.expr(_of_this_format(info)), _SCHEMA, {"mode": "PERMISSIVE"}))
+    parsed = records.withColumns({ENTRY: entry, _BATCH: F.expr(in_batch)})
+    of_batch = f"{ENTRY}.payloads"
+    count = f"cast(substring_index({info}, ':', -1) as int)"
+    payloads = f"if({_BATCH}, if(size({of_batch}) = {count}, {of_batch}, null), array(`value`))"
     if refused is not None:
-        payloads = F.when(parsed[SEALED], F.array(refused)).otherwise(payloads)
-    size = F.when(parsed["__batch"], batch_size_field(F.size(parsed[ENTRY]["payloads"])))
-    rows = parsed.select("*", size.alias(SIZE_FIELD), F.posexplode(payloads).alias("__pos", PAYLOAD))
-    rows = rows.withColumn(INDEX, F.when(rows["__batch"], rows["__pos"]))
+        payloads = f"if({SEALED}, array({refused}), {payloads})"
+    size = f"if({_BATCH}, {batch_size_field(f'size({of_batch})')}, null) as {SIZE_FIELD}"
+    rows = parsed.selectExpr("*", size, f"posexplode({payloads}) as ({_POSITION}, {PAYLOAD})")
+    rows = rows.selectExpr("*", f"if({_BATCH}, {_POSITION}, null) as {INDEX}")
     if ACKED in rows.columns:
-        word = F.get(rows[ACKED], F.shiftright(rows["__pos"], 6))
-        rows = rows.where(F.coalesce(bit(word, rows["__pos"]), F.lit(0)) == 0)
+        rows = rows.where(f"coalesce({bit(f'get({ACKED}, shiftright({_POSITION}, 6))', _POSITION)}, 0) = 0")
     return rows
 
 
-def _of_this_format(value: Column, info: Column) -> Column:
-    written = F.substring_index(info, ":", 1)
-    refused = F.raise_error(
-        F.concat(F.lit("a batch entry has format "), written, F.lit(f", this version reads {FORMAT_VERSION}"))
-    )
-    return F.when(written == str(FORMAT_VERSION), value).otherwise(refused.cast("binary"))
-
-
-def _checked(payloads: Column, info: Column) -> Column:
-    """Null unless there are as many as the header says."""
-    return F.when(F.size(payloads) == F.substring_index(info, ":", -1).cast("int"), payloads)
+def _of_this_format(info: str) -> str:
+    written = f"substring_index({info}, ':', 1)"
+    refused = f"raise_error(concat('a batch entry has format ', {written}, ', this version reads {FORMAT_VERSION}'))"
+    return f"if({written} = '{FORMAT_VERSION}', `value`, cast({refused} as binary))"
 
 
 class BatchColumns:
-    """What one message of a batch shows, over the rows of `unpacked`; of a message in no batch, null."""
+    """What one message of a batch shows, as text over the rows of `unpacked`; of a message in no batch, null."""
 
-    def __init__(self, rows: DataFrame) -> None:
-        self._entry = rows[ENTRY]
-        self._payload = rows[PAYLOAD]
-        self.index = rows[INDEX]
-        self._size_field = rows[SIZE_FIELD]
-        self.in_batch = rows[INDEX].isNotNull()
+    index: Final = INDEX
+    in_batch: Final = f"({INDEX} is not null)"
 
-    def value(self) -> Column:
-        null = F.coalesce(F.array_contains(self._entry["null_payloads"], self.index), F.lit(False))
-        return F.when(~null, self._payload)
+    @staticmethod
+    def value() -> str:
+        return f"if({_is_among('null_payloads')}, null, {PAYLOAD})"
 
-    def message_id(self, entry_id: Column) -> Column:
-        return message_id_in_batch(entry_id, self.index, self._size_field)
+    @staticmethod
+    def message_id(entry_id: str) -> str:
+        return message_id_in_batch(entry_id, INDEX, SIZE_FIELD)
 
-    def key(self) -> Column:
-        return self._unless_null("keys", "null_keys")
+    @staticmethod
+    def key() -> str:
+        return _unless_null("keys", "null_keys")
 
-    def ordering_key(self) -> Column:
-        return self._unless_null("ordering_keys", "null_ordering_keys")
+    @staticmethod
+    def ordering_key() -> str:
+        return _unless_null("ordering_keys", "null_ordering_keys")
 
-    def _unless_null(self, filled: str, nulls: str) -> Column:
-        null = F.coalesce(F.array_contains(self._entry[nulls], self.index), F.lit(False))
-        return F.when(~null, F.get(self._entry[filled], self.index))
+    @staticmethod
+    def properties() -> str:
+        return f"coalesce({_own('properties')}, {NO_PROPERTIES})"
 
-    def properties(self) -> Column:
-        empty = F.map_from_arrays(F.array().cast("array<string>"), F.array().cast("array<string>"))
-        return F.coalesce(F.get(self._entry["properties"], self.index), empty)
+    @staticmethod
+    def event_time() -> str:
+        return f"timestamp_millis(nullif({_own('event_times')}, 0L))"
 
-    def event_time(self) -> Column:
-        millis = F.get(self._entry["event_times"], self.index)
-        return F.when(millis != 0, F.timestamp_millis(millis))
+    @staticmethod
+    def sequence_id(of_record: str) -> str:
+        own = _own("sequence_ids")
+        return f"if({own} >= 0, {own}, {of_record} + {INDEX})"
 
-    def sequence_id(self, of_record: Column) -> Column:
-        own = F.get(self._entry["sequence_ids"], self.index)
-        return F.when(own >= 0, own).otherwise(of_record + self.index)
+
+def _own(field: str) -> str:
+    """The message's element of a column of the batch."""
+    return f"get({ENTRY}.{field}, {INDEX})"
+
+
+def _is_among(indices: str) -> str:
+    return f"coalesce(array_contains({ENTRY}.{indices}, {INDEX}), false)"
+
+
+def _unless_null(filled: str, nulls: str) -> str:
+    return f"if({_is_among(nulls)}, null, {_own(filled)})"

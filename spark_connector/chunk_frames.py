@@ -15,11 +15,11 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from layer.metadata.topics import Topic
-from mapping.headers import CHUNK, TXN
+from mapping.headers import CHUNK
 from mapping.message_record import ChunkInfo
 from spark_connector.chunks import MOST_CHUNKS, Chunks, KnownChunks, all_together, check_count, read_chunk
 from spark_connector.excluded import block_rows
-from spark_connector.filters import without_excluded
+from spark_connector.filters import of_transactions, without_excluded
 from spark_connector.headers import RecordHeaders
 from spark_connector.options import ReadOptions
 from spark_connector.ranges import Range, without_holes
@@ -84,12 +84,13 @@ def _found(
     if not any(one.whole.length for one in partitions.values()):
         return found
     records = _records(spark, options, topic, partitions)
-    said = RecordHeaders(records["headers"])
+    said = RecordHeaders()
     wanted = said.has(CHUNK)
-    unsealed = sorted({txn.to_bytes().decode() for one in partitions.values() for txn in one.unsealed})
+    unsealed = {txn for one in partitions.values() for txn in one.unsealed}
     if unsealed:
-        wanted = wanted & ~F.coalesce(said.text(TXN).isin(unsealed), F.lit(False))
-    rows = records.where(wanted).select("partition", "offset", said.text(CHUNK)).limit(MOST_CHUNKS + 1).collect()
+        wanted = f"{wanted} and not {of_transactions(said, unsealed)}"
+    chunks = records.where(wanted).selectExpr("`partition`", "`offset`", f"{said.text(CHUNK)} as header")
+    rows = chunks.limit(MOST_CHUNKS + 1).collect()
     check_count(rows)
     for partition, offset, header in rows:
         found[partition][offset] = read_chunk(header or "")

@@ -16,6 +16,15 @@ from spark_connector.errors import InvalidReadOption, NotReadable
 from spark_connector.options import ReadOptions
 
 _CONNECT_S: Final = 10.0
+BY_DEFAULT: Final = {
+    "max.poll.records": "50000",
+    "max.partition.fetch.bytes": str(4 * 1024 * 1024),
+    "fetch.max.wait.ms": "10",
+}
+"""Of executors. After each poll Spark asks where the partition begins and ends, and throws away what else was fetched:
+with Kafka's defaults (500 records of a fetch of 1 MB) records of 200 B are fetched nine times. And the answer waits behind
+the next fetch, which at the end of a log takes its longest time, by default half a second for each partition. Source:
+`InternalKafkaConsumer.fetch`. Memory: a task holds the records of one fetch, 4 MB before they are decompressed."""
 
 
 @contextmanager
@@ -54,7 +63,8 @@ def executor_options(options: ReadOptions) -> dict[str, str]:
         InvalidReadOption: the URL asks for TLS and nothing says how executors do that.
     """
     address = parse_service_url(options.service_url)
-    found = {"kafka.bootstrap.servers": address.bootstrap, **{f"kafka.{n}": v for n, v in options.kafka.items()}}
+    kafka = {"bootstrap.servers": address.bootstrap, **BY_DEFAULT, **options.kafka}
+    found = {f"kafka.{name}": value for name, value in kafka.items()}
     if address.tls and "kafka.security.protocol" not in found:
         raise InvalidReadOption(
             f"{options.service_url} is TLS: expected kafka.security.protocol (SSL or SASL_SSL) and what goes with it, "

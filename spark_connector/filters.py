@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import reduce
+from collections.abc import Collection, Mapping
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from mapping.headers import DELIVER_AT, MARKER, TXN
-from spark_connector.excluded import BLOCK_BITS, SLOT_BITS, BlockRow
+from mapping.txn_id import TxnId
+from spark_connector.excluded import BLOCK, BLOCK_BITS, SLOT_BITS, BlockRow
 from spark_connector.headers import RecordHeaders
+from spark_connector.sql_text import column, text
 from spark_connector.visibility import TopicView
 
 ACKED: Final = "__acked"
@@ -28,36 +29,39 @@ def without_excluded(spark: SparkSession, records: DataFrame, rows: list[BlockRo
     if not rows:
         return records
     blocks = spark.createDataFrame(rows, _ROW, verifySchema=False)
-    key = F.shiftleft(records["partition"].cast("bigint"), SLOT_BITS).bitwiseOR(
-        F.shiftright(records["offset"], BLOCK_BITS)
-    )
-    joined = records.join(F.broadcast(blocks), key == blocks["__block"], "left")
-    low = records["offset"].bitwiseAND((1 << BLOCK_BITS) - 1).cast("int")
-    word = F.get(blocks["__words"], F.shiftright(low, 6) - blocks["__first"])
-    left = joined.where(F.coalesce(bit(word, low), F.lit(0)) == 0)
-    kept = [records[name] for name in records.columns]
+    key = f"shiftleft(cast(`partition` as bigint), {SLOT_BITS}) | shiftright(`offset`, {BLOCK_BITS})"
+    joined = records.join(F.broadcast(blocks), F.expr(f"({key}) = __block"), "left")
+    low = f"cast(`offset` & {BLOCK - 1} as int)"
+    left = joined.where(f"coalesce({bit(f'get(__words, shiftright({low}, 6) - __first)', low)}, 0) = 0")
+    kept = [column(name) for name in records.columns]
     if any(entries for *_, entries, _ in rows):
-        found = F.array_position(blocks["__entries"], low).cast("int") - 1
-        kept.append(F.when(found >= 0, F.get(blocks["__sets"], found)).alias(ACKED))
-    return left.select(*kept)
+        found = f"cast(array_position(__entries, {low}) as int) - 1"
+        kept.append(f"if({found} >= 0, get(__sets, {found}), null) as {ACKED}")
+    return left.selectExpr(kept)
 
 
-def bit(word: Column, number: Column) -> Column:
+def bit(word: str, number: str) -> str:
     """Bit `number` modulo 64 of a word."""
-    return F.call_function("shiftright", word, number.bitwiseAND(63)).bitwiseAND(1)
+    return f"(shiftright({word}, {number} & 63) & 1)"
 
 
 def readable(records: DataFrame, view: TopicView) -> DataFrame:
     """Records that headers do not exclude: no markers, none of aborted transactions of which a record may still come,
     and none that is to be delivered later."""
-    said = RecordHeaders(records["headers"])
-    conditions = [~said.has(MARKER)]
-    transactions = sorted({txn.to_bytes().decode() for one in view.partitions.values() for txn in one.unsealed})
-    if transactions:
-        conditions.append(~F.coalesce(said.text(TXN).isin(transactions), F.lit(False)))
+    said = RecordHeaders()
+    conditions = [f"not {said.has(MARKER)}"]
     if view.delayed_until_ms is not None:
-        conditions.append(F.coalesce(said.number(DELIVER_AT) <= view.delayed_until_ms, F.lit(True)))
-    return records.where(reduce(Column.__and__, conditions))
+        conditions.append(f"coalesce({said.number(DELIVER_AT)} <= {view.delayed_until_ms}L, true)")
+    transactions = {txn for one in view.partitions.values() for txn in one.unsealed}
+    if transactions:
+        conditions.append(f"not {of_transactions(said, transactions)}")
+    return records.where(" and ".join(conditions))
+
+
+def of_transactions(said: RecordHeaders, transactions: Collection[TxnId]) -> str:
+    """Whether a record is of one of these. Never null."""
+    names = ", ".join(sorted(text(txn.to_bytes().decode()) for txn in transactions))
+    return f"coalesce({said.text(TXN)} in ({names}), false)"
 
 
 def inside_bounds(
@@ -67,12 +71,12 @@ def inside_bounds(
 
     By partition: offset of the entry, and index of its first (last) message."""
     for partition, (offset, first) in begun.items():
-        messages = messages.where(~_is_at(messages, partition, offset, messages["__index"] < first))
+        messages = messages.where(_is_not_at(partition, offset, f"__index < {first}"))
     for partition, (offset, last) in ended.items():
-        messages = messages.where(~_is_at(messages, partition, offset, messages["__index"] > last))
+        messages = messages.where(_is_not_at(partition, offset, f"__index > {last}"))
     return messages
 
 
-def _is_at(messages: DataFrame, partition: int, offset: int, beside: Column) -> Column:
+def _is_not_at(partition: int, offset: int, beside: str) -> str:
     """Never null; a message in no batch is not `beside` anything."""
-    return (messages["partition"] == partition) & (messages["offset"] == offset) & F.coalesce(beside, F.lit(False))
+    return f"not (`partition` = {partition} and `offset` = {offset}L and coalesce({beside}, false))"

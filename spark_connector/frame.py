@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql import DataFrame, SparkSession
 
 from layer.metadata.topics import Topic
 from mapping.headers import CHUNK
@@ -48,11 +46,11 @@ def of_topic(spark: SparkSession, options: ReadOptions, view: TopicView, schemas
     records = scan_all(spark, options, view.topic, _ranges(view), headers=headers)
     records = filters.without_excluded(spark, records, rows)
     if plain:
-        made = _plain_columns(view.topic, records)
+        made = _plain_columns(view.topic, with_headers=headers)
     else:
         check_session(spark, "avro")
         records = _messages(spark, options, view, records)
-        made = _columns(view.topic, records)
+        made = _columns(view.topic, put_together=FIRST_CHUNK in records.columns)
     return selected(records, made, options.columns, schemas, options.mode)
 
 
@@ -77,14 +75,14 @@ def _messages(spark: SparkSession, options: ReadOptions, view: TopicView, record
     records = opened(spark, records, keys)
     if chunks is not None:
         whole = put_together(opened(spark, chunks, keys), records.columns)
-        records = records.withColumn(FIRST_CHUNK, F.lit(None).cast("bigint")).unionByName(whole)
+        records = records.selectExpr("*", f"cast(null as bigint) as {FIRST_CHUNK}").unionByName(whole)
     records = filters.readable(records, view)
     if options.crypto_failure_action == DISCARD:
-        records = records.where(~records[SEALED])
-    refused = refusal(records, str(view.topic.name)) if options.crypto_failure_action == FAIL else None
-    first_chunk = records[FIRST_CHUNK] if FIRST_CHUNK in records.columns else None
-    entry_id = places.message_id(view.topic, records["partition"], records["offset"], first_chunk)
-    rows = batches.unpacked(records.withColumn(_ENTRY_ID, entry_id), refused)
+        records = records.where(f"not {SEALED}")
+    refused = refusal(str(view.topic.name)) if options.crypto_failure_action == FAIL else None
+    first_chunk = FIRST_CHUNK if FIRST_CHUNK in records.columns else None
+    entry_id = places.message_id(view.topic, "`partition`", "`offset`", first_chunk)
+    rows = batches.unpacked(records.selectExpr("*", f"{entry_id} as {_ENTRY_ID}"), refused)
     return filters.inside_bounds(rows, view.begun, view.ended)
 
 
@@ -98,73 +96,62 @@ def _ranges(view: TopicView) -> dict[int, list[Range]]:
     return found
 
 
-def _plain_columns(topic: Topic, records: DataFrame) -> dict[str, Callable[[], Column]]:
-    """How to make each column of a record that is one plain message; some only of records with headers."""
-    partition, offset = records["partition"], records["offset"]
-    made: dict[str, Callable[[], Column]] = {
-        "value": lambda: records["value"],
-        "__key": lambda: records["key"],
-        "__topic": lambda: places.topic_name(topic, partition),
-        "__messageId": lambda: places.message_id(topic, partition, offset),
-        "__publishTime": lambda: records["timestamp"],
-        "__partition": lambda: partition,
-        "__offset": lambda: offset,
-        "__batchIndex": lambda: F.lit(None).cast("int"),
+def _plain_columns(topic: Topic, *, with_headers: bool) -> dict[str, str]:
+    """Each column of a record that is one plain message; some only of records with headers."""
+    made = {
+        "value": "`value`",
+        "__key": "`key`",
+        "__topic": places.topic_name(topic, "`partition`"),
+        "__messageId": places.message_id(topic, "`partition`", "`offset`"),
+        "__publishTime": "`timestamp`",
+        "__partition": "`partition`",
+        "__offset": "`offset`",
+        "__batchIndex": "cast(null as int)",
     }
-    if "headers" in records.columns:
-        said = RecordHeaders(records["headers"])
-        made |= _told_by_headers(said)
-        made["__orderingKey"] = lambda: said.ordering_key(records["key"])
+    if with_headers:
+        made |= _told_by_headers() | {"__orderingKey": RecordHeaders().ordering_key("`key`")}
     return made
 
 
-def _told_by_headers(said: RecordHeaders) -> dict[str, Callable[[], Column]]:
+def _told_by_headers() -> dict[str, str]:
+    said = RecordHeaders()
     return {
-        "__eventTime": said.event_time,
-        "__messageProperties": said.properties,
-        "__producerName": said.producer_name,
-        "__sequenceId": said.sequence_id,
-        "__schemaVersion": said.schema_version,
+        "__eventTime": said.event_time(),
+        "__messageProperties": said.properties(),
+        "__producerName": said.producer_name(),
+        "__sequenceId": said.sequence_id(),
+        "__schemaVersion": said.schema_version(),
     }
 
 
-def _columns(topic: Topic, messages: DataFrame) -> dict[str, Callable[[], Column]]:
-    """How to make each column of a message."""
-    key, partition, offset, entry_id = (messages[name] for name in ("key", "partition", "offset", _ENTRY_ID))
-    said = RecordHeaders(messages["headers"])
-    batch = batches.BatchColumns(messages)
+def _columns(topic: Topic, *, put_together: bool) -> dict[str, str]:
+    """Each column of a message. `put_together`: chunks were, and what they made has `FIRST_CHUNK`."""
+    said, batch, own = RecordHeaders(), batches.BatchColumns, _told_by_headers()
 
-    def either(of_batch: Callable[[], Column], of_record: Callable[[], Column]) -> Callable[[], Column]:
-        return lambda: F.when(batch.in_batch, of_batch()).otherwise(of_record())
+    def either(of_batch: str, of_record: str) -> str:
+        return f"if({batch.in_batch}, {of_batch}, {of_record})"
 
-    return _told_by_headers(said) | {
-        "value": lambda: _whole(messages, said, F.when(batch.in_batch, batch.value()).otherwise(messages["value"])),
-        "__key": either(batch.key, lambda: said.key(key)),
-        "__topic": lambda: places.topic_name(topic, partition),
-        "__messageId": either(lambda: batch.message_id(entry_id), lambda: entry_id),
-        "__publishTime": lambda: said.publish_time(messages["timestamp"]),
-        "__eventTime": either(batch.event_time, said.event_time),
-        "__messageProperties": either(batch.properties, said.properties),
-        "__orderingKey": either(batch.ordering_key, lambda: said.ordering_key(key)),
-        "__partition": lambda: partition,
-        "__offset": lambda: offset,
-        "__batchIndex": lambda: batch.index,
-        "__sequenceId": either(lambda: batch.sequence_id(said.sequence_id()), said.sequence_id),
+    return own | {
+        "value": _whole(said, either(batch.value(), "`value`"), put_together=put_together),
+        "__key": either(batch.key(), said.key("`key`")),
+        "__topic": places.topic_name(topic, "`partition`"),
+        "__messageId": either(batch.message_id(_ENTRY_ID), _ENTRY_ID),
+        "__publishTime": said.publish_time("`timestamp`"),
+        "__eventTime": either(batch.event_time(), said.event_time()),
+        "__messageProperties": either(batch.properties(), said.properties()),
+        "__orderingKey": either(batch.ordering_key(), said.ordering_key("`key`")),
+        "__partition": "`partition`",
+        "__offset": "`offset`",
+        "__batchIndex": batch.index,
+        "__sequenceId": either(batch.sequence_id(said.sequence_id()), said.sequence_id()),
     }
 
 
-def _whole(messages: DataFrame, said: RecordHeaders, value: Column) -> Column:
+def _whole(said: RecordHeaders, value: str, *, put_together: bool) -> str:
     """The value, unless it is a chunk that nobody put together."""
-    alone = said.has(CHUNK)
-    if FIRST_CHUNK in messages.columns:
-        alone = alone & messages[FIRST_CHUNK].isNull()
-    refused = F.raise_error(
-        F.concat(
-            F.lit("the record at partition "),
-            messages["partition"].cast("string"),
-            F.lit(", offset "),
-            messages["offset"].cast("string"),
-            F.lit(" is a chunk of a message, where none was announced: read with chunkedMessages=true"),
-        )
+    alone = f"{said.has(CHUNK)} and {FIRST_CHUNK} is null" if put_together else said.has(CHUNK)
+    refused = (
+        "raise_error(concat('the record at partition ', `partition`, ', offset ', `offset`, "
+        "' is a chunk of a message, where none was announced: read with chunkedMessages=true'))"
     )
-    return F.when(alone, refused.cast("binary")).otherwise(value)
+    return f"if({alone}, cast({refused} as binary), {value})"

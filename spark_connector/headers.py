@@ -6,100 +6,89 @@ by row: they are for those who ask for properties. Of several headers of one nam
 
 from __future__ import annotations
 
-from functools import reduce
-
-from pyspark.sql import Column
-from pyspark.sql import functions as F  # noqa: N812
-
 from mapping.headers import EVENT_TIME, ORDERING_KEY, PREFIX, PRODUCER, PROPERTY_ESCAPE, PUBLISH_TIME, SCHEMA_VERSION
+from spark_connector.sql_text import text
+
+NO_PROPERTIES = "map_from_arrays(cast(array() as array<string>), cast(array() as array<string>))"
 
 
 class RecordHeaders:
-    """Expressions over one column of headers (an array of structs of key and value, or null)."""
+    """Expressions, as text, over one column of headers (an array of structs of key and value, or null)."""
 
-    def __init__(self, headers: Column) -> None:
+    def __init__(self, headers: str = "headers") -> None:
         self._headers = headers
-        self._names = F.reverse(headers["key"])
-        self._values = F.reverse(headers["value"])
 
-    def has(self, name: str) -> Column:
+    def has(self, name: str) -> str:
         """Never null."""
-        return F.coalesce(F.array_contains(self._headers["key"], name), F.lit(False))
+        return f"coalesce(array_contains({self._headers}.key, {text(name)}), false)"
 
-    def value(self, name: str) -> Column:
+    def value(self, name: str) -> str:
         """Binary; null where there is none, or a null one."""
-        return F.get(self._values, F.array_position(self._names, name).cast("int") - 1)
+        position = f"array_position(reverse({self._headers}.key), {text(name)})"
+        return f"get(reverse({self._headers}.value), cast({position} as int) - 1)"
 
-    def text(self, name: str) -> Column:
-        return self.value(name).cast("string")
+    def text(self, name: str) -> str:
+        return f"cast({self.value(name)} as string)"
 
-    def number(self, name: str) -> Column:
+    def number(self, name: str) -> str:
         """A decimal header as bigint; null also where it is none."""
-        return self.text(name).try_cast("bigint")
+        return f"try_cast({self.text(name)} as bigint)"
 
     # What messages show -------------------------------------------------------------------------------------------
 
-    def key(self, key: Column) -> Column:
+    def key(self, key: str) -> str:
         """The partition key: the Kafka key, unless that is an ordering key."""
-        return F.when(self._only_ordering(), None).otherwise(key)
+        return f"if({self._only_ordering()}, null, {key})"
 
-    def ordering_key(self, key: Column) -> Column:
-        return F.when(self._only_ordering(), key).otherwise(self.value(ORDERING_KEY))
+    def ordering_key(self, key: str) -> str:
+        return f"if({self._only_ordering()}, {key}, {self.value(ORDERING_KEY)})"
 
-    def _only_ordering(self) -> Column:
-        return self.has(ORDERING_KEY) & self.value(ORDERING_KEY).isNull()
+    def _only_ordering(self) -> str:
+        return f"({self.has(ORDERING_KEY)} and {self.value(ORDERING_KEY)} is null)"
 
-    def publish_time(self, timestamp: Column) -> Column:
+    def publish_time(self, timestamp: str) -> str:
         """The record's timestamp, but for a replicated one."""
-        return F.coalesce(F.timestamp_millis(self.number(PUBLISH_TIME)), timestamp)
+        return f"coalesce(timestamp_millis({self.number(PUBLISH_TIME)}), {timestamp})"
 
-    def event_time(self) -> Column:
+    def event_time(self) -> str:
         """Null where the sender said none."""
-        millis = self.number(EVENT_TIME)
-        return F.when(millis != 0, F.timestamp_millis(millis))
+        return f"timestamp_millis(nullif({self.number(EVENT_TIME)}, 0L))"
 
-    def producer_name(self) -> Column:
+    def producer_name(self) -> str:
         """Null for a record of a plain Kafka client."""
         said = self.text(PRODUCER)
-        return F.substr(said, F.length(F.substring_index(said, ":", 2)) + 2)
+        return f"substring({said}, length(substring_index({said}, ':', 2)) + 2)"
 
-    def sequence_id(self) -> Column:
+    def sequence_id(self) -> str:
         """Null for a record of a plain Kafka client."""
-        return F.substring_index(self.text(PRODUCER), ":", 1).try_cast("bigint")
+        return f"try_cast(substring_index({self.text(PRODUCER)}, ':', 1) as bigint)"
 
-    def schema_version(self) -> Column:
+    def schema_version(self) -> str:
         """The version's number; null for a message without schema."""
-        return F.conv(F.hex(self.value(SCHEMA_VERSION)), 16, 10).cast("bigint")
+        return f"cast(conv(hex({self.value(SCHEMA_VERSION)}), 16, 10) as bigint)"
 
-    def properties(self) -> Column:
+    def properties(self) -> str:
         """A map; empty where there are none. A value that is no UTF-8 is read as Latin-1."""
-        headers = F.coalesce(self._headers, F.array())
-        theirs = F.filter(headers, lambda one: ~_is_system(one["key"]))
-        named = F.transform(
-            theirs,
-            lambda one: F.struct(_property_name(one["key"]).alias("key"), _property_text(one["value"]).alias("value")),
+        headers = f"coalesce({self._headers}, array())"
+        theirs = f"filter({headers}, one -> not ({_is_system('one.key')}))"
+        pair = f"struct({_property_name('one.key')} as key, {_property_text('one.value')} as value)"
+        named = f"transform({theirs}, one -> {pair})"
+        is_last = f"not array_contains(slice({named}.key, i + 2, size({named})), one.key)"
+        # Most records have nothing but what the SDK always says, which is told without a lambda.
+        usual = " + ".join(f"int({self.has(name)})" for name in (PRODUCER, SCHEMA_VERSION, EVENT_TIME))
+        return (
+            f"if(size({headers}) = {usual}, {NO_PROPERTIES}, map_from_entries(filter({named}, (one, i) -> {is_last})))"
         )
 
-        def is_last(one: Column, i: Column) -> Column:
-            return ~F.array_contains(F.slice(named["key"], i + 2, F.size(named)), one["key"])
 
-        last = F.filter(named, is_last)
-        # Most records have nothing but what the SDK always says, which is told without a lambda.
-        usual = reduce(Column.__add__, (self.has(name).cast("int") for name in (PRODUCER, SCHEMA_VERSION, EVENT_TIME)))
-        none = F.map_from_arrays(F.array().cast("array<string>"), F.array().cast("array<string>"))
-        return F.when(F.size(headers) == usual, none).otherwise(F.map_from_entries(last))
+def _is_system(name: str) -> str:
+    return f"startswith({name}, {text(PREFIX)}) and not startswith({name}, {text(PROPERTY_ESCAPE)})"
 
 
-def _is_system(name: Column) -> Column:
-    return F.startswith(name, F.lit(PREFIX)) & ~F.startswith(name, F.lit(PROPERTY_ESCAPE))
+def _property_name(name: str) -> str:
+    return f"if(startswith({name}, {text(PROPERTY_ESCAPE)}), substring({name}, {len(PROPERTY_ESCAPE) + 1}), {name})"
 
 
-def _property_name(name: Column) -> Column:
-    return F.when(
-        F.startswith(name, F.lit(PROPERTY_ESCAPE)), F.substr(name, F.lit(len(PROPERTY_ESCAPE) + 1))
-    ).otherwise(name)
-
-
-def _property_text(value: Column) -> Column:
-    text = value.cast("string")
-    return F.coalesce(F.when(F.is_valid_utf8(text), text).otherwise(F.decode(value, "ISO-8859-1")), F.lit(""))
+def _property_text(value: str) -> str:
+    said = f"cast({value} as string)"
+    return f"coalesce(if(is_valid_utf8({said}), {said}, decode({value}, 'ISO-8859-1')), '')"

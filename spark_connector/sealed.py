@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Final
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from layer.crypto.decryptor import Decryptor
@@ -23,6 +23,7 @@ from mapping.errors import CorruptRecord
 from mapping.headers import ENCRYPTION
 from spark_connector.errors import NotReadable
 from spark_connector.headers import RecordHeaders
+from spark_connector.sql_text import binary, column, text
 
 SEALED: Final = "__sealed"
 """The value is encrypted, and was not opened."""
@@ -46,7 +47,7 @@ def data_keys(records: Sequence[DataFrame], reader: CryptoKeyReader | None) -> D
     """
     if reader is None:
         return {}
-    beginnings = reduce(DataFrame.union, (each.select(_parts(each)[0].alias("key")) for each in records))
+    beginnings = reduce(DataFrame.union, (each.selectExpr(f"{_parts()[0]} as key") for each in records))
     rows = beginnings.where("key is not null").distinct().limit(MOST_DATA_KEYS + 1).collect()
     found = [bytes(row["key"]) for row in rows]
     if len(found) > MOST_DATA_KEYS:
@@ -63,43 +64,36 @@ def data_keys(records: Sequence[DataFrame], reader: CryptoKeyReader | None) -> D
 
 def opened(spark: SparkSession, records: DataFrame, keys: DataKeys) -> DataFrame:
     """The records with their values in clear where a key fits, and `SEALED`."""
-    sealed = RecordHeaders(records["headers"]).has(ENCRYPTION) & records["value"].isNotNull()
+    sealed = f"({RecordHeaders().has(ENCRYPTION)} and `value` is not null)"
     if not keys:
-        return records.withColumn(SEALED, sealed)
+        return records.selectExpr("*", f"{sealed} as {SEALED}")
     table = spark.createDataFrame(list(keys.items()), "__data_key_of binary, __data_key binary", verifySchema=False)
-    beginning, param = _parts(records)
-    joined = records.join(F.broadcast(table), beginning == table["__data_key_of"], "left")
-    clear = F.try_aes_decrypt(F.concat(param, records["value"]), table["__data_key"], F.lit("GCM"))
-    clear = F.when(table["__data_key"].isNotNull(), clear)
-    tried = joined.select(*(records[name] for name in records.columns), clear.alias("__clear"), sealed.alias("__was"))
-    others = [tried[name] for name in records.columns if name != "value"]
-    return tried.select(
-        *others,
-        F.coalesce(tried["__clear"], tried["value"]).alias("value"),
-        (tried["__was"] & tried["__clear"].isNull()).alias(SEALED),
+    beginning, param = _parts()
+    joined = records.join(F.broadcast(table), F.expr(f"{beginning} = __data_key_of"), "left")
+    clear = f"if(__data_key is null, null, try_aes_decrypt(concat({param}, `value`), __data_key, 'GCM')) as __clear"
+    tried = joined.selectExpr(*map(column, records.columns), clear, f"{sealed} as __was")
+    return tried.selectExpr(
+        *(column(name) for name in records.columns if name != "value"),
+        "coalesce(__clear, `value`) as `value`",
+        f"__was and __clear is null as {SEALED}",
     )
 
 
-def refusal(records: DataFrame, topic: str) -> Column:
+def refusal(topic: str) -> str:
     """An error, as binary, that names the message."""
-    said = F.concat(
-        F.lit(f"the message of {topic}, partition "),
-        records["partition"].cast("string"),
-        F.lit(", offset "),
-        records["offset"].cast("string"),
-        F.lit(
-            " is encrypted and cannot be opened: cryptoKeyReader names the keys; cryptoFailureAction=DISCARD leaves "
-            "such messages out, CONSUME gives their bytes as they are"
-        ),
+    said = (
+        f"concat({text(f'the message of {topic}, partition ')}, `partition`, ', offset ', `offset`, "
+        "' is encrypted and cannot be opened: cryptoKeyReader names the keys; cryptoFailureAction=DISCARD leaves "
+        "such messages out, CONSUME gives their bytes as they are')"
     )
-    return F.raise_error(said).cast("binary")
+    return f"cast(raise_error({said}) as binary)"
 
 
-def _parts(records: DataFrame) -> tuple[Column, Column]:
+def _parts() -> tuple[str, str]:
     """A header's beginning and its parameter; null where there is none, or of another form."""
-    header = RecordHeaders(records["headers"]).value(ENCRYPTION)
-    length = F.octet_length(header)
-    tail = F.substr(header, length - (_TAIL - 1), F.lit(len(_BEFORE_PARAM)))
-    ours = (length > _TAIL) & (tail == F.lit(_BEFORE_PARAM))
-    beginning = F.when(ours, F.substr(header, F.lit(1), length - _TAIL))
-    return beginning, F.substr(header, length - (_PARAM - 1), F.lit(_PARAM))
+    header = RecordHeaders().value(ENCRYPTION)
+    length = f"octet_length({header})"
+    tail = f"substring({header}, {length} - {_TAIL - 1}, {len(_BEFORE_PARAM)})"
+    ours = f"{length} > {_TAIL} and {tail} = {binary(_BEFORE_PARAM)}"
+    beginning = f"if({ours}, substring({header}, 1, {length} - {_TAIL}), null)"
+    return beginning, f"substring({header}, {length} - {_PARAM - 1}, {_PARAM})"

@@ -6,7 +6,6 @@ import random
 
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F  # noqa: N812
 
 from layer.metadata.topics import Topic
 from mapping.ledger import MAX_INCARNATION, MAX_PARTITION, MAX_RANGE, LedgerLayout
@@ -40,11 +39,11 @@ def test_bytes_of_ids(spark: SparkSession, incarnation: int, partitions: int, si
                 index = None if batch is None else chance.randrange(batch)
                 first = chance.choice([None, chance.randrange(offset + 1)]) if batch is None else None
                 rows.append((partition, offset, index, batch, first))
-    plain = places.message_id(topic, F.col("partition"), F.col("offset"))
-    whole = places.message_id(topic, F.col("partition"), F.col("offset"), F.col("first"))
-    in_batch = places.message_id_in_batch(plain, F.col("batch"), places.batch_size_field(F.col("batches")))
-    made = spark.createDataFrame(rows, "partition int, offset bigint, batch int, batches int, first bigint").select(
-        "*", plain.alias("plain"), F.when(F.col("batch").isNull(), whole).otherwise(in_batch).alias("full")
+    plain = places.message_id(topic, "partition", "offset")
+    whole = places.message_id(topic, "partition", "offset", "first")
+    in_batch = places.message_id_in_batch(plain, "batch", places.batch_size_field("batches"))
+    made = spark.createDataFrame(rows, "partition int, offset bigint, batch int, batches int, first bigint").selectExpr(
+        "*", f"{plain} as plain", f"if(batch is null, {whole}, {in_batch}) as full"
     )
     for row in made.collect():
         shown = row["partition"] if partitioned else -1

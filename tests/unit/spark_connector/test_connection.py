@@ -11,7 +11,12 @@ from spark_connector.options import parse_options
 
 def test_executors_get_the_cluster_and_their_own_options() -> None:
     options = parse_options({"service.url": "kafka://a:1,b:2", "topic": "t", "kafka.max.poll.records": 10})
-    assert executor_options(options) == {"kafka.bootstrap.servers": "a:1,b:2", "kafka.max.poll.records": "10"}
+    assert executor_options(options) == {
+        "kafka.bootstrap.servers": "a:1,b:2",
+        "kafka.max.poll.records": "10",
+        "kafka.max.partition.fetch.bytes": "4194304",
+        "kafka.fetch.max.wait.ms": "10",
+    }
 
 
 def test_tls_has_to_be_said_to_executors_in_their_own_words() -> None:
