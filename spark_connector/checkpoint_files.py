@@ -22,10 +22,13 @@ class CheckpointFiles:
         self._files = jvm.org.apache.spark.sql.execution.streaming.CheckpointFileManager.create(
             self._directory, java.sessionState().newHadoopConf()
         )
+        self._made = False
 
     def write(self, name: str, content: bytes) -> None:
         """Replaces a file of that name; when this returns, it is durable."""
-        self._files.mkdirs(self._directory)
+        if not self._made:
+            self._files.mkdirs(self._directory)
+            self._made = True
         stream = self._files.createAtomic(self._path(name), True)
         try:
             stream.write(content)

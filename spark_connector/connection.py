@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -22,14 +23,49 @@ BY_DEFAULT: Final = {
     "fetch.max.wait.ms": "10",
 }
 """Of executors. After each poll Spark asks where the partition begins and ends, and throws away what else was fetched:
-with Kafka's defaults (500 records of a fetch of 1 MB) records of 200 B are fetched nine times. And the answer waits behind
+with Kafka's defaults (500 records of a fetch of 1 MB) records of 200 B are fetched nine times. The answer waits behind
 the next fetch, which at the end of a log takes its longest time, by default half a second for each partition. Source:
 `InternalKafkaConsumer.fetch`. Memory: a task holds the records of one fetch, 4 MB before they are decompressed."""
 
 
+KEPT_S: Final = 30.0
+"""How long a node is kept after the last read that used it."""
+
+
+class _KeptNodes:
+    """Nodes that nobody uses just now, each given back by a thread of its own when its time is over. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._timers: dict[Node, threading.Timer] = {}
+
+    def keep(self, node: Node) -> None:
+        """Take over a use of a node."""
+        timer = threading.Timer(KEPT_S, self._give_back, [node])
+        timer.daemon = True
+        with self._lock:
+            before = self._timers.get(node)
+            self._timers[node] = timer
+            timer.start()
+        if before is not None:
+            before.cancel()
+            release(node)
+
+    def _give_back(self, node: Node) -> None:
+        with self._lock:
+            if self._timers.get(node) is not threading.current_thread():
+                return  # it was used again, and whoever did that gives this use back
+            del self._timers[node]
+        release(node)
+
+
+_kept: Final = _KeptNodes()
+
+
 @contextmanager
 def node_of(options: ReadOptions) -> Iterator[Node]:
-    """This process's node for the cluster, for as long as the block lasts.
+    """This process's node for the cluster. After a block that went well it stays for `KEPT_S`, so that a read that
+    follows asks for nothing that is known.
 
     Raises:
         NotReadable: no broker answers, or refuses what the driver asks.
@@ -51,9 +87,12 @@ def node_of(options: ReadOptions) -> Iterator[Node]:
     try:
         yield node
     except errors.LayerError as failure:
-        raise NotReadable(str(failure)) from failure
-    finally:
         release(node)
+        raise NotReadable(str(failure)) from failure
+    except BaseException:
+        release(node)
+        raise
+    _kept.keep(node)
 
 
 def executor_options(options: ReadOptions) -> dict[str, str]:

@@ -47,6 +47,8 @@ _REFUSED: Final = {
     "waitingfornonexistedtopic": "is not supported: the topic has to be there",
     "maxbytespertrigger": "belongs to streams",
     "maxoffsetspertrigger": "belongs to streams",
+    "readcompacted": "is not supported: a read gives every message; keep of each __key the row that is last by "
+    "__offset and __batchIndex, unless its value is empty",
     "isolationlevel": "is not the reader's to choose: open and aborted transactions are never shown",
 }
 _PREFIXES: Final = {"kafka.": "kafka", "driver.": "driver"}

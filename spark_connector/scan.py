@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
+from hashlib import blake2b
+from secrets import token_bytes
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
@@ -20,6 +22,8 @@ from spark_connector.connection import executor_options
 from spark_connector.options import ReadOptions
 from spark_connector.ranges import Range, assign_json, offsets_json, scans
 
+_GROUP: Final = "spark-pulsar"
+_KEY: Final = token_bytes(16)
 _log = logging.getLogger(__name__)
 
 
@@ -38,8 +42,10 @@ def scan_all(
 def _scan(
     spark: SparkSession, options: ReadOptions, topic: Topic, ranges: Mapping[int, Range], *, headers: bool
 ) -> DataFrame:
+    kafka = executor_options(options)
     given = {
-        **executor_options(options),
+        "kafka.group.id": _group_id(topic, kafka),
+        **kafka,
         **options.spark,
         "assign": assign_json(topic.kafka_topic, list(ranges)),
         "startingOffsets": offsets_json(topic.kafka_topic, {p: one.start for p, one in ranges.items()}),
@@ -52,6 +58,14 @@ def _scan(
     except (Py4JError, TypeError) as failure:  # what is called there is no public interface of Spark's
         _log.warning("Spark's Kafka source is not to be had in its second version, reading with the first: %s", failure)
         return spark.read.format("kafka").options(**given).load()
+
+
+def _group_id(topic: Topic, kafka: Mapping[str, str]) -> str:
+    """The same for every scan of this driver, this life of the topic and these options, so that executors take the
+    consumers of the last one, which Spark keeps by group id and partition (`InternalKafkaConsumerPool`). No executor
+    joins the group."""
+    said = repr((topic.kafka_topic_id, sorted(kafka.items())))  # there may be passwords among them
+    return f"{_GROUP}-{blake2b(said.encode(), key=_KEY, digest_size=16).hexdigest()}"
 
 
 def _second_version(spark: SparkSession, options: Mapping[str, str]) -> DataFrame:

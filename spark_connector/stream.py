@@ -35,6 +35,7 @@ from spark_connector.stream_options import StreamOptions, parse_stream_options
 from spark_connector.stream_plan import (
     BatchPlan,
     ByTopic,
+    Pending,
     accepted,
     both,
     decode_outcome,
@@ -167,6 +168,8 @@ class _Batches:
         self._files = files
         self._fn = fn
         self._with_context = _takes_context(fn)
+        self._planned: tuple[int, BatchPlan] | None = None
+        """The batch that was planned last here, by its number."""
 
     def run(self, _: DataFrame, batch_id: int) -> None:
         plan = self._plan(batch_id)
@@ -193,13 +196,20 @@ class _Batches:
                     f"from {start} to {end}: the checkpoint was changed by something else"
                 )
             return plan
-        before = self._files.read(_plan_name(batch_id - 1))
-        plan = self._planner.plan(start, end, {} if before is None else decode_plan(before).pending)
+        plan = self._planner.plan(start, end, self._pending_before(batch_id))
         self._files.write(_plan_name(batch_id), encode_plan(plan))
+        self._planned = batch_id, plan
         for name in self._files.names():
             if name.split(".")[0].isdigit() and int(name.split(".")[0]) < batch_id:
                 self._files.remove(name)  # Spark begins a batch when the one before is on record as done
         return plan
+
+    def _pending_before(self, batch_id: int) -> Pending:
+        """What the batch before left so."""
+        if self._planned is not None and self._planned[0] == batch_id - 1:
+            return self._planned[1].pending
+        before = self._files.read(_plan_name(batch_id - 1))
+        return {} if before is None else decode_plan(before).pending
 
     def _outcome(self, batch_id: int, plan: BatchPlan) -> ByTopic:
         """Have `fn` deal with the batch, unless it did; what it refused."""

@@ -23,7 +23,7 @@ from spark_connector.rate_limits import entries_within, share_out
 from spark_connector.stream_offset import StreamOffset, TopicPlace, parse_offset
 from spark_connector.stream_options import StreamOptions
 from spark_connector.stream_plan import BatchPlan, ByTopic, Entries, Pending
-from spark_connector.stream_topics import StreamTopics, life_of
+from spark_connector.stream_topics import SNAPSHOT_AGAIN_S, StreamTopics, life_of
 from spark_connector.stream_views import known_batches, visible
 from spark_connector.visibility import (
     SNAPSHOT_S,
@@ -35,8 +35,6 @@ _log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S: Final = 0.2
 """After nothing was found; Spark asks every 10 ms."""
-_SNAPSHOT_AGAIN_S: Final = 5.0
-"""While neither a log's end nor a cursor moves."""
 _SAMPLE: Final = 100
 """Records in each of three places of a partition."""
 
@@ -101,7 +99,7 @@ class TopicPlanner:
         if signs is None:
             return start
         begun = parse_offset(start)
-        views = self._topics.look(begun)
+        views = self._topics.look(begun, signs)
         fresh = {place: self._end(view, place) - begun.ends(place[0]).get(place[1], view.whole.start)
                  for place, view in _partitions(views)}  # fmt: skip
         waiting = sum(map(len, self._left_behind(views, begun).values()))
@@ -111,7 +109,7 @@ class TopicPlanner:
         shares = share_out({p: max(0, n) for p, n in fresh.items()}, None if most is None else most - again)
         if not again and not any(shares.values()):
             now = monotonic()
-            self._quiet = _Quiet(start, signs, now + _LOOK_AGAIN_S, min(now + _SNAPSHOT_AGAIN_S, self._next_due()))
+            self._quiet = _Quiet(start, signs, now + _LOOK_AGAIN_S, min(now + SNAPSHOT_AGAIN_S, self._next_due()))
             return start
         self._quiet = None
         ends: dict[str, dict[int, int]] = {name: {} for name in views}

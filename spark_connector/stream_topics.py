@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
-from typing import Any, Final
+from time import monotonic
+from typing import Any, Final, NamedTuple
 
 from layer import errors
 from layer.deadline import Deadline
 from layer.metadata.subscription import Subscription
+from layer.metadata.topics import Topic
 from layer.node import Node
 from mapping.state_records.cursor_requests import SaveNow
+from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK, StateTopic
 from mapping.topic_name import TopicName
 from spark_connector.errors import DataLoss, NotReadable
 from spark_connector.options import ReadOptions
@@ -18,18 +21,47 @@ from spark_connector.visibility import SNAPSHOT_S, TopicView, find_subscription,
 
 _log = logging.getLogger(__name__)
 
+SNAPSHOT_AGAIN_S: Final = 5.0
+"""While neither a log's end nor a cursor moves."""
 _SAVE_S: Final = 20.0
 
 
+class _Kept(NamedTuple):
+    """Snapshots, and what `signs` said before they were taken."""
+
+    signs: object
+    views: dict[str, TopicView]
+    until_s: float
+
+
 class StreamTopics:
-    """Used by one thread. Keeps nothing."""
+    """Used by one thread. Memory: the last snapshot."""
 
     def __init__(self, node: Node, options: ReadOptions) -> None:
         self._node = node
         self._options = options
+        self._kept: _Kept | None = None
 
-    def look(self, begun: StreamOffset | None) -> dict[str, TopicView]:
-        """A snapshot of every topic, which is the one that the stream began with, and has lost nothing since."""
+    def look(self, begun: StreamOffset | None, signs: object | None = None) -> dict[str, TopicView]:
+        """A snapshot of every topic, which is the one that the stream began with, and has lost nothing since.
+
+        The last one serves again while `signs` says the same as before it was taken, for `SNAPSHOT_AGAIN_S` at most.
+
+        Args:
+            signs: what `signs` says now; None: it is asked.
+        """
+        signs = self.signs() if signs is None else signs
+        kept = self._kept
+        if kept is None or kept.signs != signs or monotonic() > kept.until_s:
+            until_s = monotonic() + SNAPSHOT_AGAIN_S
+            self._kept = None  # two of them at a time would be too many
+            self._kept = kept = _Kept(signs, self._views(), until_s)
+        for full, view in kept.views.items():
+            if begun is not None and full in begun.topics:
+                self._check_life(view, begun.topics[full])
+        return kept.views
+
+    def _views(self) -> dict[str, TopicView]:
         views = {}
         for name in self._options.topics:
             deadline = Deadline.after(SNAPSHOT_S)
@@ -39,10 +71,7 @@ class StreamTopics:
             subscription = None if wanted is None else find_subscription(self._node, topic, wanted, deadline)
             partitions = [parsed.partition] if parsed.partition >= 0 else list(range(topic.partitions))
             view = view_topic(self._node, topic, subscription, partitions, self._options, deadline)
-            full = str(topic.name.base)
-            if begun is not None and full in begun.topics:
-                self._check_life(view, begun.topics[full])
-            views[full] = view
+            views[str(topic.name.base)] = view
         return views
 
     def _check_life(self, view: TopicView, place: TopicPlace) -> None:
@@ -99,22 +128,32 @@ class StreamTopics:
             _log.warning("subscription=%s its live consumers did not save: %s", subscription.name, failure)
 
     def signs(self) -> object:
-        """Where the logs end, and what was committed of the cursors: markers of transactions move the one, seeks and
-        acknowledgements the other."""
-        found: list[tuple[str, Any]] = []
+        """Where the logs begin and end, what was committed of the cursors, and how much is on record of transactions:
+        what a snapshot says does not change while these stay the same."""
+        found: list[Any] = []
         for name in self._options.topics:
             deadline = Deadline.after(SNAPSHOT_S)
             topic = find_topic(self._node, TopicName.parse(name), deadline)
             partitions = list(range(topic.partitions))
-            found.append((topic.kafka_topic_id, self._node.admin.end_offsets(topic.kafka_topic, partitions, deadline)))
+            found.append(topic.kafka_topic_id)
+            found.append(self._node.admin.start_offsets(topic.kafka_topic, partitions, deadline))
+            found.append(self._node.admin.end_offsets(topic.kafka_topic, partitions, deadline))
+            found.append(self._records_of(TRANSACTION_BUFFER_SNAPSHOT, topic, deadline))
             wanted = self._options.subscription
             if wanted is not None:
                 subscription = find_subscription(self._node, topic, wanted, deadline)
                 commits = [
                     self._node.admin.committed(g, topic.kafka_topic, partitions, deadline) for g in subscription.groups
                 ]
-                found.append((str(subscription.incarnation), commits))
+                found.append((subscription.incarnation, commits))
+                found.append(self._records_of(TRANSACTION_PENDING_ACK, topic, deadline))
         return found
+
+    def _records_of(self, state: StateTopic, topic: Topic, deadline: Deadline) -> int:
+        """Where the partition of a state topic ends that has what is on record of a topic; 0 where nobody made it."""
+        if not self._node.has_state_topic(state, deadline):
+            return 0
+        return self._node.log.end_offset(state, state.partition_for(str(topic.name)), deadline)
 
 
 def life_of(view: TopicView) -> tuple[str, int, int]:

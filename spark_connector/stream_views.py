@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from struct import pack
+from typing import Final
 
 from pyroaring import BitMap64
 
@@ -11,6 +13,9 @@ from spark_connector.excluded import BLOCK, BLOCK_BITS, ExcludedOffsets, members
 from spark_connector.ranges import Range
 from spark_connector.stream_plan import Entries
 from spark_connector.visibility import PartitionView
+
+_HALF_BITS: Final = 32
+_LOWER_HALF: Final = (1 << _HALF_BITS) - 1
 
 
 def visible(view: PartitionView, start: int, end: int) -> BitMap64:
@@ -23,7 +28,7 @@ def visible(view: PartitionView, start: int, end: int) -> BitMap64:
     for block, bits in view.excluded.blocks.items():
         base = block << BLOCK_BITS
         if base < high and base + BLOCK > low:
-            found -= BitMap64(base + member for member in members(bits)) if bits + 1 >> BLOCK == 0 else _all_of(base)
+            found -= _members_of(base, bits)
     return found
 
 
@@ -46,7 +51,11 @@ def view_of(entries: Entries) -> PartitionView:
     return PartitionView(Range(start, end), excluded, entries.unsealed, chunked=entries.chunked)
 
 
-def _all_of(base: int) -> BitMap64:
-    found = BitMap64()
-    found.add_range(base, base + BLOCK)
-    return found
+def _members_of(base: int, bits: int) -> BitMap64:
+    """Of one block, without a step for each member."""
+    if bits + 1 >> BLOCK:
+        found = BitMap64()
+        found.add_range(base, base + BLOCK)
+        return found
+    low = members(bits).shift(base & _LOWER_HALF)
+    return BitMap64.deserialize(pack("<QI", 1, base >> _HALF_BITS) + low.serialize())

@@ -17,7 +17,7 @@ from tests.benchmarks.pacing import Receiver, collect, send_paced
 from tests.benchmarks.plan import PENDING
 
 _SETTLE_S = 60.0
-_THREADS = 8
+_THREADS = 32
 _ONE_IN = 10
 """So many transactions, and one of them is aborted."""
 
@@ -69,7 +69,7 @@ def produce(sdk: str, url: str, topic: str, messages: int, size: int, batching: 
 def produce_in_transactions(
     sdk: str, url: str, topic: str, messages: int, size: int, in_transaction: int
 ) -> dict[str, Any]:
-    """Commit so many messages, `in_transaction` in each, by eight threads; every tenth transaction is aborted."""
+    """Commit so many messages, `in_transaction` in each, by many threads; every tenth transaction is aborted."""
     module = importlib.import_module(sdk)
     client = module.Client(url, enable_transaction=True)
     producer = client.create_producer(topic, block_if_queue_full=True, max_pending_messages=PENDING)
@@ -155,7 +155,7 @@ def receive(
 
 
 def _records(messages: int, in_transaction: int) -> int:
-    """What the log holds after `produce_in_transactions`, give or take what eight threads abort at the end."""
+    """What the log holds after `produce_in_transactions`, give or take what the threads abort at the end."""
     if not in_transaction:
         return messages
     committed = -(-messages // in_transaction)

@@ -24,6 +24,7 @@ SPARK: Final = (
         "2 million messages of 200 B in 4 partitions, all columns, beside Spark's own Kafka source: no subscription, "
         "half of them acknowledged at random, and in 100,000 ranges of each partition",
         _spark_cell("plain", "read_plain"),
+        _spark_cell("plain-tuned", "read_plain", tuned=True),
         _spark_cell("all", "read"),
         _spark_cell("half", "read", state="half"),
         _spark_cell("ranges", "read", state="ranges"),

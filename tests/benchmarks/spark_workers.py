@@ -14,16 +14,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
 from layer.admin import AdminClient
 from spark_connector import read_pulsar, session, stream_pulsar
+from spark_connector.connection import BY_DEFAULT
 from tests.benchmarks.session import run_worker
 from tests.benchmarks.spark_states import HALF, NONE
 from tests.benchmarks.worker import peak_mb
 
 PLAIN: Final = "plain"
 """Messages one by one."""
+BARE: Final = "bare"
+"""The same, sent by a plain Kafka client: without headers."""
 TRANSACTIONS: Final = "transactions"
 """In transactions of 100; for each ten that are committed one more is aborted."""
 BATCHES: Final = "batches"
@@ -33,6 +37,7 @@ _LIKE_KAFKAS: Final = ("value", "__key", "__topic", "__messageId", "__publishTim
 """Of the columns that a read has by default those that Spark's own source has, too."""
 _PARTITIONS: Final = 4
 _IN_TRANSACTION: Final = 100
+_FLUSH_S: Final = 120.0
 _SETTINGS: Final = {
     "spark.driver.memory": "3g",
     "spark.ui.enabled": "false",
@@ -48,11 +53,15 @@ _MB: Final = 1024 * 1024
 # What is measured -----------------------------------------------------------------------------------------------------
 
 
-def read_plain(url: str, messages: int, kind: str = PLAIN, size: int = 200, headers: bool = False) -> dict[str, Any]:
-    """Spark's own Kafka source over the whole topic, all of its columns."""
+def read_plain(
+    url: str, messages: int, kind: str = PLAIN, size: int = 200, headers: bool = False, tuned: bool = False
+) -> dict[str, Any]:
+    """Spark's own Kafka source over the whole topic, all of its columns. `tuned`: with our reader's Kafka options."""
     kafka_topic = _kafka_topic(url, _topic(url, messages, kind, size))
     start_s = time.monotonic()
     source = _spark().read.format("kafka").option("kafka.bootstrap.servers", _bootstrap(url))
+    if tuned:
+        source = source.options(**{f"kafka.{name}": value for name, value in BY_DEFAULT.items()})
     _consume(source.option("subscribe", kafka_topic).option("includeHeaders", str(headers).lower()).load())
     return {"read_s": _since(start_s)}
 
@@ -104,7 +113,7 @@ def stream(url: str, messages: int, batches: int, acknowledge: bool) -> dict[str
 
 def driver(url: str, messages: int, state: str) -> dict[str, Any]:
     """What a snapshot takes of the driver: time, the most that Python grew by, what the JVM holds of it afterwards."""
-    topic = _topic(url, messages, PLAIN, 20)
+    topic = _topic(url, messages, BARE, 20)
     subscription = _subscription(url, topic, messages, state)
     gc.collect()
     held_mb = _jvm_mb()
@@ -143,11 +152,26 @@ def _topic(url: str, messages: int, kind: str, size: int) -> str:
     where = {"sdk": "layer", "url": url, "topic": name, "messages": messages, "size": size}
     if kind == TRANSACTIONS:
         run_worker("sdk_workers", "produce_in_transactions", {**where, "in_transaction": _IN_TRANSACTION})
+    elif kind == BARE:
+        _send_bare(_bootstrap(url), _kafka_topic(url, name), messages, size)
     else:
         run_worker("sdk_workers", "produce", {**where, "batching": kind == BATCHES})
-    if kind != PLAIN:  # there, records are no messages
+    if kind not in (PLAIN, BARE):  # there, records are no messages
         _check(read_pulsar(_spark(), service_url=url, topic=name, columns="__offset"), messages)
     return name
+
+
+def _send_bare(bootstrap: str, kafka_topic: str, messages: int, size: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 20, "queue.buffering.max.messages": 1_000_000})
+    payload = b"x" * size
+    for number in range(messages):
+        try:
+            producer.produce(kafka_topic, payload, partition=number % _PARTITIONS)
+        except BufferError:
+            producer.flush(_FLUSH_S)
+            producer.produce(kafka_topic, payload, partition=number % _PARTITIONS)
+    if producer.flush(_FLUSH_S):
+        raise RuntimeError(f"the broker did not take all of {messages} messages")
 
 
 @cache

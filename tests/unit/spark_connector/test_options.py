@@ -38,6 +38,10 @@ def test_spellings_of_one_option_are_the_same() -> None:
         ({"service.url": URL, "topic": "a", "xyzzy": 1}, "unknown; expected one of service.url, topic"),
         ({"service.url": URL, "topic": "a", "admin.url": "http://x"}, "admin.url is not needed"),
         ({"service.url": URL, "topic": "a", "subscriptionPrefix": "x"}, "makes no subscription"),
+        (
+            {"service.url": URL, "topic": "a", "readCompacted": True},
+            "keep of each __key the row that is last",
+        ),
         ({"service.url": URL, "topic": "a", "pulsar.client.authParams": "x"}, "configures a Pulsar client"),
         ({"service.url": URL, "topic": "a", "failOnDataLoss": "maybe"}, "expected true or false"),
         ({"service.url": URL, "topic": "a", "startingOffsets": "latest"}, "such a read would have no message"),
