@@ -226,7 +226,7 @@ class Effects:
                 tuple(found.subscriptions),
                 found.deadline_ms(),
                 self._opened(found),
-                again=found.id.least_bits in self._tried or found.decided_by() != self._by,
+                again=found.id.least_bits in self._tried or found.decided_by != self._by,
             )
             for found in group
         ]

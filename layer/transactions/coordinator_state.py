@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from layer.statelog.api import LogRecord
 from layer.statelog.take_over import Owner, TakeOverFence
@@ -62,9 +62,9 @@ def txn_id(coordinator: int, local_id: int) -> TxnId:
 
 
 class Stamped(NamedTuple):
-    """A value with the time that the log gave it."""
+    """An answer with the time that the log gave it."""
 
-    value: LogValue
+    value: Answered
     timestamp_ms: int
 
 
@@ -74,14 +74,19 @@ class Transaction:
 
     id: TxnId
     new: NewTransaction
-    new_key: bytes
+    records: dict[bytes, bytes]
+    """Its valid records: values by key, in log order, NEW first."""
     status: TxnStatus = OPEN
     partitions: dict[TopicPartition, None] = field(default_factory=dict)
     subscriptions: dict[TopicSubscription, None] = field(default_factory=dict)
     finished_ms: int = 0
     """When the log took its last status in, once it is finished."""
-    rest: dict[bytes, Stamped] = field(default_factory=dict)
-    """Its valid records after NEW, by key, in log order."""
+    decided_by: int = 0
+    """The version of the owner that decided how it ends; 0 while it is open."""
+
+    @property
+    def new_key(self) -> bytes:
+        return next(iter(self.records))
 
     @property
     def finished(self) -> bool:
@@ -95,42 +100,28 @@ class Transaction:
         """Unix time at which it is aborted."""
         return self.new.start_ms + self.new.timeout_ms
 
-    def decided_by(self) -> int:
-        """The version of the owner that decided how it ends; 0 while it is open."""
-        if self.status is OPEN:
-            return 0
-        return next(each.value.by for each in self.rest.values() if isinstance(each.value, StatusUpdated))
-
-    def _fold(self, stamped: Stamped) -> None:
-        match stamped.value:
+    def fold(self, value: LogValue, timestamp_ms: int) -> None:
+        """Take in what a record after NEW says. `timestamp_ms` is needed of a last status only."""
+        match value:
             case PartitionsAdded(partitions=partitions) if self.status is OPEN:
                 self.partitions.update(dict.fromkeys(partitions))
             case SubscriptionsAdded(subscriptions=subscriptions) if self.status is OPEN:
                 self.subscriptions.update(dict.fromkeys(subscriptions))
-            case StatusUpdated(status=status) if (self.status, status) in FOLLOWS:
+            case StatusUpdated(by=by, status=status) if (self.status, status) in FOLLOWS:
+                self.decided_by = self.decided_by or by
                 self.status = status
-                self.finished_ms = stamped.timestamp_ms if status in FINISHED else 0
+                self.finished_ms = timestamp_ms if status in FINISHED else 0
             case _:
                 pass  # too late
-
-    def put(self, key: bytes, stamped: Stamped) -> None:
-        self.rest[key] = stamped
-        self._fold(stamped)
-
-    def take(self, key: bytes) -> None:
-        """A record of it is gone as if it had never been there."""
-        del self.rest[key]
-        self.status, self.finished_ms = OPEN, 0
-        self.partitions.clear()
-        self.subscriptions.clear()
-        for stamped in self.rest.values():
-            self._fold(stamped)
 
 
 class CoordinatorState:
     """A fold for `LogView`. Judge only at the end of the log.
 
-    Memory: what the owner keeps in the log (`CoordinatorSettings`), each record once.
+    Memory: what the owner keeps in the log (`CoordinatorSettings`), each record once. Thousands of transactions are
+    kept that are over; of them there are only their records as the bytes that they are, in dictionaries of nothing
+    else. Python's garbage collector, which stops all threads of the process while it looks at what might be garbage,
+    passes over these.
     """
 
     def __init__(self, coordinator: int, *, follow_changes: bool = False) -> None:
@@ -138,12 +129,15 @@ class CoordinatorState:
         self.coordinator = coordinator
         self._follow_changes = follow_changes
         self._fence = TakeOverFence()
-        self._transactions: dict[int, Transaction] = {}
+        self._transactions: dict[int, Transaction | dict[bytes, bytes]] = {}
+        """By id; of the finished ones the `records` only."""
         self._unfinished: set[int] = set()
         self._ending: set[int] = set()
-        self._finished: dict[int, None] = {}
-        """In the order in which they finished."""
-        self._finished_by_requests = 0
+        self._finished: dict[int, int] = {}
+        """When they finished, in the order in which they did."""
+        self._finished_by_requests: set[int] = set()
+        self._last_status_ms: dict[bytes, int] = {}
+        """When the log took in what says that a transaction is finished."""
         self._homes: dict[bytes, int] = {}
         """Of valid records after NEW: the transaction."""
         self._new_keys: dict[bytes, int] = {}
@@ -172,25 +166,25 @@ class CoordinatorState:
         value = decode_log_value(record.value)
         put = self._reader(key, value)
         self._forget(record.key)  # a key is written once; if it was not, the last record counts, as compaction has it
-        put(record.key, Stamped(value, record.timestamp_ms))
+        put(record, record.value)
 
     def _reader(
         self, key: TransactionLogKey | TransactionAnswerKey | CoordinatorTakeoverKey, value: LogValue
-    ) -> Callable[[bytes, Stamped], None]:
-        """What to do with the record, once nothing can go wrong any more."""
+    ) -> Callable[[LogRecord, bytes], None]:
+        """What to do with the record and its value, once nothing can go wrong any more."""
         match key, value:
             case CoordinatorTakeoverKey(), TakenOver():
-                return lambda data, stamped: self._take_over(data, key, value)
+                return lambda record, _: self._take_over(record.key, key, value)
             case TransactionAnswerKey(), Answered():
-                return lambda data, stamped: self._answer(data, key.request, value.by, stamped)
+                return lambda record, _: self._answer(record, key.request, value)
             case TransactionLogKey(), NewTransaction():
                 self._check(key)
                 if value.max_local_id < key.txn_least:
                     raise CorruptRecord(f"{key} has max_local_id {value.max_local_id}, expected its own id or more")
-                return lambda data, stamped: self._open(data, key, value)
+                return lambda record, data: self._open(record.key, data, key, value)
             case TransactionLogKey(), PartitionsAdded() | SubscriptionsAdded() | StatusUpdated():
                 self._check(key)
-                return lambda data, stamped: self._change(data, key.txn_least, value.by, stamped)
+                return lambda record, data: self._change(record, data, key.txn_least, value)
             case _:
                 raise CorruptRecord(f"{type(value).__name__} under {key}, which is for another kind of record")
 
@@ -203,56 +197,78 @@ class CoordinatorState:
         self._highest_seen = max(self._highest_seen, value.max_local_id)
         self._fence.takeover(data, key.session, key.version)
 
-    def _answer(self, data: bytes, request: str, by: int, stamped: Stamped) -> None:
-        if self._fence.record(data, by):
-            self._answers.setdefault(request, {})[data] = stamped
-            self._answer_keys[data] = request
+    def _answer(self, record: LogRecord, request: str, value: Answered) -> None:
+        if self._fence.record(record.key, value.by):
+            self._answers.setdefault(request, {})[record.key] = Stamped(value, record.timestamp_ms)
+            self._answer_keys[record.key] = request
 
-    def _open(self, data: bytes, key: TransactionLogKey, value: NewTransaction) -> None:
-        local_id = key.txn_least
+    def _open(self, key: bytes, data: bytes, named: TransactionLogKey, value: NewTransaction) -> None:
+        local_id = named.txn_least
         self._highest_seen = max(self._highest_seen, value.max_local_id)
-        if not self._fence.record(data, value.by, lawful=local_id > self._highest_begun):
+        if not self._fence.record(key, value.by, lawful=local_id > self._highest_begun):
             return
         self._highest_begun = value.max_local_id
-        self._transactions[local_id] = Transaction(txn_id(self.coordinator, local_id), value, data)
-        self._new_keys[data] = local_id
+        transaction = Transaction(txn_id(self.coordinator, local_id), value, {key: data})
+        self._transactions[local_id] = transaction
+        self._new_keys[key] = local_id
         if value.request:
             self._begun.setdefault(value.request, local_id)
-        self._follow(local_id)
+        self._follow(local_id, transaction)
 
-    def _change(self, data: bytes, local_id: int, by: int, stamped: Stamped) -> None:
-        if not self._fence.record(data, by):
+    def _change(
+        self, record: LogRecord, data: bytes, local_id: int, value: PartitionsAdded | SubscriptionsAdded | StatusUpdated
+    ) -> None:
+        if not self._fence.record(record.key, value.by):
             return
-        transaction = self._transactions.get(local_id)
+        transaction = self._found(local_id)
         if transaction is None:
-            self._orphans[data] = None
+            self._orphans[record.key] = None
             return
-        self._homes[data] = local_id
-        transaction.put(data, stamped)
-        self._follow(local_id)
+        self._homes[record.key] = local_id
+        transaction.records[record.key] = data
+        if isinstance(value, StatusUpdated) and value.status in FINISHED:
+            self._last_status_ms[record.key] = record.timestamp_ms
+        transaction.fold(value, record.timestamp_ms)
+        self._follow(local_id, transaction)
 
-    def _follow(self, local_id: int) -> None:
+    def _found(self, local_id: int) -> Transaction | None:
+        found = self._transactions.get(local_id)
+        return self._folded(local_id, found) if isinstance(found, dict) else found
+
+    def _folded(self, local_id: int, records: dict[bytes, bytes]) -> Transaction:
+        """What these records say, NEW being the first."""
+        new, *rest = [(key, decode_log_value(data)) for key, data in records.items()]
+        transaction = Transaction(txn_id(self.coordinator, local_id), cast("NewTransaction", new[1]), records)
+        for key, value in rest:
+            transaction.fold(value, self._last_status_ms.get(key, 0))
+        return transaction
+
+    def _follow(self, local_id: int, transaction: Transaction | None) -> None:
+        """It has changed, and is like this now, or gone."""
         if self._follow_changes:
             self._touched.add(local_id)
-        transaction = self._transactions.get(local_id)
-        if transaction is None or transaction.finished:
+        if transaction is None:
             self._unfinished.discard(local_id)
             self._ending.discard(local_id)
-            if transaction is not None and local_id not in self._finished:
-                self._finished[local_id] = None
-                self._finished_by_requests += bool(transaction.new.request)
+            self._finished.pop(local_id, None)
+            self._finished_by_requests.discard(local_id)
             return
-        if local_id in self._finished:  # its last status is gone
-            self._unfinish(transaction)
+        if transaction.finished:
+            self._unfinished.discard(local_id)
+            self._ending.discard(local_id)
+            self._transactions[local_id] = transaction.records
+            self._finished[local_id] = transaction.finished_ms
+            if transaction.new.request:
+                self._finished_by_requests.add(local_id)
+            return
+        self._transactions[local_id] = transaction
+        self._finished.pop(local_id, None)  # its last status is gone
+        self._finished_by_requests.discard(local_id)
         self._unfinished.add(local_id)
         if transaction.status is OPEN:
             self._ending.discard(local_id)
         else:
             self._ending.add(local_id)
-
-    def _unfinish(self, transaction: Transaction) -> None:
-        del self._finished[transaction.id.least_bits]
-        self._finished_by_requests -= bool(transaction.new.request)
 
     def _forget(self, data: bytes) -> None:
         self._fence.tombstone(data)
@@ -264,18 +280,25 @@ class CoordinatorState:
             if not answers:
                 del self._answers[request]
         if (changed := self._homes.pop(data, None)) is not None:
-            self._transactions[changed].take(data)
-            self._follow(changed)
+            found = self._transactions[changed]
+            records = found if isinstance(found, dict) else found.records
+            del records[data]
+            self._last_status_ms.pop(data, None)
+            self._follow(changed, self._folded(changed, records))
         if (opened := self._new_keys.pop(data, None)) is not None:
-            gone = self._transactions.pop(opened)
-            if opened in self._finished:
-                self._unfinish(gone)
-            if self._begun.get(gone.new.request) == opened:
-                del self._begun[gone.new.request]
-            for key in gone.rest:
-                del self._homes[key]
-                self._orphans[key] = None
-            self._follow(opened)
+            self._close(opened)
+
+    def _close(self, local_id: int) -> None:
+        """Its NEW is gone: it is over."""
+        found = self._transactions.pop(local_id)
+        gone = self._folded(local_id, found) if isinstance(found, dict) else found
+        if self._begun.get(gone.new.request) == local_id:
+            del self._begun[gone.new.request]
+        for key in islice(gone.records, 1, None):
+            del self._homes[key]
+            self._last_status_ms.pop(key, None)
+            self._orphans[key] = None
+        self._follow(local_id, None)
 
     # Judging, at the end of the log -------------------------------------------------------------------------------
 
@@ -308,26 +331,25 @@ class CoordinatorState:
 
     def transaction(self, txn: TxnId) -> Transaction | None:
         """None for what never was, and for what is over and forgotten."""
-        found = self._transactions.get(txn.least_bits)
+        found = self._found(txn.least_bits)
         return found if found is not None and found.id == txn else None
 
     def transactions(self) -> Iterator[Transaction]:
         """All that are known, by id."""
-        return iter(self._transactions.values())
+        return filter(None, map(self._found, self._transactions))
 
     def ending(self) -> list[Transaction]:
         """Those that are COMMITTING or ABORTING, by id."""
-        return [self._transactions[local_id] for local_id in sorted(self._ending)]
+        return list(filter(None, map(self._found, sorted(self._ending))))
 
     def begun_by(self, request: str) -> Transaction | None:
         """What a request to begin opened."""
         local_id = self._begun.get(request)
-        return None if local_id is None else self._transactions[local_id]
+        return None if local_id is None else self._found(local_id)
 
     def answer(self, request: str) -> Answered | None:
         """The first valid answer to a request; None as long as there is none, or when it is forgotten."""
         for stamped in self._answers.get(request, {}).values():
-            assert isinstance(stamped.value, Answered)  # noqa: S101 - nothing else is put there
             return stamped.value
         return None
 
@@ -358,15 +380,15 @@ class CoordinatorState:
         covered = max(next(reversed(self._transactions)) - 1, self._taken_over_at())
         oldest_ms = now_ms - settings.finished_kept_ms
         # What a request began is known for its whole time: the request may come again, and is executed once.
-        too_many = len(self._finished) - self._finished_by_requests - settings.max_finished
-        for local_id in self._finished:
-            transaction = self._transactions[local_id]
-            too_old = transaction.finished_ms <= oldest_ms
+        too_many = len(self._finished) - len(self._finished_by_requests) - settings.max_finished
+        for local_id, finished_ms in self._finished.items():
+            too_old = finished_ms <= oldest_ms
             if not too_old and too_many <= 0:
                 break
-            if local_id <= covered and (too_old or not transaction.new.request):
-                too_many -= not transaction.new.request
-                yield transaction.new_key
+            requested = local_id in self._finished_by_requests
+            if local_id <= covered and (too_old or not requested):
+                too_many -= not requested
+                yield next(iter(cast("dict[bytes, bytes]", self._transactions[local_id])))
 
     def _taken_over_at(self) -> int:
         """What the owner's own TAKEOVER tells of; it is not tombstoned as long as it is the newest."""
