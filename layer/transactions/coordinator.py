@@ -240,8 +240,11 @@ class Coordinator:
         self._busy = False
         self._wishes.drop_late()
         state = self._read_back(self._write(deadline), deadline)
-        wanted = self._judge(state)
-        self._take_effect(state, wanted, deadline)
+        try:
+            wanted = self._judge(state)
+            self._take_effect(state, wanted, deadline)
+        finally:
+            self._deciding.tell()
         self._announce(wanted, deadline)
         self._effects.publish_low_water(state.low_water, deadline, busy=self._busy or wished)
         return wished

@@ -38,6 +38,7 @@ class Deciding:
     def begin(self, highest_id: int) -> None:
         """A session begins, with the log's highest id."""
         self._last_id = highest_id
+        self._answers: list[tuple[Waiting, TxnId]] = []
         self._new_turn()
 
     def _new_turn(self) -> None:
@@ -109,8 +110,8 @@ class Deciding:
     # Answering ----------------------------------------------------------------------------------------------------
 
     def judge(self, state: CoordinatorState) -> tuple[list[machine.Announce], bool]:
-        """Tell those wishes what can be told; `state` was read to an end that was asked for after they came, and what
-        was written for them.
+        """Say what those wishes are to be told, by `tell`; `state` was read to an end that was asked for after they
+        came, and what was written for them.
 
         Gives what is to be announced before it can be told, and whether there is more to write.
         """
@@ -146,19 +147,16 @@ class Deciding:
         decision = self._decision(state, wish)
         if not isinstance(decision, machine.Done):
             return decision
-        if isinstance(wish, End):
-            self._settle(waiting, wish.txn)
-            return None
-        if waiting.request:
+        if waiting.request and not isinstance(wish, End):
             self._writing.answer(waiting, None)
         else:
-            self._settle(waiting, wish.txn)
+            self._settle_soon(waiting, wish.txn)
         return None
 
     def _judge_begin(self, state: CoordinatorState, waiting: Waiting, wish: Begin) -> machine.Decision | None:
         txn = txn_id(state.coordinator, waiting.local_id)
         if waiting.new_key is not None and self._is_begun(state, waiting):
-            self._settle(waiting, txn)
+            self._settle_soon(waiting, txn)
             return None
         if waiting.written:  # a request is not executed twice
             if not waiting.request:
@@ -186,6 +184,18 @@ class Deciding:
                 asked = asked or bool(waiting.request)
                 self._settle(waiting, waiting.wish.txn)
         return asked
+
+    def _settle_soon(self, waiting: Waiting, txn: TxnId) -> None:
+        """It is answered by `tell`."""
+        self._answers.append((waiting, txn))
+        self._wishes.drop(waiting)
+
+    def tell(self) -> None:
+        """Answer what was judged. To be called when what ends is everywhere: who goes on with a transaction takes
+        processor time from those whose transaction waits for its last step."""
+        answers, self._answers = self._answers, []
+        for waiting, txn in answers:
+            waiting.settle(txn)
 
     def _settle(self, waiting: Waiting, txn: TxnId) -> None:
         """A request is dropped as well: the log's own records are its answer."""

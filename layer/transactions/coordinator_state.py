@@ -291,10 +291,14 @@ class CoordinatorState:
     def _close(self, local_id: int) -> None:
         """Its NEW is gone: it is over."""
         found = self._transactions.pop(local_id)
-        gone = self._folded(local_id, found) if isinstance(found, dict) else found
-        if self._begun.get(gone.new.request) == local_id:
-            del self._begun[gone.new.request]
-        for key in islice(gone.records, 1, None):
+        if isinstance(found, dict):
+            records = found
+            request = self._folded(local_id, found).new.request if local_id in self._finished_by_requests else ""
+        else:
+            records, request = found.records, found.new.request
+        if self._begun.get(request) == local_id:
+            del self._begun[request]
+        for key in islice(records, 1, None):
             del self._homes[key]
             self._last_status_ms.pop(key, None)
             self._orphans[key] = None
