@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from layer.asyncio.transaction import Transaction
 from layer.client.consumer import Consumer as BlockingConsumer
 from layer.client.message import Message
 from layer.client.message_id import MessageId, NativeMessageId
+from layer.client.transactional_acks import AckUnderWay
 from layer.exceptions import Result
 
 _MESSAGES_A_TURN: Final = 16
@@ -117,7 +119,7 @@ class Consumer:
             PulsarException: AlreadyClosed, InvalidMessage; with `txn` as the blocking consumer's.
         """
         if txn is not None:
-            await self._bridge.call(lambda: self._consumer.acknowledge(message, txn=txn._transaction))
+            await self._held(partial(self._consumer.begin_acknowledging, message, txn._transaction))
             return
         try:
             self._consumer.acknowledge(message)
@@ -134,10 +136,20 @@ class Consumer:
                 `txn` as the blocking consumer's.
         """
         if txn is not None:
-            await self._bridge.call(lambda: self._consumer.acknowledge_cumulative(message, txn=txn._transaction))
+            await self._held(partial(self._consumer.begin_acknowledging_cumulative, message, txn._transaction))
             return
         with asyncio_errors():
             self._consumer.acknowledge_cumulative(message)
+
+    async def _held(self, begin: Callable[[], AckUnderWay]) -> None:
+        """Return when a transaction holds what `begin` asks it to. A thread is needed for asking only: however many are
+        asked at once, they are answered together. A cancelled await does not take back what was asked."""
+        under_way = await self._bridge.call(begin)
+        answer = asyncio.wrap_future(under_way.answer)
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # `wait` raises it, if anybody does
+        await asyncio.wait([answer], timeout=under_way.deadline.remaining_s())
+        with asyncio_errors():
+            under_way.wait()
 
     async def negative_acknowledge(self, message: Message | MessageId | NativeMessageId) -> None:
         """Have this message delivered again after the negative-ack delay; on a closed consumer nothing."""

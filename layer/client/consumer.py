@@ -21,7 +21,7 @@ from layer.client.receiving import Inbox, MessageListener, Receiving
 from layer.client.redelivery_backoff import RedeliveryBackoff
 from layer.client.stats_log import StatsLine
 from layer.client.transaction import Transaction
-from layer.client.transactional_acks import acknowledge_in, cumulative, individual
+from layer.client.transactional_acks import AckUnderWay, begin_acknowledging, cumulative, individual
 from layer.deadline import Deadline
 from layer.dispatch.delivery import PartitionSlot
 from layer.dispatch.endpoint import Endpoint
@@ -127,13 +127,10 @@ class Consumer(Receiving):
             TypeError: neither a message nor an id.
             InvalidMessage: an id of another topic.
             TransactionConflict, InvalidTxnStatusError, NotConnected, Timeout and others: with `txn`, see
-                `transactional_acks.acknowledge_in`.
+                `transactional_acks.begin_acknowledging`.
         """
         if txn is not None:
-            slot, offset = self._locate(message)
-            place = self._places.in_batch(message, slot, offset)
-            first = None if isinstance(message, Message) else self._places.first_chunk(message, slot)
-            self._acknowledge_in(txn, slot, individual(offset, place, first))
+            self.begin_acknowledging(message, txn).wait()
             return
         if type(message) is Message and message.feed.endpoint is self._open_inbox:
             message.feed.slot.ack(message.offset)
@@ -160,15 +157,11 @@ class Consumer(Receiving):
         Raises:
             CumulativeAcknowledgementNotAllowedError: on a Shared or Key_Shared subscription.
         """
-        slot, offset = self._locate(message)
-        if self._kind in (ConsumerType.Shared, ConsumerType.KeyShared):
-            raise CumulativeAcknowledgementNotAllowedError(
-                f"subscription {self.subscription_name()} is {self._kind.name}: acknowledge messages one by one"
-            )
-        place = self._places.in_batch(message, slot, offset)
         if txn is not None:
-            self._acknowledge_in(txn, slot, cumulative(offset, place))
+            self.begin_acknowledging_cumulative(message, txn).wait()
             return
+        slot, offset = self._located_for_cumulative(message)
+        place = self._places.in_batch(message, slot, offset)
         if place is None:
             slot.cumulative.append(offset)
         else:
@@ -176,14 +169,34 @@ class Consumer(Receiving):
         if wait:
             self.flush()
 
-    def _acknowledge_in(self, txn: Transaction, slot: PartitionSlot, ack: TxnAck) -> None:
+    def begin_acknowledging(self, message: Message | NativeMessageId | Any, txn: Transaction) -> AckUnderWay:
+        """`acknowledge` in a transaction, up to where its answer has to be waited for. Ours, for asyncio."""
+        slot, offset = self._locate(message)
+        place = self._places.in_batch(message, slot, offset)
+        first = None if isinstance(message, Message) else self._places.first_chunk(message, slot)
+        return self._begin_acknowledging(txn, slot, individual(offset, place, first))
+
+    def begin_acknowledging_cumulative(self, message: Message | NativeMessageId | Any, txn: Transaction) -> AckUnderWay:
+        """The same of `acknowledge_cumulative`."""
+        slot, offset = self._located_for_cumulative(message)
+        return self._begin_acknowledging(txn, slot, cumulative(offset, self._places.in_batch(message, slot, offset)))
+
+    def _located_for_cumulative(self, message: Message | NativeMessageId | Any) -> tuple[PartitionSlot, int]:
+        located = self._locate(message)
+        if self._kind in (ConsumerType.Shared, ConsumerType.KeyShared):
+            raise CumulativeAcknowledgementNotAllowedError(
+                f"subscription {self.subscription_name()} is {self._kind.name}: acknowledge messages one by one"
+            )
+        return located
+
+    def _begin_acknowledging(self, txn: Transaction, slot: PartitionSlot, ack: TxnAck) -> AckUnderWay:
         if self._transient:
             raise OperationNotSupported(
                 f"{self._subscription.topic.name} is not persistent: no transaction can be there"
             )
         topic, name = str(self._subscription.topic.name), self._subscription.name
         cluster_id = self._node.cluster_id
-        acknowledge_in(txn, self._member, topic, slot.number, name, ack, self._deadline(), cluster_id)
+        return begin_acknowledging(txn, self._member, topic, slot.number, name, ack, self._deadline(), cluster_id)
 
     def negative_acknowledge(self, message: Message | NativeMessageId) -> None:
         """Have this message delivered again after the negative-ack delay.

@@ -23,6 +23,7 @@ from layer.client.receiving import MessageListener, Receiving
 from layer.client.retry_letters import RetryLetterWriter, check_retry
 from layer.client.stats_log import StatsLine
 from layer.client.transaction import Transaction
+from layer.client.transactional_acks import AckUnderWay, nothing_to_acknowledge
 from layer.dispatch.endpoint import Endpoint
 from layer.exceptions import (
     AlreadyClosed,
@@ -203,6 +204,14 @@ class MultiTopicsConsumer(Consumer):
         if not self._came_from_a_gone_topic(message):
             consumer.acknowledge(message, txn=txn, wait=wait)
 
+    def begin_acknowledging(
+        self, message: Message | NativeMessageId | MessageId | Any, txn: Transaction
+    ) -> AckUnderWay:
+        """As of one topic. Raises as `acknowledge` does."""
+        consumer = self._one(message, "acknowledge")
+        gone = self._came_from_a_gone_topic(message)
+        return nothing_to_acknowledge() if gone else consumer.begin_acknowledging(message, txn)
+
     def acknowledge_cumulative(
         self,
         message: Message | NativeMessageId | MessageId | Any,
@@ -215,13 +224,24 @@ class MultiTopicsConsumer(Consumer):
         Raises:
             CumulativeAcknowledgementNotAllowedError: on a Shared or Key_Shared subscription.
         """
+        consumer = self._one_for_cumulative(message)
+        if not self._came_from_a_gone_topic(message):
+            consumer.acknowledge_cumulative(message, txn=txn, wait=wait)
+
+    def begin_acknowledging_cumulative(
+        self, message: Message | NativeMessageId | MessageId | Any, txn: Transaction
+    ) -> AckUnderWay:
+        """As `begin_acknowledging`; raises as `acknowledge_cumulative` does."""
+        consumer = self._one_for_cumulative(message)
+        gone = self._came_from_a_gone_topic(message)
+        return nothing_to_acknowledge() if gone else consumer.begin_acknowledging_cumulative(message, txn)
+
+    def _one_for_cumulative(self, message: Message | NativeMessageId | MessageId | Any) -> Consumer:
         if self._kind in (ConsumerType.Shared, ConsumerType.KeyShared):
             raise CumulativeAcknowledgementNotAllowedError(
                 f"subscription {self._subscription_name} is {self._kind.name}: acknowledge messages one by one"
             )
-        consumer = self._one(message, "acknowledge_cumulative")
-        if not self._came_from_a_gone_topic(message):
-            consumer.acknowledge_cumulative(message, txn=txn, wait=wait)
+        return self._one(message, "acknowledge_cumulative")
 
     def negative_acknowledge(self, message: Message | NativeMessageId) -> None:
         """As of one topic. Raises OperationNotSupported as `acknowledge` does; does nothing on a closed consumer."""

@@ -6,6 +6,11 @@ transaction fail.
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
+
 from pyroaring import BitMap64
 
 from layer.client.errors import pulsar_errors
@@ -13,6 +18,7 @@ from layer.client.transaction import Transaction
 from layer.deadline import Deadline
 from layer.dispatch.commands import outcome
 from layer.dispatch.member import SubscriptionMember
+from layer.errors import DeadlineExceeded
 from mapping.state_records.pending_acks import CumulativeAck, TxnAck
 
 
@@ -32,7 +38,59 @@ def cumulative(offset: int, place: tuple[int, int] | None) -> TxnAck:
     return TxnAck(cumulative=CumulativeAck(offset))
 
 
-def acknowledge_in(
+class AckUnderWay:
+    """An acknowledgement that a transaction was asked to hold: an operation of it until this is answered or given up.
+
+    As many as a program likes may be under way at once, from one thread or several: those of one partition that wait
+    while records are being appended go in the next append together.
+    """
+
+    def __init__(self, answer: Future[None], deadline: Deadline, end: Callable[[BaseException | None], None]) -> None:
+        """`answer` is as `SubscriptionMember` gives it; `end` ends the operation, and gets what it failed of."""
+        self._end_operation = end
+        self._lock = threading.Lock()
+        self._ended = False
+        self.answer = answer
+        self.deadline = deadline
+        answer.add_done_callback(self._answered)
+
+    def wait(self) -> None:
+        """Return when the transaction holds it, durably. Raises as `begin_acknowledging` says."""
+        with pulsar_errors():
+            try:
+                outcome(self.answer, self.deadline, "the acknowledgement in a transaction")
+            except DeadlineExceeded as late:
+                self.give_up(late)
+                raise
+
+    def give_up(self, reason: Exception) -> None:
+        """Nobody waits for it any more: the transaction can only be aborted then."""
+        self.answer.cancel()
+        self._end(reason)
+
+    def _answered(self, answer: Future[None]) -> None:
+        if not answer.cancelled():
+            self._end(answer.exception())
+
+    def _end(self, reason: BaseException | None) -> None:
+        with self._lock:
+            ended, self._ended = self._ended, True
+        if not ended:
+            self._end_operation(reason)
+
+
+def nothing_to_acknowledge() -> AckUnderWay:
+    """One that is answered, and no transaction's."""
+    answer: Future[None] = Future()
+    answer.set_result(None)
+    return AckUnderWay(answer, Deadline.never(), lambda reason: None)
+
+
+def _end_operation(txn: Transaction, reason: BaseException | None) -> None:
+    txn._inner.end_operation(None if reason is None else f"an acknowledgement failed: {reason}")
+
+
+def begin_acknowledging(
     txn: Transaction,
     member: SubscriptionMember,
     topic: str,
@@ -41,8 +99,9 @@ def acknowledge_in(
     ack: TxnAck,
     deadline: Deadline,
     cluster_id: str,
-) -> None:
-    """Return when the transaction holds this, durably. `topic` is the full name without a partition's suffix.
+) -> AckUnderWay:
+    """Have the transaction hold this, durably; the answer is to be waited for. `topic` is the full name without a
+    partition's suffix. The first one of a transaction on a subscription waits here for the coordinator.
 
     Raises:
         TypeError: `txn` is no transaction.
@@ -56,16 +115,12 @@ def acknowledge_in(
     if not isinstance(txn, Transaction):
         raise TypeError(f"expected a transaction, got {type(txn).__name__}: {txn!r:.60}")
     txn.check_cluster(cluster_id, f"subscription {subscription} of {topic}")
-    inner = txn._inner
     with pulsar_errors():
-        inner.begin_operation()
-        failure: str | None = "an acknowledgement was interrupted"
+        txn._inner.begin_operation()
         try:
             txn.register_subscription(topic, partition, subscription)
-            outcome(member.acknowledge_in(inner.id, partition, ack), deadline, "the acknowledgement in a transaction")
-            failure = None
-        except Exception as reason:
-            failure = f"an acknowledgement failed: {reason}"
+            answer = member.acknowledge_in(txn._inner.id, partition, ack)
+        except BaseException as reason:
+            _end_operation(txn, reason)
             raise
-        finally:
-            inner.end_operation(failure)
+    return AckUnderWay(answer, deadline, partial(_end_operation, txn))

@@ -303,10 +303,15 @@ def test_asyncio_acknowledges_in_transactions(service_url: str, unique: Unique) 
         client = pulsar_asyncio.Client(service_url, enable_transaction=True)
         try:
             producer = await client.create_producer(topic)
-            for number in range(3):
+            for number in range(42):
                 await producer.send(str(number).encode())
             consumer = await client.subscribe(topic, "s", EXCLUSIVE, initial_position=EARLIEST)
-            first, second = [await asyncio.wait_for(consumer.receive(), PATIENCE_S) for _ in range(2)]
+            first, second, *others = [await asyncio.wait_for(consumer.receive(), PATIENCE_S) for _ in range(42)]
+            async with await client.new_transaction() as together:  # more than there are threads
+                await asyncio.gather(*(consumer.acknowledge(each, txn=together) for each in others))
+                with pytest.raises(pulsar_asyncio.PulsarException) as conflict:
+                    await consumer.acknowledge(others[0], txn=await client.new_transaction())
+                assert conflict.value.error() == pulsar.Result.TransactionConflict
             async with await client.new_transaction() as kept:
                 await consumer.acknowledge_cumulative(first, txn=kept)
             dropped = await client.new_transaction()
@@ -316,6 +321,8 @@ def test_asyncio_acknowledges_in_transactions(service_url: str, unique: Unique) 
             consumer = await client.subscribe(topic, "s", EXCLUSIVE)
             message = await asyncio.wait_for(consumer.receive(), PATIENCE_S)
             assert message.data() == b"1"
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(consumer.receive(), 1.0)
         finally:
             client.shutdown()
 
