@@ -28,6 +28,7 @@ from layer.ledgers.retirement import Retired, Retirement
 from layer.ledgers.topic_deletion import TopicDeletion
 from layer.ledgers.unused import UnusedThings
 from layer.node import Node
+from layer.rounds import RoundsThread
 from layer.turns import Turns
 from mapping.state_topics import LEDGERS
 
@@ -85,8 +86,6 @@ class Maintenance:
         self._assigned: set[int] = set()
         self._owners: dict[int, LedgerOwner] = {}
         self._unreadable: dict[int, str] = {}
-        self._wake = threading.Event()
-        self._ended = threading.Event()
         self._rounds = self._all_listed = 0
         self._next = 0
         """The state partition that is first to be measured."""
@@ -104,7 +103,14 @@ class Maintenance:
             ).run,
             "compaction": Compacting(node, self._data.measure).run,
         }
-        self._thread = threading.Thread(target=self._run, name="pok-maintenance", daemon=True)
+        self._thread = RoundsThread(
+            "pok-maintenance",
+            self._run,
+            "lists of ledgers could not be kept",
+            first_s=0.0,
+            again_s=min(_AGAIN_S, every_s),
+            again_most_s=min(_AGAIN_MOST_S, every_s),
+        )
         self._thread.start()
         self._group = SharedWork(
             GROUP_ID,
@@ -138,10 +144,10 @@ class Maintenance:
     def _wait_for(self, deadline: Deadline, counted: Callable[[], int]) -> bool:
         with self._moved:
             wanted = counted() + 2  # one may be under way
-            self._wake.set()
+            self._thread.wake()
             while counted() < wanted and not deadline.passed():
                 self._moved.wait(deadline.remaining_s())
-                self._wake.set()
+                self._thread.wake()
             return counted() >= wanted
 
     def state(self) -> DutyState:
@@ -150,42 +156,29 @@ class Maintenance:
             DutyName.MAINTENANCE.value,
             self._group.answered,
             len(self.owned()),
-            tuple(name for name, alive in threads if not alive and not self._ended.is_set()),
+            tuple(name for name, alive in threads if not alive and not self._thread.ended),
             (("ledgers", self._turns.seen()),),
         )
 
     def close(self, deadline: Deadline) -> None:
         """Leave the group, and end the threads; a second call does nothing."""
-        self._ended.set()
-        self._wake.set()
+        self._thread.end()
         self._group.close(deadline)
-        self._thread.join(deadline.remaining_s())
+        self._thread.close(deadline)
         self._reader.close()
 
     # Its own thread -----------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        again_s = _AGAIN_S
-        while not self._ended.is_set():
-            pause_s = self._every_s
-            try:
-                with self._turns.one():
-                    done = self._round(Deadline.after(_ROUND_S)) if self.owned() else None
-                if done is not None:
-                    _log.debug("ledgers: %s", done)
-                    if self._backlogs.exceeded:
-                        pause_s = min(_EXCEEDED_S, pause_s)
-                    pause_s = 0.0 if done.more else pause_s
-                    self._tell_of(done)
-                again_s = _AGAIN_S
-            except LayerError as failure:
-                pause_s, again_s = min(again_s, pause_s), min(2 * again_s, _AGAIN_MOST_S)
-                level = logging.DEBUG if isinstance(failure, Closed) or self._ended.is_set() else logging.WARNING
-                _log.log(level, "lists of ledgers could not be kept, again in %.0f s: %s", pause_s, failure)
-            except Exception:
-                _log.exception("lists of ledgers could not be kept, again in %.0f s", pause_s)
-            self._wake.wait(pause_s)
-            self._wake.clear()
+    def _run(self) -> float:
+        with self._turns.one():
+            done = self._round(Deadline.after(_ROUND_S)) if self.owned() else None
+        if done is None:
+            return self._every_s
+        _log.debug("ledgers: %s", done)
+        self._tell_of(done)
+        if done.more:
+            return 0.0
+        return min(_EXCEEDED_S, self._every_s) if self._backlogs.exceeded else self._every_s
 
     def _tell_of(self, done: Round) -> None:
         if done.partitions and done.partitions == len(self.owned()):
@@ -238,7 +231,7 @@ class Maintenance:
             except Fenced as fenced:
                 failed += 1
                 _log.info("%s", fenced)
-                self._wake.set()
+                self._thread.wake()
             except Corrupt as unreadable:
                 failed += 1
                 self._tell_unreadable(owner.state_partition, unreadable)
@@ -254,7 +247,7 @@ class Maintenance:
                     done.append(self._retirement.run(owner, topics, deadline))  # type: ignore[union-attr]
             except Fenced as fenced:
                 _log.info("%s", fenced)
-                self._wake.set()
+                self._thread.wake()
             except LayerError as failure:
                 deadline.check(f"ledgers of {owner.state_partition} to be retired")
                 _log.warning("ledgers=%d none can be deleted now: %s", owner.state_partition, failure)
@@ -277,7 +270,7 @@ class Maintenance:
                     _log.info("ledgers=%d taken over as %s", number, owner.owner)
             except Fenced as fenced:
                 _log.info("%s", fenced)
-                self._wake.set()
+                self._thread.wake()
             except Corrupt as unreadable:
                 self._tell_unreadable(number, unreadable)
             else:
@@ -296,7 +289,7 @@ class Maintenance:
     def _on_assigned(self, partitions: Iterable[int]) -> None:
         with self._lock:
             self._assigned.update(partitions)
-        self._wake.set()
+        self._thread.wake()
 
     def _on_revoked(self, partitions: Iterable[int]) -> None:
         with self._lock:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from layer.deadline import Deadline
 from layer.errors import Closed, LayerError
+from layer.rounds import RoundsThread
 from layer.tidying.work import Work
 from layer.turns import Turns
 
@@ -41,11 +41,11 @@ class TidyingRounds:
         self._every_s = every_s
         self._look_s = look_s
         self._due_s: dict[int, float] = {}
-        self._ended = threading.Event()
         self.turns = Turns()
         self.written = {each.name: 0 for each in work}
         """Records, by kind of work. Counts go up only."""
-        self._thread = threading.Thread(target=self._run, name="pok-tidying", daemon=True)
+        failed = "what dead processes left could not be looked through"
+        self._thread = RoundsThread("pok-tidying", self._round, failed, first_s=look_s, again_s=look_s)
         self._thread.start()
 
     def is_alive(self) -> bool:
@@ -54,16 +54,15 @@ class TidyingRounds:
 
     def close(self, deadline: Deadline) -> None:
         """End it, after what it is doing; a second call does nothing."""
-        self._ended.set()
-        self._thread.join(deadline.remaining_s())
+        self._thread.close(deadline)
 
-    def _run(self) -> None:
-        while not self._ended.wait(self._look_s):
-            for partition in self._due():
-                pause_s = self._every_s if self._tidied(partition) else min(_AGAIN_S, self._every_s)
-                self._due_s[partition] = time.monotonic() + pause_s
-                if self._ended.is_set():
-                    return
+    def _round(self) -> float:
+        for partition in self._due():
+            pause_s = self._every_s if self._tidied(partition) else min(_AGAIN_S, self._every_s)
+            self._due_s[partition] = time.monotonic() + pause_s
+            if self._thread.ended:
+                break
+        return self._look_s
 
     def _due(self) -> list[int]:
         now_s, owned = time.monotonic(), self._owned()
@@ -78,7 +77,7 @@ class TidyingRounds:
                     self.written[work.name] += work.run(partition, Deadline.after(_PARTITION_S))
             except LayerError as failure:
                 good = False
-                level = logging.DEBUG if isinstance(failure, Closed) or self._ended.is_set() else logging.WARNING
+                level = logging.DEBUG if isinstance(failure, Closed) or self._thread.ended else logging.WARNING
                 _log.log(level, "partition=%d %s cannot be tidied now: %s", partition, work.name, failure)
             except Exception:
                 good = False

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Collection
 from typing import Final
 
 from layer.deadline import Deadline
-from layer.errors import Closed, LayerError
+from layer.rounds import RoundsThread
 from layer.transactions.sealing import Sealing
 from layer.transactions.upkeep import Upkeep
 from layer.turns import Turns
@@ -35,11 +34,10 @@ class UpkeepRounds:
         self._upkeep = upkeep
         self._sealing = sealing
         self._served = served
-        self._first_s = first_s
         self._every_s = every_s
         self.turns = Turns()
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="pok-transaction-upkeep", daemon=True)
+        failed = "state of transactions could not be cleaned"
+        self._thread = RoundsThread("pok-transaction-upkeep", self._round, failed, first_s=first_s, again_s=every_s)
         self._thread.start()
 
     def is_alive(self) -> bool:
@@ -48,22 +46,12 @@ class UpkeepRounds:
 
     def close(self, deadline: Deadline) -> None:
         """End it, after what it is doing; a second call does nothing."""
-        self._ended.set()
-        self._thread.join(deadline.remaining_s())
+        self._thread.close(deadline)
 
-    def _run(self) -> None:
-        pause_s = self._first_s
-        while not self._ended.wait(pause_s):
-            pause_s = self._every_s
-            try:
-                with self.turns.one():
-                    sealed = self._sealing.run(self._served(), Deadline.after(_ROUND_S))
-                    done = self._upkeep.run(self._served(), Deadline.after(_ROUND_S))
-            except LayerError as failure:
-                level = logging.DEBUG if isinstance(failure, Closed) else logging.WARNING
-                _log.log(level, "state of transactions could not be cleaned, again in %.0f s: %s", pause_s, failure)
-            except Exception:
-                _log.exception("state of transactions could not be cleaned, again in %.0f s", pause_s)
-            else:
-                level = logging.INFO if done or sealed else logging.DEBUG
-                _log.log(level, "state of transactions: %d entries sealed, %d records cleaned", sealed, done)
+    def _round(self) -> float:
+        with self.turns.one():
+            sealed = self._sealing.run(self._served(), Deadline.after(_ROUND_S))
+            done = self._upkeep.run(self._served(), Deadline.after(_ROUND_S))
+        level = logging.INFO if done or sealed else logging.DEBUG
+        _log.log(level, "state of transactions: %d entries sealed, %d records cleaned", sealed, done)
+        return self._every_s
