@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 from layer.client.in_flight import InFlight, SendCallback
 from layer.client.message_id import NativeMessageId, PartitionOrigin
 from layer.deadline import Deadline
-from layer.deduplication.journal import Recovered, SequenceJournal
+from layer.deduplication.journal import NOTED_EVERY_MS, Recovered, SequenceJournal
 from layer.deduplication.machine import PartitionSequences, Verdict
 from layer.exceptions import Result
 from layer.kafka.errors import is_certainly_not_stored, local_failure
@@ -55,11 +55,12 @@ class Sendable(Protocol):
 
 
 class _Partition:
-    __slots__ = ("noted", "sequences", "waiting")
+    __slots__ = ("noted", "noted_s", "sequences", "waiting")
 
     def __init__(self, recovered: Recovered) -> None:
         self.sequences = PartitionSequences(recovered.highest, recovered.upto)
         self.noted = recovered.upto
+        self.noted_s = time.monotonic()
         self.waiting: list[tuple[int, Sendable, Any]] = []
         """Duplicates of what is under way: id, who is to hear, the last failure of another one."""
 
@@ -138,11 +139,12 @@ class Deduplication:
             for number, each in settled.items():
                 sequences, end = each.sequences, ends[number]
                 # What was sent after the end was asked for lies beyond it; of what lies before it everything is known.
-                if sequences.settled and sequences.read_from <= end and (final or end - each.noted >= NOTE_AFTER):
+                due = final or end - each.noted >= NOTE_AFTER or now_s - each.noted_s >= NOTED_EVERY_MS / 1000
+                if due and sequences.settled and sequences.read_from <= end:
                     known[number] = Recovered(sequences.stored, end)
         self._journal.save(self._topic, self._name, self.epoch, known, deadline, final=final)
         for number, recovered in known.items():
-            settled[number].noted = recovered.upto
+            settled[number].noted, settled[number].noted_s = recovered.upto, now_s
 
     def end(self, deadline: Deadline) -> None:
         """The policy is off: what was stored does not count any more."""

@@ -5,15 +5,18 @@ so finds every record of it, also those that a killed process wrote and never he
 order needs no reading. Snapshots are keyed by the epoch of the claim they were made under, and only those of the
 highest epoch count: a paused former holder can write, but nobody listens. Without a snapshot nothing was deduplicated
 yet: the name begins anew, as in Pulsar, whatever it sent before.
+
+So it does when it was away for `FORGOTTEN_AFTER_MS`, and until then it holds the log. A producer that lives is seen by
+its claim, and leaves a snapshot every `NOTED_EVERY_MS`, whatever it sends, so a dead one died within that of its last.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from layer import errors
 from layer.clock import Clock
@@ -30,6 +33,9 @@ from mapping.stored_sequence import StoredSequence, stored_sequence
 
 _log = logging.getLogger(__name__)
 
+FORGOTTEN_AFTER_MS: Final = 6 * 3_600_000
+"""Pulsar's default of `brokerDeduplicationProducerInactivityTimeoutMinutes`."""
+NOTED_EVERY_MS: Final = 3_600_000
 SCANNED_BETWEEN_SNAPSHOTS: Final = 1_000_000
 """Records after which reading a long tail leaves a snapshot: an attempt that runs out of time is not in vain."""
 
@@ -87,7 +93,7 @@ class SequenceJournal:
         place = str(topic.name)
         numbers = list(partitions)
         known = self._view(place).ask(lambda state: dict(state.of.get((place, name), {})), deadline)
-        newest = self._newest(topic, known)
+        newest = {p: noted.snapshot for p, noted in self._newest(topic, known).items() if not self._is_forgotten(noted)}
         ends = self._admin.end_offsets(topic.kafka_topic, numbers, deadline)
         starts: Mapping[int, int] = {}
         if any(p in newest and not newest[p].final for p in numbers):
@@ -135,14 +141,25 @@ class SequenceJournal:
         keys = [ProducerSequenceKey(place, partition, name, epoch) for epoch, partition in known]
         self._write(place, [(encode_key(key), None) for key in keys], deadline)
 
-    def needed(self, topic: Topic, partitions: Iterable[int], deadline: Deadline) -> dict[int, list[int]]:
-        """From which offsets of these partitions on a new holder of any name would have to read, as of now."""
+    def needed(
+        self, topic: Topic, partitions: Iterable[int], deadline: Deadline, living: Callable[[], Collection[str]]
+    ) -> dict[int, list[int]]:
+        """From which offsets of these partitions on a new holder of any name would have to read, as of now.
+
+        `living` gives the names of the topic's producers; it is only asked where one was not heard of for long.
+        """
         place = str(topic.name)
         wanted: dict[int, list[int]] = {partition: [] for partition in partitions}
-        for known in self._view(place).ask(lambda state: state.known(place), deadline):
-            for partition, snapshot in self._newest(topic, known).items():
-                if partition in wanted and not snapshot.final:
-                    wanted[partition].append(snapshot.upto)
+        alive: Collection[str] | None = None
+        for name, known in self._view(place).ask(lambda state: state.known(place), deadline).items():
+            for partition, noted in self._newest(topic, known).items():
+                if partition not in wanted or noted.snapshot.final:
+                    continue
+                if self._is_forgotten(noted):
+                    alive = living() if alive is None else alive
+                    if name not in alive:
+                        continue
+                wanted[partition].append(noted.snapshot.upto)
         return wanted
 
     def ends(self, topic: Topic, partitions: Iterable[int], deadline: Deadline) -> dict[int, int]:
@@ -195,13 +212,19 @@ class SequenceJournal:
     # Inside -------------------------------------------------------------------------------------------------------
 
     @staticmethod
-    def _newest(topic: Topic, known: Mapping[tuple[int, int], SequenceSnapshot]) -> dict[int, SequenceSnapshot]:
+    def _newest(topic: Topic, known: Mapping[tuple[int, int], _Noted]) -> dict[int, _Noted]:
         """By partition, the snapshot of the highest epoch."""
-        newest: dict[int, SequenceSnapshot] = {}
-        for (_, partition), snapshot in sorted(known.items()):
-            if snapshot.topic_incarnation == topic.layout.incarnation:
-                newest[partition] = snapshot
+        newest: dict[int, _Noted] = {}
+        for (_, partition), noted in sorted(known.items()):
+            if noted.snapshot.topic_incarnation == topic.layout.incarnation:
+                newest[partition] = noted
         return newest
+
+    def _is_forgotten(self, noted: _Noted) -> bool:
+        """Whether its producer, if it is not alive, has been away for too long. One that did not close in good order
+        may have lived for `NOTED_EVERY_MS` after its last snapshot."""
+        longest_ms = FORGOTTEN_AFTER_MS + (0 if noted.snapshot.final else NOTED_EVERY_MS)
+        return self._clock.now_ms() - noted.at_ms > longest_ms
 
     def _scan(
         self,
@@ -241,23 +264,30 @@ class SequenceJournal:
             return view
 
 
+class _Noted(NamedTuple):
+    """`at_ms`: when it was written (Unix time)."""
+
+    snapshot: SequenceSnapshot
+    at_ms: int
+
+
 class _Snapshots:
     """Fold of one partition of `producers`: by topic and producer name, the snapshots by (epoch, partition)."""
 
     def __init__(self) -> None:
-        self.of: dict[tuple[str, str], dict[tuple[int, int], SequenceSnapshot]] = {}
+        self.of: dict[tuple[str, str], dict[tuple[int, int], _Noted]] = {}
 
-    def known(self, place: str) -> list[dict[tuple[int, int], SequenceSnapshot]]:
+    def known(self, place: str) -> dict[str, dict[tuple[int, int], _Noted]]:
         """The snapshots of each name on a topic."""
-        return [dict(snapshots) for (topic, _), snapshots in self.of.items() if topic == place]
+        return {name: dict(snapshots) for (topic, name), snapshots in self.of.items() if topic == place}
 
     def apply(self, record: LogRecord) -> None:
         key = decode_key(record.key)
         if not isinstance(key, ProducerSequenceKey):
             return
         if record.value is not None:
-            snapshot = decode_snapshot(record.value)
-            self.of.setdefault((key.topic, key.producer_name), {})[key.epoch, key.partition] = snapshot
+            noted = _Noted(decode_snapshot(record.value), record.timestamp_ms)
+            self.of.setdefault((key.topic, key.producer_name), {})[key.epoch, key.partition] = noted
             return
         snapshots = self.of.get((key.topic, key.producer_name), {})
         snapshots.pop((key.epoch, key.partition), None)

@@ -96,7 +96,9 @@ class KafkaLogUse:
         snapshots = self._services.looking.ask_buffer(
             str(topic.name.base), partial(_snapshots, topic=topic, partitions=partitions), deadline
         )
-        sequences = self._services.sequences.needed(topic, partitions, deadline)
+        sequences = self._services.sequences.needed(
+            topic, partitions, deadline, lambda: self._services.producers.connected(topic, deadline)
+        )
         return {
             partition: Needs(
                 cursors[partition],

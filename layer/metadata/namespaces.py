@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from math import inf
 from typing import Any, Final
 
 from layer import errors
@@ -25,6 +26,8 @@ _log: Final = logging.getLogger(__name__)
 BUILT_IN: Final = ("public/default", "pulsar/system")
 CLUSTER: Final = "*"
 """In the place of a namespace: the policies of the cluster lie beside those of namespaces. No namespace is named so."""
+CLUSTER_POLICIES_S: Final = 1.0
+"""How old the cluster's policies may be when a topic is opened; who has it open looks once a second, too."""
 _ALWAYS: Final = (*BUILT_IN, CLUSTER)
 _NAME: Final = re.compile(r"[-=:.\w]+/[-=:.\w]+", re.ASCII)
 
@@ -39,6 +42,8 @@ class Namespaces:
         self._entities = entities
         self._clock = clock
         self._warned = False
+        self._cluster: Mapping[str, Any] = {}
+        self._cluster_until_s = -inf
 
     def require(self, namespace: str, deadline: Deadline) -> None:
         """Raises NoSuchNamespace unless `namespace` exists."""
@@ -77,12 +82,20 @@ class Namespaces:
             return {}
         try:
             own = self.policies(namespace, deadline)
-            return inherited(own, _policies(self._entities.read(CLUSTER, CLUSTER, deadline)))
+            return inherited(own, self._of_cluster(deadline))
         except errors.NotAuthorized as refused:
             if namespace not in BUILT_IN:
                 raise
             self._warn_of(refused)
             return {}
+
+    def _of_cluster(self, deadline: Deadline) -> Mapping[str, Any]:
+        """Not older than `CLUSTER_POLICIES_S`: not every topic that is opened pays for reading them."""
+        now_s = self._clock.monotonic()
+        if now_s >= self._cluster_until_s:
+            self._cluster = _policies(self._entities.read(CLUSTER, CLUSTER, deadline))
+            self._cluster_until_s = now_s + CLUSTER_POLICIES_S
+        return self._cluster
 
     def policies_of(
         self, namespaces: Iterable[str], deadline: Deadline, *, required: bool = False
@@ -132,6 +145,7 @@ class Namespaces:
             return encode(replace(record, policies=policies))
 
         self._entities.update(namespace, namespace, changed, deadline)
+        self._cluster_until_s = -inf
 
     def delete(self, namespace: str, deadline: Deadline) -> None:
         """Raises NoSuchNamespace. The caller makes sure that it has no topics left."""

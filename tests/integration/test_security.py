@@ -14,7 +14,10 @@ import pytest
 
 import layer as pulsar
 from layer.admin import AdminClient
+from layer.deadline import Deadline
 from layer.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError, SecureListeners
+from layer.ledgers.deleting import LedgerDeletion
+from layer.ledgers.maintenance import Maintenance
 from tests.certificates import Authority, Identity
 from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, send, until
 from tests.integration.secure_support import PASSWORDS, SecureCluster, granted_by_the_page, unsecured_token
@@ -382,6 +385,43 @@ def test_letters_name_the_right_that_is_missing(cluster: SecureCluster, caplog: 
     until(lambda: f"on topic {dead[2]};" in caplog.text, "the log to name the dead letter topic's right")
     client.close()
     writing.close()
+
+
+def test_the_page_s_rights_are_enough_to_delete_ledgers(cluster: SecureCluster, unique: Callable[..., str]) -> None:
+    table = granted_by_the_page("Service")
+    cluster.grant("serving", [right for right in table if right[0] != "Delete"])
+
+    def administrator(user: str) -> AdminClient:
+        login = pulsar.AuthenticationBasic(user, PASSWORDS[user])
+        return AdminClient(
+            cluster.url("SASL"), authentication=login, tls_trust_certs_file_path=str(cluster.authority.file)
+        )
+
+    topic, patience = unique("deleted"), Deadline.after(60)
+    client, writing = cluster.as_user("serving"), cluster.as_user("alice")
+    with administrator("serving") as serving, administrator("alice") as admin:
+        deletion = LedgerDeletion(client, serving.node, visible_after_s=0.1, retry_s=1.0)
+        worker = deletion.work()
+        maintenance = Maintenance(serving.node, every_s=0.5, retirement=deletion.retirement)
+        try:
+            admin.create_topic(topic, entries_per_ledger=10)
+            admin.create_subscription(topic, "s", from_earliest=True)
+            send(writing, topic, 25)
+            admin.clear_backlog(topic, "s")
+            until(lambda: worker.counts()["FAILED"] > 0, "the deletion to be refused")
+            until(
+                lambda: any("missing is Delete on topic" in found.reason for found in admin.list_deletions().first),
+                "the right that is missing to be told",
+            )
+            assert admin.topic_stats(topic).start_offsets == {0: 0}
+            cluster.grant("serving", table)
+            until(lambda: admin.topic_stats(topic).start_offsets == {0: 20}, "the ledgers to be deleted")
+        finally:
+            maintenance.close(patience)
+            deletion.close(patience)
+    client.close()
+    writing.close()
+    cluster.revoke_all("serving")
 
 
 def test_a_pattern_serves_what_it_may_and_tells_of_the_rest(

@@ -1,0 +1,41 @@
+"""What reading the cluster's policies costs whoever opens topics."""
+
+from __future__ import annotations
+
+from layer.deadline import Deadline
+from layer.metadata.entities import Entities
+from layer.metadata.namespaces import CLUSTER, CLUSTER_POLICIES_S, NAMESPACE_KEYS, Namespaces
+from layer.statelog.memory_log import MemoryStateLog
+from mapping.state_topics import NAMESPACES
+from tests.simulation.turns import ManualClock
+
+NEVER = Deadline.never()
+NAMES = [f"acme/n{number}" for number in range(99)]
+IN_ANOTHER_PARTITION = next(
+    name for name in NAMES if NAMESPACES.partition_for(name) != NAMESPACES.partition_for(CLUSTER)
+)
+
+
+def test_topics_that_are_opened_one_after_the_other_read_them_once_a_second() -> None:
+    clock, asked = ManualClock(), list[int]()
+
+    class Log(MemoryStateLog):
+        def end_offset(self, topic: object, partition: int, deadline: Deadline) -> int:
+            asked.append(partition)
+            return super().end_offset(topic, partition, deadline)  # type: ignore[arg-type]
+
+    log = Log(clock)
+    namespaces = Namespaces(Entities(log, NAMESPACES, NAMESPACE_KEYS, clock), clock)
+    namespaces.create(IN_ANOTHER_PARTITION, NEVER)
+    elsewhere = Namespaces(Entities(log, NAMESPACES, NAMESPACE_KEYS, clock), clock)
+    elsewhere.change_policies(CLUSTER, lambda _: {"deduplication": True}, NEVER)
+    asked.clear()
+    for _ in range(10):
+        assert namespaces.policies_for_topics(IN_ANOTHER_PARTITION, NEVER) == {"deduplication": True}
+    assert asked.count(NAMESPACES.partition_for(CLUSTER)) == 1
+    assert asked.count(NAMESPACES.partition_for(IN_ANOTHER_PARTITION)) == 10
+    elsewhere.change_policies(CLUSTER, lambda _: {}, NEVER)
+    clock.seconds += int(CLUSTER_POLICIES_S)
+    assert namespaces.policies_for_topics(IN_ANOTHER_PARTITION, NEVER) == {}
+    namespaces.change_policies(CLUSTER, lambda _: {"deduplication": False}, NEVER)
+    assert namespaces.policies_for_topics(IN_ANOTHER_PARTITION, NEVER) == {"deduplication": False}, "its own change"
