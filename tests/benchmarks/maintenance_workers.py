@@ -12,7 +12,10 @@ from layer.admin import AdminClient
 from layer.client.client import Client
 from layer.deadline import Deadline
 from layer.kafka.settings import LIBRDKAFKA_LOG
+from layer.ledgers.deleting import LedgerDeletion
+from layer.ledgers.deletion import Verdict
 from layer.ledgers.maintenance import Maintenance
+from layer.waiting import wait_until
 from tests.benchmarks.session import run_worker
 
 _PER: Final = 10_000
@@ -68,6 +71,49 @@ def keep(url: str, count: bool) -> dict[str, Any]:
         "measure_requests": round(measured * _PER / ledgers),
         "round_cpu_s": round(cpu_s / rounds * _PER / ledgers, 3),
         "round_requests": round(quiet / rounds * _PER / ledgers),
+    }
+
+
+def deletions(sdk: str, url: str, topic: str, messages: int, topics: int, entries_per_ledger: int) -> dict[str, Any]:
+    """Fill topics, and have every ledger listed; then retire and delete all that are closed, in a process of its own.
+    There is an event for each ledger."""
+    _fill(url, topic, messages, topics, entries_per_ledger)
+    with AdminClient(url, operation_timeout_seconds=_PATIENCE_S) as admin:
+        admin.rebuild_ledgers()
+    names = [f"{topic}-{number}" for number in range(topics)]
+    return run_worker("maintenance_workers", "delete", {"url": url, "topics": names})
+
+
+def delete(url: str, topics: list[str]) -> dict[str, Any]:
+    with AdminClient(url) as admin:
+        stats = [admin.topic_stats(topic) for topic in topics]
+        closed = {each.topic: each.end_offsets[0] // each.entries_per_ledger for each in stats}
+        wanted = {each.topic: closed[each.topic] * each.entries_per_ledger for each in stats}
+        ledgers = sum(closed.values())
+        client = Client.on(admin.node)
+        deletion = LedgerDeletion(client, admin.node)
+        cpu_s, start_s = time.process_time(), time.monotonic()
+        worker = deletion.work()
+        maintenance = Maintenance(admin.node, retirement=deletion.retirement)
+
+        def all_done() -> bool:
+            counts = worker.counts()
+            return counts[Verdict.DELETE.value] + counts[Verdict.DONE.value] >= ledgers
+
+        if not wait_until(all_done, Deadline.after(_PATIENCE_S)):
+            raise RuntimeError(f"not all is deleted in time: {worker.counts()}")
+        taken_s, cpu_s = time.monotonic() - start_s, time.process_time() - cpu_s
+        left = {name: admin.topic_stats(name).start_offsets[0] for name in wanted}
+        if left != wanted:
+            raise RuntimeError(f"logs start at {left}, not at {wanted}")
+        maintenance.close(Deadline.after(_PATIENCE_S))
+        deletion.close(Deadline.after(_PATIENCE_S))
+        client.close()
+    return {
+        "ledgers": ledgers,
+        "ledgers_per_s": round(ledgers / taken_s),
+        "seconds": round(taken_s, 1),
+        "cpu_s": round(cpu_s * _PER / ledgers, 2),
     }
 
 

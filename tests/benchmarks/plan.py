@@ -75,7 +75,7 @@ SERVICE_WORKERS: Final = frozenset({"serve_idle"})
 SCHEMA_WORKERS: Final = frozenset({"codec", "checks"})
 """They are in `schema_workers`, and need no server."""
 
-MAINTENANCE_WORKERS: Final = frozenset({"lists"})
+MAINTENANCE_WORKERS: Final = frozenset({"lists", "deletions"})
 """They are in `maintenance_workers`."""
 
 GROUPS: Final = (
@@ -219,6 +219,12 @@ GROUPS: Final = (
         "Lists of ledgers, for each 10,000 ledgers: all of them measured, and a round that finds nothing to do",
         rounds=2,
         cells=(Cell("lists", System.LAYER, "lists", MILLION, {"topics": 100, "entries_per_ledger": 1_000}),),
+    ),
+    Group(
+        "deletions",
+        "Ledgers that nobody needs: off their lists, and their data deleted, both phases in one process",
+        rounds=2,
+        cells=(Cell("ledgers", System.LAYER, "deletions", 200_000, {"topics": 20, "entries_per_ledger": 20}),),
     ),
     *SPARK,
 )
