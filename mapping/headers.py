@@ -13,6 +13,7 @@
     __pulsar.replicated_from  name of the cluster, UTF-8
     __pulsar.original_id      <offset>:<partition>:<incarnation>:<epoch>, decimal: see original_position
     __pulsar.replicate_to     names of clusters between ','; in a name ',' is %2C and '%' is %25; empty: to none
+    __pulsar.replicator       <epoch>:<origin>, of the marker of a replicator that takes over
     __pulsar.marker           a MarkerType; the record is no message
     __pulsar.batch            <format version>:<number of messages>; the value is a batch entry
     __pulsar.highest_sequence decimal: the highest sequence id of a batch entry whose ids do not count up by one
@@ -42,6 +43,7 @@ CHUNK: Final = "__pulsar.chunk"
 REPLICATED_FROM: Final = "__pulsar.replicated_from"
 ORIGINAL_ID: Final = "__pulsar.original_id"
 REPLICATE_TO: Final = "__pulsar.replicate_to"
+REPLICATOR: Final = "__pulsar.replicator"
 MARKER: Final = "__pulsar.marker"
 BATCH: Final = "__pulsar.batch"
 HIGHEST_SEQUENCE: Final = "__pulsar.highest_sequence"
@@ -58,6 +60,8 @@ class MarkerType(str, Enum):
     SNAPSHOT_REQUEST = "snapshot_request"
     SNAPSHOT_RESPONSE = "snapshot_response"
     SNAPSHOT = "snapshot"
+    REPLICATOR = "replicator"
+    """Ours: from here on another replicator copies from this origin (see `mapping.fence`)."""
 
 
 def producer_suffix(epoch: int, name: str) -> str:

@@ -148,6 +148,16 @@ class ProducerBoundsKey:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicatorFenceKey:
+    """`producers`: where a replicator's epoch begins in a partition; `origin` is the cluster that it copies from."""
+
+    topic: str
+    partition: int
+    origin: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
 class ProducerSequenceKey:
     """`producers`: the highest sequence id of a producer name in a partition, as its holder of one epoch knows it."""
 
@@ -325,6 +335,7 @@ Key = (
     | ProducerClaimsKey
     | ProducerSessionKey
     | ProducerBoundsKey
+    | ReplicatorFenceKey
     | ProducerSequenceKey
     | TransactionLogKey
     | TransactionAnswerKey
@@ -356,6 +367,7 @@ TAGS: Final[Mapping[str, type[Key]]] = {
     "pc": ProducerClaimsKey,
     "ps": ProducerSessionKey,
     "pb": ProducerBoundsKey,
+    "rf": ReplicatorFenceKey,
     "pq": ProducerSequenceKey,
     "tl": TransactionLogKey,
     "ta": TransactionAnswerKey,

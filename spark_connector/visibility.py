@@ -237,11 +237,14 @@ def said_by_producers(node: Node, topic: Topic, deadline: Deadline) -> tuple[boo
 
 
 def _void(node: Node, topic: Topic, partition: int, whole: Range, deadline: Deadline) -> BitMap64:
-    """Records that came after the first one of a higher exclusive epoch. Costs a reading of what lies behind the first
-    of them; nothing where no exclusive producer ever wrote."""
+    """Records behind the beginning of a higher epoch of their origin (see `Fences`).
+
+    Costs a reading of what lies behind the first of these; nothing where no exclusive producer ever wrote, and no
+    replicator took over from a dead one.
+    """
     found = BitMap64()
     known = node.producers.fences(topic, partition, deadline) if whole.length else []
-    start = max(whole.start, min((offset for offset, _ in known), default=whole.end))
+    start = max(whole.start, min((offset for offset, *_ in known), default=whole.end))
     if start >= whole.end:
         return found
     fences = Fences(known)

@@ -13,7 +13,7 @@ from layer.admin.clusters import ClusterAdmin
 from layer.admin.deletions import DeletionAdmin
 from layer.admin.ledgers import LedgerAdmin
 from layer.admin.schemas import SchemaAdmin
-from layer.admin.stats import PublisherStats, TopicStats
+from layer.admin.stats import PublisherStats, ReplicationStats, TopicStats
 from layer.admin.subscriptions import SubscriptionAdmin
 from layer.admin.tenants import TenantAdmin
 from layer.admin.transactions import TransactionAdmin
@@ -26,6 +26,7 @@ from layer.exceptions import AlreadyClosed
 from layer.kafka.settings import KafkaSettings
 from layer.metadata.topics import Topic, check_backlog
 from layer.node import Node, acquire, release
+from mapping.replication import cluster_of
 from mapping.topic_name import TopicName
 
 
@@ -150,8 +151,9 @@ class AdminClient(
             deadline = self._deadline()
             opened = self._topic(topic, deadline)
             subscriptions = self._subscriptions(opened, deadline)
-            if subscriptions and not force:
-                names = ", ".join(subscription.name for subscription in subscriptions)
+            theirs = [subscription.name for subscription in subscriptions if cluster_of(subscription.name) is None]
+            if theirs and not force:
+                names = ", ".join(theirs)
                 raise errors.Refused(f"topic {opened.name} has subscriptions: {names}; unsubscribe them or force")
             producers = [] if force else self.node.producers.connected(opened, deadline)
             if producers:
@@ -175,9 +177,10 @@ class AdminClient(
             deadline = self._deadline()
             opened = self._topic(topic, deadline)
             starts, ends = self._log_ends(opened, deadline)
+            subscriptions = {found.name: found for found in self._subscriptions(opened, deadline)}
             backlogs = {
-                subscription.name: sum(p.backlog for p in self._cursors(subscription, starts, ends, {}, deadline))
-                for subscription in self._subscriptions(opened, deadline)
+                name: sum(p.backlog for p in self._cursors(found, starts, ends, {}, deadline))
+                for name, found in subscriptions.items()
             }
             return TopicStats(
                 str(opened.name),
@@ -189,10 +192,15 @@ class AdminClient(
                 starts,
                 ends,
                 opened.layout.entries_per_ledger,
-                backlogs,
+                {name: backlog for name, backlog in backlogs.items() if cluster_of(name) is None},
                 *self._publishers(opened, deadline),
                 *self._transactions_in(opened, deadline),
                 backlog_exceeded=self._backlog_exceeded(opened),
+                replication={
+                    cluster: ReplicationStats(backlogs[name], ", ".join(self._members(found, deadline)[0]))
+                    for name, found in subscriptions.items()
+                    if (cluster := cluster_of(name)) is not None
+                },
             )
 
     # Namespaces ---------------------------------------------------------------------------------------------------

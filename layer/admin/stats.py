@@ -71,6 +71,15 @@ class PublisherStats:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicationStats:
+    """A topic on its way to another cluster. `backlog` counts entries that are not there yet, as last saved (at most a
+    second ago). `connected`: the process that copies, '' when none does."""
+
+    backlog: int
+    connected: str
+
+
+@dataclass(frozen=True, slots=True)
 class TopicStats:
     """One topic. `entries` counts what is in Kafka now; `subscriptions` maps names to backlogs.
 
@@ -96,3 +105,5 @@ class TopicStats:
     aborted_txn_count: int = 0
     backlog_exceeded: str = ""
     """Why no further producer may be made now: a backlog quota is exceeded; '' otherwise."""
+    replication: dict[str, ReplicationStats] = field(default_factory=dict)
+    """By cluster. Source: Pulsar's `TopicStats.replication`; rates are metrics of the process that copies."""

@@ -19,6 +19,7 @@ from layer.node import acquire, release
 from layer.replication.comparing import compare_subscription
 from layer.replication.comparison import PartitionComparison
 from layer.replication.peers import peer_settings
+from mapping.replication import cluster_of
 from mapping.state_records.cursor_requests import AcknowledgeUpTo, SaveNow, Seek, Skip, Wish
 from mapping.topic_name import TopicName
 
@@ -36,9 +37,11 @@ class SubscriptionAdmin(PolicyAdmin):
             self.node.subscriptions.create(opened, subscription, starts if from_earliest else ends, deadline)
 
     def list_subscriptions(self, topic: str) -> list[str]:
+        """By name; without those on which a topic is copied to other clusters, as in Pulsar."""
         with pulsar_errors():
             deadline = self._deadline()
-            return [found.name for found in self._subscriptions(self._topic(topic, deadline), deadline)]
+            found = self._subscriptions(self._topic(topic, deadline), deadline)
+            return [each.name for each in found if cluster_of(each.name) is None]
 
     def subscription_stats(self, topic: str, subscription: str) -> SubscriptionStats:
         """Backlog, mark-delete, holes and owners, from what was last saved; disturbs nobody."""

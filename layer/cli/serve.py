@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Annotated, Final, Optional
 
 import typer
 from prometheus_client import CollectorRegistry
 
 from layer.admin import AdminClient
+from layer.cli.cluster_config import read_cluster_config
 from layer.cli.command import command
 from layer.cli.output import news, show_result
 from layer.cli.settings import CONNECT_TIMEOUT_MS, OPERATION_TIMEOUT_S, Settings
@@ -52,16 +54,25 @@ def serve(
         Optional[list[DutyName]],  # noqa: UP045
         typer.Option("--without", help="Leave this to others. May be repeated."),
     ] = None,
+    cluster_config: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            "--cluster-config",
+            metavar="NAME:FILE|NAME:KEY=VALUE",
+            help="librdkafka's options for a registered cluster, above all secrets. May be repeated.",
+        ),
+    ] = None,
     stop_timeout: Annotated[
         float, typer.Option("--stop-timeout", min=0, max=3600, help="How long ending its work may take, in seconds.")
     ] = 20.0,
 ) -> None:
     """Do what a cluster needs done until SIGTERM or Ctrl-C; several share it, and take over from each other.
 
-    Keeps lists of ledgers, expires messages (TTL), removes what dead processes left behind, and serves transactions. A
-    broker that is away is waited for.
+    Keeps lists of ledgers, expires messages (TTL), removes what dead processes left behind, serves transactions, and
+    copies topics to other clusters. A broker that is away is waited for.
     """
     duties = _chosen(only or (), without or ())
+    secrets = read_cluster_config(cluster_config or ())
     health = ServiceHealth()
     registry = CollectorRegistry()
     registry.register(MetricsCollector())
@@ -73,7 +84,7 @@ def serve(
             admin = _connected(settings, health, stop)
             if admin is not None:
                 try:
-                    _run(settings, admin, duties, health, stop, stop_timeout)
+                    _run(settings, admin, duties, secrets, health, stop, stop_timeout)
                 finally:
                     admin.close()
     finally:
@@ -112,12 +123,13 @@ def _run(
     settings: Settings,
     admin: AdminClient,
     duties: set[DutyName],
+    secrets: Mapping[str, Mapping[str, str]],
     health: ServiceHealth,
     stop: threading.Event,
     stop_timeout_s: float,
 ) -> None:
     with pulsar_errors():
-        running = RunningDuties(admin.node, duties, SERVICE)
+        running = RunningDuties(admin.node, duties, SERVICE, secrets)
     kafka = KafkaAnswers(admin.node.admin)
     health.runs(running.states, kafka)
     try:

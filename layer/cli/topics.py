@@ -121,6 +121,10 @@ def show_stats(settings: Settings, topic: TopicArgument) -> None:
     if stats.subscriptions:
         write_line("")
         show_table(("subscription", "backlog"), list(stats.subscriptions.items()))
+    if stats.replication:
+        write_line("")
+        rows = [(cluster, found.backlog, found.connected or "-") for cluster, found in stats.replication.items()]
+        show_table(("copied to", "backlog", "by"), rows)
     if stats.publishers:
         write_line("")
         show_table(

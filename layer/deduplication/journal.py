@@ -134,6 +134,19 @@ class SequenceJournal:
         ]
         self._write(place, records, deadline)
 
+    def known(self, topic: Topic, name: str, deadline: Deadline) -> dict[tuple[int, int], SequenceSnapshot]:
+        """The snapshots of a name in this life of the topic, by epoch and partition, read to the end."""
+        place = str(topic.name)
+        found = self._view(place).ask(lambda state: dict(state.of.get((place, name), {})), deadline)
+        return {at: each for at, each in found.items() if each.topic_incarnation == topic.layout.incarnation}
+
+    def supersede(self, topic: Topic, name: str, partition: int, epoch: int, deadline: Deadline) -> None:
+        """Remove a name's snapshots of lower epochs in a partition: one of `epoch` is on record."""
+        place = str(topic.name)
+        former = [at for at in self.known(topic, name, deadline) if at[1] == partition and at[0] < epoch]
+        keys = [ProducerSequenceKey(place, partition, name, number) for number, _ in former]
+        self._write(place, [(encode_key(key), None) for key in keys], deadline)
+
     def forget(self, topic: Topic, name: str, deadline: Deadline) -> None:
         """`name` stores without deduplication from now on: what it had before does not count when that comes back."""
         place = str(topic.name)

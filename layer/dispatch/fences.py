@@ -1,4 +1,5 @@
-"""Which records of a partition are void because an exclusive producer had taken the topic over before them. Pure."""
+"""Which records of a partition are void because somebody had taken over before them: an exclusive producer the topic,
+or a replicator what is copied from one cluster. Pure."""
 
 from __future__ import annotations
 
@@ -6,38 +7,42 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from mapping.headers import exclusive_epoch, producer_epoch
+from mapping.fence import Fence, begun_by, claimed_by
 
 
 class Fences:
-    """Where each exclusive epoch begins in one partition.
+    """Where each epoch begins in one partition.
 
-    The rule of design.md 3: after the first record of an exclusive epoch the records of lower epochs are void. It
-    judges every record by itself, so whoever reads, from wherever, judges alike. A record without our producer header
-    belongs to no producer of ours and is never void. Memory: one entry per exclusive producer that wrote here.
+    The rule of design.md 3: behind the beginning of an epoch the records of lower epochs, of the same origin, are void.
+    It judges every record by itself, so whoever reads, from wherever, judges alike. A record without our headers
+    belongs to nobody of ours and is never void. Memory: one entry per exclusive producer that wrote here, and per
+    replicator that took over from one that had not closed.
     """
 
-    def __init__(self, known: Iterable[tuple[int, int]] = ()) -> None:
-        """`known`: (offset of its first record, epoch)."""
-        self._first: dict[int, int] = {}
-        self._offsets: list[int] = []
-        self._highest: list[int] = []
+    def __init__(self, known: Iterable[tuple[int, int] | Fence] = ()) -> None:
+        """`known`: (where it begins, epoch), or with the origin as a `Fence`."""
+        self._of: dict[str, _Epochs] = {}
         self.add(known)
 
     def __bool__(self) -> bool:
-        return bool(self._offsets)
+        return bool(self._of)
 
     def learn(self, offsets: Sequence[int], records: Sequence[Any], odd: Iterable[int]) -> None:
-        """Take in the records of exclusive producers among those at the indices `odd`."""
-        self.add((offsets[i], epoch) for i in odd if (epoch := exclusive_epoch(records[i].headers())) is not None)
+        """Take in what begins with the records at the indices `odd`."""
+        for i in odd:
+            begun = begun_by(records[i].headers())
+            if begun is not None:
+                self._add(Fence(offsets[i], begun.epoch, begun.origin))
 
     def void_in(self, offsets: Sequence[int], records: Sequence[Any]) -> list[int]:
         """Indices of the void ones."""
-        return [
-            i
-            for i, record in enumerate(records)
-            if (epoch := producer_epoch(record.headers())) is not None and epoch < self._epoch_before(offsets[i])
-        ]
+        void = []
+        for i, record in enumerate(records):
+            claimed = claimed_by(record.headers())
+            epochs = None if claimed is None else self._of.get(claimed.origin)
+            if claimed is not None and epochs is not None and claimed.epoch < epochs.before(offsets[i]):
+                void.append(i)
+        return void
 
     def valid(self, records: list[Any], odd: Iterable[int]) -> list[Any]:
         """`learn`, then a run of records without the void ones."""
@@ -46,23 +51,36 @@ class Fences:
         void = set(self.void_in(offsets, records)) if self else set()
         return [record for i, record in enumerate(records) if i not in void] if void else records
 
-    def _epoch_before(self, offset: int) -> int:
+    def add(self, found: Iterable[tuple[int, int] | Fence]) -> None:
+        """`found`: as `known`."""
+        for each in found:
+            self._add(Fence(*each))
+
+    def _add(self, fence: Fence) -> None:
+        self._of.setdefault(fence.origin, _Epochs()).add(fence.offset, fence.epoch)
+
+
+class _Epochs:
+    """Of one origin: where epochs begin that are above all that began before them."""
+
+    def __init__(self) -> None:
+        self._first: dict[int, int] = {}
+        self._offsets: list[int] = []
+        self._highest: list[int] = []
+
+    def before(self, offset: int) -> int:
+        """The highest epoch that began before `offset`; 0 for none."""
         at = bisect_left(self._offsets, offset)
         return self._highest[at - 1] if at else 0
 
-    def add(self, found: Iterable[tuple[int, int]]) -> None:
-        """`found`: as `known`."""
-        changed = False
-        for offset, epoch in found:
-            if offset < self._first.get(epoch, offset + 1):
-                self._first[epoch] = offset
-                changed = True
-        if not changed:
+    def add(self, offset: int, epoch: int) -> None:
+        if offset >= self._first.get(epoch, offset + 1):
             return
+        self._first[epoch] = offset
         self._offsets, self._highest = [], []
         highest = 0
-        for offset, epoch in sorted((offset, epoch) for epoch, offset in self._first.items()):
-            if epoch > highest:
-                highest = epoch
-                self._offsets.append(offset)
-                self._highest.append(epoch)
+        for begins, number in sorted((begins, number) for number, begins in self._first.items()):
+            if number > highest:
+                highest = number
+                self._offsets.append(begins)
+                self._highest.append(number)

@@ -14,6 +14,7 @@ from layer.dispatch.strategy import SubscriptionType
 from layer.kafka.records import CommittedOffset
 from layer.meters import SubscriptionMeter
 from layer.transactions.buffer_access import BufferAccess
+from mapping.fence import Fence
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +38,8 @@ class SubscriptionHandle:
     compacted: Mapping[int, CompactedRange] = field(default_factory=dict)
     """For compacted reading, per partition. What is left out counts as acknowledged."""
     meter: SubscriptionMeter = field(default_factory=SubscriptionMeter)
-    fences: Callable[[int, Deadline], Sequence[tuple[int, int]]] = lambda partition, deadline: ()
-    """Where the epochs of exclusive producers begin in a partition: (offset, epoch)."""
+    fences: Callable[[int, Deadline], Sequence[Fence]] = lambda partition, deadline: ()
+    """Where the epochs of exclusive producers and replicators begin in a partition."""
     ended: Callable[[], None] = lambda: None
     """Called when the member has left its group, or tried to, and serves nothing any more."""
     elsewhere: Callable[[int, Deadline], CommittedOffset | None] = lambda partition, deadline: None

@@ -5,18 +5,26 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 from layer.cursor.batch_acks import BatchAckSet
 from layer.dispatch.compaction import CompactedRange
 from layer.dispatch.fences import Fences
 from layer.dispatch.read_committed import Passed, ReadCommitted
-from layer.dispatch.reader_chunks import ReaderChunks
 from layer.transactions.buffer.model import look_over
 from mapping.errors import CorruptRecord
+from mapping.fence import Fence
 from mapping.transaction_headers import in_transaction
 
 _log = logging.getLogger(__name__)
+
+
+class PutsTogether(Protocol):
+    """What becomes of chunks. Source: `ReaderChunks`."""
+
+    def together(self, partition: int, records: list[Any], /) -> list[Any]: ...
+
+    def forget(self, partition: int, /) -> None: ...
 
 
 class Readable:
@@ -28,10 +36,10 @@ class Readable:
 
     def __init__(
         self,
-        fences_of: Callable[[int], Iterable[tuple[int, int]]],
+        fences_of: Callable[[int], Iterable[Fence]],
         committed_of: Callable[[int], ReadCommitted],
         partitions: Iterable[int],
-        chunks: ReaderChunks,
+        chunks: PutsTogether,
         compacted: Mapping[int, CompactedRange] = MappingProxyType({}),
     ) -> None:
         """`fences_of` asks for the fences of a partition as they are now (see `Fences`)."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Final, Protocol
 
 from layer.client.client import Client
@@ -14,6 +15,7 @@ from layer.errors import LayerError
 from layer.ledgers.deleting import LedgerDeletion
 from layer.ledgers.maintenance import Maintenance
 from layer.node import Node
+from layer.replication.replication import Replication
 from layer.replication.subscriptions_duty import ReplicatedSubscriptions
 from layer.tidying.cursors import CursorTidying
 from layer.tidying.dead_lives import DeadLives
@@ -97,13 +99,21 @@ class _Transactions:
 class RunningDuties:
     """Those of `names`, from when this is made until `close`. Thread-safe."""
 
-    def __init__(self, node: Node, names: Collection[DutyName], member: str) -> None:
-        """`member` begins the client ids of its memberships (`layer.metadata.processes`).
+    def __init__(
+        self,
+        node: Node,
+        names: Collection[DutyName],
+        member: str,
+        secrets: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    ) -> None:
+        """`member` begins the client ids of its memberships (`layer.metadata.processes`); `secrets` are more of
+        librdkafka's options for registered clusters, by cluster.
 
         Raises:
             LayerError: one of them cannot be begun; then none is.
         """
         self._node = node
+        self._secrets = secrets
         self._duties: list[Duty] = []
         self._client: Client | None
         self._client = client = Client.on(node)
@@ -139,4 +149,6 @@ class RunningDuties:
             case DutyName.TRANSACTIONS:
                 return _Transactions(self._node)
             case DutyName.SUBSCRIPTIONS:
-                return ReplicatedSubscriptions(self._node, member=member)
+                return ReplicatedSubscriptions(self._node, member=member, secrets=self._secrets)
+            case DutyName.REPLICATION:
+                return Replication(self._node, member, self._secrets)

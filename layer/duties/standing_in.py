@@ -41,7 +41,11 @@ LOOK_S: Final = 10.0
 _ASK_S: Final = 5.0
 _LEAVE_S: Final = 5.0
 
-DUTIES: Final[Collection[DutyName]] = frozenset(DutyName) - {DutyName.TRANSACTIONS, DutyName.SUBSCRIPTIONS}
+DUTIES: Final[Collection[DutyName]] = frozenset(DutyName) - {
+    DutyName.TRANSACTIONS,
+    DutyName.SUBSCRIPTIONS,
+    DutyName.REPLICATION,
+}
 """Programs with transactions serve coordinators, and so does whoever is held up by one (`transactions/abandoned`); a
 client has no business in other clusters."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import Enum
 from typing import Any, Final, Protocol
 
@@ -21,6 +21,25 @@ class DutyName(str, Enum):
     DELETION = "deletion"
     TRANSACTIONS = "transactions"
     SUBSCRIPTIONS = "subscriptions"
+    REPLICATION = "replication"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicatorState:
+    """A topic that this process copies to another cluster. `waits_for` says why it does not now; '' while it does.
+
+    `records`, `bytes` and `failures` only go up; `under_way` were sent and are not answered; `behind` are records up to
+    the log's end, as Kafka last told it, of the partitions that this process copies.
+    """
+
+    topic: str
+    cluster: str
+    waits_for: str
+    records: int
+    bytes: int
+    failures: int
+    under_way: int
+    behind: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +53,7 @@ class DutyState:
         turns: of each kind of work that is done in turns, by its name.
         written: records that were written, tombstones among them, by kind of work.
         deletions: events that asked for a ledger to be deleted, by what became of them (`DeletionWorker.counts`).
+        replicators: what is copied to other clusters, in no order.
     """
 
     name: str
@@ -43,6 +63,7 @@ class DutyState:
     turns: tuple[tuple[str, TurnsSeen], ...] = ()
     written: tuple[tuple[str, int], ...] = ()
     deletions: tuple[tuple[str, int], ...] = ()
+    replicators: tuple[ReplicatorState, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -56,6 +77,7 @@ class DutyState:
             },
             "written": dict(self.written),
             "deletions": dict(self.deletions),
+            "replicators": [asdict(each) for each in self.replicators],
         }  # fmt: skip
 
 

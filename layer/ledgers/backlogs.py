@@ -30,6 +30,7 @@ from layer.ledgers.sizes import Measure, Sizes
 from layer.metadata.subscription import Subscription
 from layer.metadata.topics import Topic
 from layer.services import Services
+from mapping.replication import cluster_of
 from mapping.state_records.cursor_requests import AcknowledgeUpTo, Wish
 from mapping.state_records.metadata import BacklogExceeded, TopicRecord
 from mapping.topic_name import TopicName
@@ -190,6 +191,9 @@ class BacklogKeeper:
             )
         done = 0
         for name, offset in moved.items():
+            if cluster_of(name) is not None:
+                _log.warning("cursor=%s/%s holds %s, and is not set on", limited.topic.name, name, exceeded.limit)
+                continue
             wishes: dict[int, Wish] = {partition: AcknowledgeUpTo(offset - 1)}
             try:
                 self._change_cursors(limited.subscriptions[name], wishes, Deadline.after(_CURSOR_S))

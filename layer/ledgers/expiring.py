@@ -19,6 +19,7 @@ from layer.ledgers.owner import TopicLogs
 from layer.metadata.policies import MESSAGE_TTL_IN_SECONDS
 from layer.metadata.subscription import Subscription
 from layer.services import Services
+from mapping.replication import cluster_of
 from mapping.state_records.cursor_requests import AcknowledgeUpTo, Wish
 from mapping.topic_name import TopicName
 
@@ -70,12 +71,15 @@ class MessageExpiry:
         return expired
 
     def _expire(self, topic: TopicLogs, first_live: Mapping[int, int], deadline: Deadline) -> int:
-        """On every subscription of a topic."""
+        """On every subscription of a topic, but for those on which it is copied to other clusters: there, what has
+        expired is copied first."""
         opened = self._services.topics.find(TopicName.parse(topic.name), deadline)
         if opened is None or opened.layout != topic.layout:
             return 0
         expired = 0
         for subscription in self._services.subscriptions.list(opened, deadline):
+            if cluster_of(subscription.name) is not None:
+                continue
             try:
                 expired += self._acknowledge(subscription, first_live, Deadline.after(_CURSOR_S))
             except LayerError as failure:

@@ -34,6 +34,7 @@ from layer.metadata.policies import (
 from layer.metadata.subscription import Subscription
 from layer.metadata.topics import Topic
 from layer.services import Services
+from mapping.replication import cluster_of
 from mapping.state_records.metadata import TopicRecord
 from mapping.topic_name import TopicName
 
@@ -149,7 +150,7 @@ class UnusedThings:
             return self._end_topic(logs, seen, rules, known.mark, deadline)
         for name, found in list(unused.items()):
             subscription = seen.subscriptions.get(name)
-            if subscription is None:
+            if subscription is None or cluster_of(name) is not None:
                 continue
             use = SubscriptionUse(False, subscription.replicated, found.since_ms)
             if subscription_expired(use, rules.subscription_minutes, now_ms) and self._end(subscription, deadline):

@@ -19,14 +19,17 @@ from layer.deadline import Deadline
 from layer.metadata.entities import Entities, EntityKeys, Versioned
 from layer.metadata.fence_records import MOST_CLEANED, DataLog, FenceRecords, Offsets
 from layer.metadata.known_fences import Epoch, KnownFences
+from layer.metadata.known_replicators import KnownReplicators
 from layer.metadata.processes import is_dead_process, this_process
 from layer.metadata.producer_admission import AccessMode, Admission, Applicant, admit, dismiss, renewed, stands
 from layer.metadata.producer_membership import Membership, thrown_out
+from layer.metadata.replicator_fences import ReplicatorFences
 from layer.metadata.signs_and_fences import SignsAndFences
 from layer.metadata.topics import Topic
 from layer.statelog.api import StateLog
 from layer.statelog.view import LogView
 from layer.waiting import wait_until
+from mapping.fence import Fence
 from mapping.state_keys import (
     ProducerClaimsKey,
     ProducerSessionKey,
@@ -83,6 +86,11 @@ class ProducerRegistry:
         self.fence_records = FenceRecords(
             log, data, offsets, lambda topic, question, deadline: self._view(topic).ask(
                 lambda state: question(state.fences.get(topic, _NOTHING)), deadline
+            ),
+        )  # fmt: skip
+        self.replicator_fences = ReplicatorFences(
+            log, data, lambda topic, question, deadline: self._view(topic).ask(
+                lambda state: question(state.replicators.get(topic, _NO_REPLICATORS)), deadline
             ),
         )  # fmt: skip
         self._more_than_plain: set[tuple[str, int, bool]] = set()
@@ -272,13 +280,15 @@ class ProducerRegistry:
         current = self._entities.read(topic, topic, deadline)
         return ProducerClaims(topic, 0) if current is None else decode_claims(current.value)
 
-    def fences(self, topic: Topic, partition: int, deadline: Deadline) -> list[tuple[int, int]]:
-        """Where exclusive epochs begin in a partition as it is now: (offset, epoch).
+    def fences(self, topic: Topic, partition: int, deadline: Deadline) -> list[Fence]:
+        """Where epochs of exclusive producers and of replicators begin in a partition as it is now.
 
         Without the right to read `producers` there are none to be had: then those that are met while reading count.
         """
         try:
-            return self.fence_records.of_partition(topic, partition, deadline)
+            exclusive = self.fence_records.of_partition(topic, partition, deadline)
+            copied = self.replicator_fences.of_partition(topic, partition, deadline)
+            return [*(Fence(*found) for found in exclusive), *copied]
         except errors.NotAuthorized as refused:
             _log.warning("topic=%s void records from before are not known: %s", topic.name, refused)
             return []
@@ -422,3 +432,4 @@ class ProducerRegistry:
 
 
 _NOTHING: Final = KnownFences()
+_NO_REPLICATORS: Final = KnownReplicators()

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from layer.metadata.known_fences import Epoch, KnownFences
+from layer.metadata.known_replicators import KnownReplicators
 from layer.statelog.api import LogRecord
-from mapping.state_keys import ProducerBoundsKey, ProducerKey, ProducerSessionKey, decode_key
-from mapping.state_records.producers import SignOfLife, decode_bounds, decode_fence, decode_sign_of_life
+from mapping.state_keys import (
+    ProducerBoundsKey,
+    ProducerKey,
+    ProducerSessionKey,
+    ReplicatorFenceKey,
+    decode_key,
+)
+from mapping.state_records.producers import (
+    SignOfLife,
+    decode_bounds,
+    decode_fence,
+    decode_replicator_fence,
+    decode_sign_of_life,
+)
 
 
 class SignsAndFences:
-    """Fold of one partition of `producers`: the sessions' signs of life, and where exclusive epochs begin."""
+    """Fold of one partition of `producers`: the sessions' signs of life, and where epochs of exclusive producers and of
+    replicators begin."""
 
     def __init__(self) -> None:
         self.signs: dict[tuple[str, str], SignOfLife] = {}
         self.fences: dict[str, KnownFences] = {}
+        self.replicators: dict[str, KnownReplicators] = {}
 
     def apply(self, record: LogRecord) -> None:
         key = decode_key(record.key)
@@ -30,3 +45,6 @@ class SignsAndFences:
             bounds = None if record.value is None else decode_bounds(record.value)
             epoch = Epoch(key.producer_name, key.epoch)
             self.fences.setdefault(key.topic, KnownFences()).put_bounds(epoch, bounds)
+        elif isinstance(key, ReplicatorFenceKey):
+            found = None if record.value is None else decode_replicator_fence(record.value)
+            self.replicators.setdefault(key.topic, KnownReplicators()).put(key, found)

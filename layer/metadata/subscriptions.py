@@ -102,6 +102,11 @@ class Subscriptions:
             if record.replicated and record.state is LifeState.ACTIVE
         )
 
+    def active(self, deadline: Deadline) -> Sequence[SubscriptionRecord]:
+        """The records of all subscriptions of the cluster that were not deleted; those of topics that are gone, too."""
+        found = (decode_subscription(current.value) for current in self._entities.all(deadline))
+        return [record for record in found if record.state is LifeState.ACTIVE]
+
     def open(
         self,
         topic: Topic,

@@ -16,6 +16,7 @@ from layer.metrics.asking import answer
 from layer.metrics.clusters import ClusterCounts, of_clusters
 from layer.metrics.duties import duties
 from layer.metrics.reading import reading
+from layer.metrics.replication import replication
 from layer.metrics.transactions import transactions
 from layer.node import Node, live_nodes
 
@@ -91,6 +92,7 @@ class MetricsCollector(Collector):
         )
         yield from transactions(nodes)
         yield from duties(nodes)
+        yield from replication(nodes)
 
 
 def _sending(nodes: list[Node]) -> Iterator[Metric]:

@@ -1,1 +1,1 @@
-"""Subscriptions that go on in another cluster."""
+"""Topics, and subscriptions, that go on in another cluster."""

@@ -159,6 +159,30 @@ def decode_bounds(value: bytes) -> tuple[int, tuple[int, ...]]:
 
 
 @dataclass(frozen=True, slots=True)
+class ReplicatorFence:
+    """The marker of a replicator's epoch lies at `offset`; where it is not `exact`, there or behind, if at all."""
+
+    topic_incarnation: int
+    offset: int
+    exact: bool
+
+
+def encode_replicator_fence(fence: ReplicatorFence) -> bytes:
+    return orjson.dumps({"v": FORMAT, **asdict(fence)})
+
+
+def decode_replicator_fence(value: bytes) -> ReplicatorFence:
+    """Raises CorruptRecord."""
+    found = _object(value, "replicator's fence")
+    life, offset, exact = (found.get(name) for name in ("topic_incarnation", "offset", "exact"))
+    if not (isinstance(life, int) and isinstance(offset, int) and isinstance(exact, bool)):
+        raise CorruptRecord(
+            f"replicator's fence {value[:200]!r}: expected the ints topic_incarnation, offset and the bool exact"
+        )
+    return ReplicatorFence(life, offset, exact)
+
+
+@dataclass(frozen=True, slots=True)
 class SequenceSnapshot:
     """The highest sequence id that a producer name has stored below the offset `upto`; -1 for none.
 

@@ -1,0 +1,47 @@
+"""A replicator's place in one partition: an ordinary cursor without holes, saved in the group's commits."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from layer.cursor.identity import CursorIdentity
+from layer.cursor.saved import Recovered, Saved
+from layer.cursor.store import CursorStore
+from layer.deadline import Deadline
+from layer.kafka.records import CommittedOffset
+
+_VERSION_BITS: Final = 32
+
+
+class ReplicationCursor:
+    """Of one owner, which is over as soon as Kafka's group refuses a commit. For one thread."""
+
+    def __init__(self, identity: CursorIdentity, found: Recovered, session: bytes) -> None:
+        self.identity = identity
+        self._state = found.state
+        self._session = session
+        self._version = found.version + 1
+        self._save = 0
+        self._saved = found.saved or Saved(identity.lineage(session, self._version, 0))
+
+    @property
+    def next_offset(self) -> int:
+        """Everything below it is copied, or is not to be."""
+        return self._state.next_unacked
+
+    @property
+    def epoch(self) -> int:
+        """Higher than that of all owners before, also of former lives of the subscription: a life's number is the place
+        of its record in a log, and each owner's version one more than the one before, by a commit that the group
+        accepts of the owner alone."""
+        return self.identity.subscription_incarnation << _VERSION_BITS | self._version
+
+    def prepare(self, store: CursorStore, next_offset: int, deadline: Deadline) -> CommittedOffset:
+        """The commit which says that everything below `next_offset` is done."""
+        if next_offset > self._state.next_unacked:
+            self._state.acknowledge_cumulative(next_offset - 1)
+        lineage = self.identity.lineage(self._session, self._version, self._save)
+        save = store.prepare(self.identity, self._state, self._saved, lineage, deadline)
+        self._save += 1
+        self._saved = save.saved  # it names no segments, so nothing depends on whether it is accepted
+        return save.commit

@@ -1,0 +1,133 @@
+"""One partition on its way to another cluster: what was read and may be copied, and what is under way."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+from layer.dispatch.read_committed import ReadCommitted
+from layer.dispatch.readable import Readable
+from layer.kafka.producer import KafkaProducer
+from layer.replication.copying import Copying
+from layer.replication.cursor import ReplicationCursor
+from layer.replication.target import Copied, Target
+from mapping.fence import Fence
+
+_ROOM_S: Final = 0.01
+
+
+class RecordsAsTheyAre:
+    """In the place of `ReaderChunks`: a chunk is copied as the record that it is."""
+
+    def together(self, _partition: int, records: list[Any]) -> list[Any]:
+        return records
+
+    def forget(self, _partition: int) -> None:
+        """Nothing is kept."""
+
+
+class Lane:
+    """Owned by the replicator's thread; delivery reports come from whichever thread serves the producer.
+
+    Memory: an offset and a size for each record under way, and what `ReadCommitted` keeps of open transactions.
+    """
+
+    def __init__(
+        self,
+        partition: int,
+        cursor: ReplicationCursor,
+        fences: Callable[[int], Iterable[Fence]],
+        committed: Callable[[int], ReadCommitted],
+    ) -> None:
+        self.partition = partition
+        self.cursor = cursor
+        self.readable = Readable(fences, committed, (partition,), RecordsAsTheyAre())
+        self.read_position = cursor.next_offset
+        self.saved_upto = cursor.next_offset
+        self.copying: Copying | None = None
+        """None until the target is ready."""
+        self.copied = Copied(-1, 0)
+        self.failure: Any = None
+        """What librdkafka said of a record that it could not store."""
+        self.copied_records = 0
+        self.copied_bytes = 0
+        self._under_way: deque[tuple[int, int]] = deque()
+        """Source offsets and sizes, in order."""
+        self._done_bytes = 0
+        self._sent_bytes = 0
+        self._target_next = 0
+
+    def begin(self, copying: Copying, copied: Copied) -> int:
+        """The target is ready; gives where to read."""
+        self.copying, self.copied = copying, copied
+        self._target_next = copied.upto
+        self.read_position = max(self.cursor.next_offset, copied.highest + 1)
+        self.saved_upto = self.read_position
+        return self.read_position
+
+    @property
+    def under_way(self) -> int:
+        return len(self._under_way)
+
+    @property
+    def bytes_under_way(self) -> int:
+        return self._sent_bytes - self._done_bytes
+
+    def send(self, records: list[Any], target: Target, producer: KafkaProducer) -> None:
+        """Hand records that may be read to the producer, in order. Raises LayerError."""
+        assert self.copying is not None  # noqa: S101 - nothing is read before
+        headers_of, present = self.copying.headers_of, self.copied.present
+        topic, partition, produce, delivered = (
+            target.topic.kafka_topic,
+            self.partition,
+            producer.produce,
+            self._delivered,
+        )
+        for record in records:
+            offset = record.offset()
+            if present and offset in present:
+                continue
+            headers = headers_of(record)
+            if headers is None:
+                continue
+            value = record.value()
+            size = len(record)
+            self._sent_bytes += size
+            self._under_way.append((offset, size))
+            while True:
+                try:
+                    produce(topic, value, record.key(), partition, delivered, None, 0, headers)
+                    break
+                except BufferError:
+                    producer.poll_inline(_ROOM_S)
+
+    def _delivered(self, error: Any, record: Any) -> None:
+        """Reports come in the order of sending, since one request at a time is under way and none is given up."""
+        if error is not None:
+            self.failure = self.failure or error
+            return
+        if self.failure is None:
+            _, size = self._under_way.popleft()  # before the place that it got counts: see `done_upto`
+            self._target_next = record.offset() + 1
+            self._done_bytes += size
+            self.copied_records += 1
+            self.copied_bytes += size
+
+    def done_upto(self) -> Copied:
+        """What is copied now, as a snapshot says it. Only of the replicator's thread."""
+        upto = self._target_next  # first: what is not done by then lies there or behind
+        highest = self._next_undone() - 1
+        present = self.copied.present
+        if present and present.max() > highest:  # a former owner's, and not passed yet
+            upto = self.copied.upto
+        return Copied(highest, upto)
+
+    def _next_undone(self) -> int:
+        try:
+            first = self._under_way[0][0]
+        except IndexError:
+            first = self.read_position
+        committed = self.readable.committed.get(self.partition)
+        waits_from = None if committed is None else committed.waits_from
+        return first if waits_from is None else min(first, waits_from)

@@ -1,0 +1,77 @@
+"""Whose records lie behind a fence: the epochs of exclusive producers, and of the replicators of each origin.
+
+Both follow one rule: behind the beginning of an epoch, records of lower epochs *of one origin* are void. An exclusive
+producer's epoch begins with its first record; a replicator's with a marker, when it takes over from one that may still
+write. Records of the topic's own producers and copies from another cluster never make one another void. Decision:
+mapping/decisions/0018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from mapping.headers import (
+    MARKER,
+    ORIGINAL_ID,
+    REPLICATED_FROM,
+    REPLICATOR,
+    MarkerType,
+    exclusive_epoch,
+    producer_epoch,
+)
+
+RecordHeaders = Iterable[tuple[str, bytes | None]] | None
+
+
+class Fence(NamedTuple):
+    """Where an epoch begins in a partition. `origin` is the cluster that the records are copied from; '' for the
+    exclusive producers of the topic itself."""
+
+    offset: int
+    epoch: int
+    origin: str = ""
+
+
+class Claimed(NamedTuple):
+    """Under which epoch a record was written, and of whom."""
+
+    origin: str
+    epoch: int
+
+
+def claimed_by(headers: RecordHeaders) -> Claimed | None:
+    """None for a plain Kafka client's record, which belongs to nobody."""
+    copied = _copied_by(headers)
+    if copied is not None:
+        return copied
+    epoch = producer_epoch(headers)
+    return None if epoch is None else Claimed("", epoch)
+
+
+def begun_by(headers: RecordHeaders) -> Claimed | None:
+    """The epoch that begins with a record, if it does; that it may have begun before does no harm."""
+    for name, value in headers or ():
+        if name == REPLICATOR and value is not None:
+            epoch, _, origin = value.partition(b":")
+            return Claimed(origin.decode("utf-8", "replace"), int(epoch)) if epoch.isdigit() else None
+    epoch_of_all = exclusive_epoch(headers)
+    return None if epoch_of_all is None or _copied_by(headers) is not None else Claimed("", epoch_of_all)
+
+
+def replicator_marker(origin: str, epoch: int) -> list[tuple[str, bytes | None]]:
+    """The headers of the marker with which a replicator's epoch begins."""
+    return [(MARKER, MarkerType.REPLICATOR.value.encode("ascii")), (REPLICATOR, f"{epoch}:{origin}".encode())]
+
+
+def _copied_by(headers: RecordHeaders) -> Claimed | None:
+    origin = position = None
+    for name, value in headers or ():
+        if name == REPLICATED_FROM:
+            origin = value
+        elif name == ORIGINAL_ID:
+            position = value
+    if origin is None or position is None:
+        return None
+    epoch = position.rpartition(b":")[2]
+    return Claimed(origin.decode("utf-8", "replace"), int(epoch)) if epoch.isdigit() else None

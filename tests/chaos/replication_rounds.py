@@ -1,0 +1,144 @@
+"""Replicators that are killed, stopped and continued, between brokers that are killed, while messages are published."""
+
+from __future__ import annotations
+
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import layer as pulsar
+from layer.embedded import EmbeddedBroker
+from tests.chaos.processes import PATIENCE_S, eventually
+from tests.integration.two_clusters import Cluster
+
+_ROOT = Path(__file__).parents[2]
+FAULTS = ("kill", "stop", "kill source", "kill target")
+
+
+class Service:
+    """`pok serve --only replication` of one cluster, in a process of its own."""
+
+    def __init__(self, url: str, log: Path) -> None:
+        with log.open("ab") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "layer.cli", "--url", url, "serve", "--only", "replication", "--port", "0"],
+                cwd=_ROOT,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )
+
+    def signal(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """Whatever state it is in."""
+        self._process.kill()
+        self._process.wait(PATIENCE_S)
+
+
+class Publishing:
+    """Numbers, one after the other, until it is told to end. Each is stored exactly once."""
+
+    def __init__(self, client: pulsar.Client, topic: str) -> None:
+        self._producer = client.create_producer(topic, send_timeout_millis=0, block_if_queue_full=True)
+        self._ended = threading.Event()
+        self.count = 0
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended.wait(0.001):
+            for _ in range(20):
+                self._producer.send_async(b"%d" % self.count, None)
+                self.count += 1
+
+    def end(self) -> int:
+        """Gives how many there are; a second call does nothing else."""
+        if self._ended.is_set():
+            return self.count
+        self._ended.set()
+        self._thread.join(PATIENCE_S)
+        self._producer.flush()
+        self._producer.close()
+        return self.count
+
+
+def play(
+    source: Cluster,
+    target: Cluster,
+    brokers: tuple[EmbeddedBroker, EmbeddedBroker],
+    topic: str,
+    faults: Sequence[str],
+    chance: random.Random,
+    log: Path,
+) -> list[int]:
+    """Let these faults happen while messages are published and copied; gives the numbers that a reader of the target
+    finds in the end, once as many as were published are there."""
+    services = [Service(source.url, log)]
+    stopped: list[Service] = []
+    publishing = Publishing(source.client, topic)
+
+    def copied() -> int:
+        """-1 while nobody answers."""
+        try:
+            stats = source.admin.topic_stats(topic)
+        except pulsar.PulsarException:
+            return -1
+        found = stats.replication.get(target.name)
+        return -1 if found is None else sum(stats.end_offsets.values()) - found.backlog
+
+    def goes_on() -> None:
+        before = copied()
+        eventually(f"copying goes on behind {before} ({log})", lambda: copied() > max(before, 0))
+
+    try:
+        goes_on()
+        for fault in faults:
+            threading.Event().wait(chance.uniform(0, 2))
+            match fault:
+                case "kill":
+                    services.pop().kill()
+                    services.append(Service(source.url, log))
+                case "stop":
+                    stopped.append(services.pop())
+                    stopped[-1].signal(signal.SIGSTOP)
+                    services.append(Service(source.url, log))
+                case "kill source" | "kill target":
+                    broker = brokers[fault == "kill target"]
+                    broker.kill()
+                    broker.start()
+            goes_on()
+            while stopped:
+                services.insert(0, stopped.pop())
+                services[0].signal(signal.SIGCONT)
+                goes_on()
+        total = publishing.end()
+        eventually(f"all {total} are copied ({log})", lambda: copied() >= total)
+    finally:
+        publishing.end()
+        for service in (*services, *stopped):
+            service.kill()
+    return list(_read(target.client, topic, total))
+
+
+def _read(client: pulsar.Client, topic: str, at_least: int) -> Iterator[int]:
+    """What a reader that begins at the beginning finds until it has seen so many, and nothing comes any more."""
+    with _reader(client, topic) as reader:
+        found = 0
+        while found < at_least or reader.has_message_available():
+            yield int(reader.read_next(int(PATIENCE_S * 1000)).data())
+            found += 1
+
+
+@contextmanager
+def _reader(client: pulsar.Client, topic: str) -> Iterator[pulsar.Reader]:
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    try:
+        yield reader
+    finally:
+        reader.close()

@@ -1,0 +1,77 @@
+"""What of a record goes to another cluster, and what its copy says."""
+
+from __future__ import annotations
+
+import pytest
+
+from layer.replication.copying import Copying
+from mapping import headers as names
+from mapping.headers import MarkerType
+from mapping.message_record import ChunkInfo, Headers, MessageMetadata, decode_headers, encode_headers
+from mapping.original_position import OriginalPosition
+from mapping.txn_id import TxnId
+
+
+class Record:
+    """As confluent-kafka gives one."""
+
+    def __init__(self, headers: Headers | None, offset: int = 7, timestamp_ms: int = 1000) -> None:
+        self._headers, self._offset, self._timestamp_ms = headers, offset, timestamp_ms
+
+    def headers(self) -> Headers | None:
+        return self._headers
+
+    def offset(self) -> int:
+        return self._offset
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self._timestamp_ms
+
+
+@pytest.fixture
+def chunks() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def copying(chunks: list[str]) -> Copying:
+    return Copying("eu", "us", 3, 11, 5, lambda version: bytes(reversed(version)), lambda: chunks.append("met"))
+
+
+def test_a_plain_kafka_record_gets_its_origin(copying: Copying) -> None:
+    said = decode_headers(copying.headers_of(Record(None)))
+    assert (said.replicated_from, said.original_id, said.publish_time_ms) == (
+        "eu", OriginalPosition(7, 3, 11, 5), 1000,
+    )  # fmt: skip
+
+
+def test_what_consumers_see_stays_and_what_is_the_origins_own_goes(copying: Copying, chunks: list[str]) -> None:
+    metadata = MessageMetadata(
+        properties={"a": "b", "__pulsar.x": "y"}, event_time_ms=1, deliver_at_ms=2, ordering_key=b"o",
+        schema_version=bytes(range(8)), txn=TxnId(1, 2), chunk=ChunkInfo(0, 2, 9, "u"), replicate_to=("us",),
+    )  # fmt: skip
+    headers: Headers = [(names.PRODUCER, b"4:2:p"), (names.FENCE, b""), *encode_headers(metadata)]
+    said = decode_headers(copying.headers_of(Record(headers)))
+    assert (said.producer_name, said.producer_epoch, said.sequence_id) == ("p", 2, 4)
+    assert said.properties == metadata.properties
+    assert (said.event_time_ms, said.deliver_at_ms, said.ordering_key, said.chunk) == (1, 2, b"o", metadata.chunk)
+    assert said.schema_version == bytes(reversed(range(8)))
+    assert said.txn is None
+    assert names.FENCE not in dict(copying.headers_of(Record(headers)) or ())
+    assert chunks == ["met", "met"]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "copied"),
+    [
+        (MessageMetadata(replicated_from="asia"), False),
+        (MessageMetadata(marker=MarkerType.TXN_COMMIT), False),
+        (MessageMetadata(marker=MarkerType.REPLICATOR), False),
+        (MessageMetadata(replicate_to=()), False),
+        (MessageMetadata(replicate_to=("asia",)), False),
+        (MessageMetadata(replicate_to=("asia", "us")), True),
+        (MessageMetadata(properties={"us": "eu"}), True),
+    ],
+)
+def test_what_is_not_copied(copying: Copying, metadata: MessageMetadata, copied: bool) -> None:
+    assert (copying.headers_of(Record(encode_headers(metadata))) is not None) is copied

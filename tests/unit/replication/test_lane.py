@@ -1,0 +1,111 @@
+"""How far one partition is copied, whatever is under way."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from pyroaring import BitMap64
+
+from layer.cursor.identity import CursorIdentity
+from layer.cursor.machine import CursorState
+from layer.cursor.saved import Recovered
+from layer.replication.copying import Copying
+from layer.replication.cursor import ReplicationCursor
+from layer.replication.lane import Lane
+from layer.replication.target import Copied, Target
+
+IDENTITY = CursorIdentity("t", 0, "pulsar.repl.us", "k", "i", 1, 9, 100)
+
+
+class Record:
+    """Both one that is read and one that is reported."""
+
+    def __init__(self, offset: int) -> None:
+        self._offset = offset
+
+    def __len__(self) -> int:
+        return 10
+
+    def offset(self) -> int:
+        return self._offset
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 1
+
+    def headers(self) -> None:
+        return None
+
+    key = value = headers
+
+
+class Sending:
+    """A producer that keeps what it is given until it is told to report."""
+
+    def __init__(self) -> None:
+        self.under_way: list[Any] = []
+
+    def produce(self, _topic: str, _value: Any, _key: Any, _partition: int, delivered: Any, *_rest: Any) -> None:
+        self.under_way.append(delivered)
+
+    def report(self, place: int, error: Any = None) -> None:
+        self.under_way.pop(0)(error, Record(place))
+
+
+class Topic:
+    kafka_topic = "k"
+
+
+class There:
+    topic = Topic()
+
+
+def lane_at(copied: Copied) -> Lane:
+    cursor = ReplicationCursor(IDENTITY, Recovered(CursorState(0, 100), None, "start"), b"s" * 16)
+    lane = Lane(0, cursor, lambda _: (), lambda _: cast("Any", None))
+    lane.begin(Copying("eu", "us", 0, 1, cursor.epoch, lambda version: version, lambda: None), copied)
+    return lane
+
+
+def send(lane: Lane, sending: Sending, *offsets: int) -> None:
+    lane.send([Record(offset) for offset in offsets], cast("Target", There()), cast("Any", sending))
+    lane.read_position = offsets[-1] + 1
+
+
+def test_what_is_done_ends_before_the_first_that_is_under_way() -> None:
+    sending, lane = Sending(), lane_at(Copied(-1, 50))
+    send(lane, sending, 0, 1, 5)
+    assert lane.done_upto() == Copied(-1, 50)
+    sending.report(60)
+    assert lane.done_upto() == Copied(0, 61)
+    sending.report(61)
+    sending.report(70)
+    assert (lane.done_upto(), lane.under_way, lane.bytes_under_way) == (Copied(5, 71), 0, 0)
+
+
+def test_what_a_former_owner_copied_is_passed_over_and_found_again_by_the_next_one() -> None:
+    sending, lane = Sending(), lane_at(Copied(2, 50, BitMap64([4, 6])))
+    assert lane.read_position == 3
+    send(lane, sending, 3, 4, 5)
+    assert len(sending.under_way) == 2
+    sending.report(80)
+    sending.report(81)
+    assert lane.done_upto() == Copied(5, 50)  # the copy of 6 lies below 80
+    send(lane, sending, 6, 7)
+    assert lane.done_upto() == Copied(6, 82)
+
+
+def test_after_a_failure_nothing_more_counts() -> None:
+    sending, lane = Sending(), lane_at(Copied(-1, 0))
+    send(lane, sending, 0, 1, 2)
+    sending.report(0)
+    sending.report(-1, error="too large")
+    sending.report(1)
+    assert (lane.failure, lane.done_upto().highest) == ("too large", 0)
+
+
+def test_epochs_grow_with_owners_and_with_lives_of_the_subscription() -> None:
+    def epoch(version: int, life: int) -> int:
+        identity = CursorIdentity("t", 0, "pulsar.repl.us", "k", "i", 1, life, 100)
+        return ReplicationCursor(identity, Recovered(CursorState(0, 100), None, "start", version), b"s" * 16).epoch
+
+    assert epoch(0, 1) < epoch(1, 1) < epoch(2**31, 1) < epoch(0, 2)

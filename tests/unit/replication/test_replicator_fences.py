@@ -1,0 +1,99 @@
+"""Copies of a former replicator are void, the topic's own records and other origins' are not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Any, cast
+
+from layer.clock import SystemClock
+from layer.deadline import Deadline
+from layer.dispatch.fences import Fences
+from layer.metadata.known_replicators import KnownReplicators
+from layer.metadata.replicator_fences import ReplicatorFences
+from layer.metadata.signs_and_fences import SignsAndFences
+from layer.metadata.topics import Topic
+from layer.statelog.memory_log import MemoryStateLog
+from layer.statelog.view import LogView
+from mapping.fence import Fence, replicator_marker
+from mapping.headers import ORIGINAL_ID, PRODUCER, REPLICATED_FROM
+from mapping.ledger import LedgerLayout
+from mapping.message_record import Headers
+from mapping.state_topics import PRODUCERS
+from mapping.topic_name import TopicName
+
+TOPIC = Topic(TopicName.parse("t"), "k", "id", 1, False, LedgerLayout(4, 100))
+PLACE = str(TOPIC.name)
+
+
+class Record:
+    def __init__(self, offset: int, headers: Headers) -> None:
+        self._offset, self._headers = offset, headers
+
+    def offset(self) -> int:
+        return self._offset
+
+    def headers(self) -> Headers:
+        return self._headers
+
+
+def copy(offset: int, epoch: int, origin: bytes = b"eu") -> Record:
+    # A high epoch of its producer, which is its origin's own affair.
+    headers: Headers = [(PRODUCER, b"1:99:p"), (REPLICATED_FROM, origin), (ORIGINAL_ID, b"%d:0:1:%d" % (offset, epoch))]
+    return Record(offset, headers)
+
+
+def marker(offset: int, epoch: int, origin: bytes = b"eu") -> Record:
+    return Record(offset, replicator_marker(origin.decode(), epoch))
+
+
+def test_behind_a_marker_lower_epochs_of_its_origin_are_void() -> None:
+    own = Record(6, [(PRODUCER, b"1:0:p")])
+    records = [copy(0, 1), marker(1, 2), copy(2, 2), copy(3, 1), copy(4, 1, b"asia"), copy(5, 3), own]
+    assert [record.offset() for record in Fences().valid(records, [1])] == [0, 1, 2, 4, 5, 6]
+    assert Fences([Fence(1, 2, "eu")]).void_in([3, 4], [copy(3, 1), copy(4, 1, b"asia")]) == [0]
+    assert Fences([(1, 100)]).void_in([3, 6], [copy(3, 1), own]) == [1]  # an exclusive producer of the topic
+
+
+class Log:
+    """A partition's records."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.start = 0
+
+    def watermarks(self, _topic: str, _partition: int, _deadline: Deadline) -> tuple[int, int]:
+        return self.start, len(self.records)
+
+    def read(self, _topic: str, _partition: int, start: int, end: int, _deadline: Deadline) -> Iterator[list[Any]]:
+        yield self.records[start:end]
+
+
+def test_a_bound_alone_makes_readers_look_for_the_marker_and_old_fences_go() -> None:
+    state, data, soon = MemoryStateLog(), Log(), Deadline.after(20)
+    view = LogView(state, PRODUCERS, PRODUCERS.partition_for(PLACE), SignsAndFences, SystemClock())
+    nothing = KnownReplicators()
+    fences = ReplicatorFences(
+        state, cast("Any", data), lambda topic, ask, at: view.ask(lambda s: ask(s.replicators.get(topic, nothing)), at)
+    )
+    data.records = [copy(0, 1)]
+
+    def dies(epoch: int) -> int:
+        data.records.append(marker(len(data.records), epoch))
+        raise ConnectionError
+
+    with suppress(ConnectionError):
+        fences.raise_one(TOPIC, 0, "eu", 2, lambda: dies(2), soon)
+    data.records.append(copy(2, 1))
+    assert fences.of_partition(TOPIC, 0, soon) == [Fence(1, 2, "eu")]
+
+    def appends(epoch: int) -> int:
+        data.records.append(marker(len(data.records), epoch))
+        return len(data.records) - 1
+
+    fences.raise_one(TOPIC, 0, "eu", 3, lambda: appends(3), soon)
+    fences.raise_one(TOPIC, 0, "asia", 1, lambda: appends(1), soon)
+    assert sorted(fences.of_partition(TOPIC, 0, soon)) == [Fence(1, 2, "eu"), Fence(3, 3, "eu"), Fence(4, 1, "asia")]
+    data.start = 4  # the marker of epoch 3 has left the log: all that is there lies behind it
+    fences.raise_one(TOPIC, 0, "eu", 4, lambda: appends(4), soon)
+    assert sorted(fences.of_partition(TOPIC, 0, soon)) == [Fence(3, 3, "eu"), Fence(4, 1, "asia"), Fence(5, 4, "eu")]
