@@ -34,6 +34,7 @@ _log: Final = logging.getLogger(__name__)
 _STALE_S: Final = 5.0
 """Who was stopped for longer between looking and asking does nothing: there may have been a seek."""
 _READ_S: Final = 10.0
+_LOOK_ELSEWHERE_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class SubscriptionSync:
         self._writers: dict[tuple[str, Subject], ProgressWriter] = {}
         """By where they write ('' here), and what."""
         self._seen: dict[tuple[str, int, str], _Seen] = {}
+        self._look_elsewhere = Deadline.after(0)
 
     def round(self, state_partitions: Sequence[int], deadline: Deadline) -> SyncRound:
         """See to what lies in these partitions of `subscription_progress`.
@@ -80,7 +82,8 @@ class SubscriptionSync:
         if not local or not state_partitions:
             return SyncRound(0, 0, 0, 0)
         owned = frozenset(state_partitions)
-        heads = self._heads(owned, local, deadline)
+        subjects = self._subjects(self._node.progress, owned, deadline)
+        heads = {s: at for s, at in subjects.items() if s.about == SAYS and s.cluster != local}
         self._create_missing(heads, deadline)
         wanted = [
             names
@@ -89,12 +92,14 @@ class SubscriptionSync:
         ]
         done = SyncRound(0, 0, 0, 0)
         topics: dict[str, object] = {}
+        kept: set[tuple[str, str]] = set()
         for topic_name, name in wanted:
             topic = node.topics.find(TopicName.parse(topic_name), deadline)
             found = node.subscriptions.find(topic, name, deadline) if topic is not None else None
             if topic is None or found is None or not topic.name.is_persistent:
                 continue
             topics[topic.kafka_topic_id] = topic
+            kept.add((topic_name, name))
             try:
                 each = self._of_subscription(local, found, heads, deadline)
                 done = SyncRound(*(a + b for a, b in zip(_counts(done), _counts(each), strict=True)))
@@ -104,6 +109,7 @@ class SubscriptionSync:
                 deadline.check(f"progress of {name} of {topic_name}")
                 _log.warning("subscription=%s/%s its progress is not synced now: %s", topic_name, name, failure)
         self._origins.forget(topics)
+        self._forget_gone(local, owned, [s for s in subjects if s.about == KNOWS], kept, deadline)
         return done
 
     def forget(self, state_partitions: Sequence[int]) -> None:
@@ -122,13 +128,37 @@ class SubscriptionSync:
 
     # Inside -------------------------------------------------------------------------------------------------------
 
-    def _heads(self, owned: frozenset[int], local: str, deadline: Deadline) -> dict[Subject, HeadAt]:
-        """What other clusters say, here."""
-        heads: dict[Subject, HeadAt] = {}
+    @staticmethod
+    def _subjects(log: ProgressLog, owned: frozenset[int], deadline: Deadline) -> dict[Subject, HeadAt]:
+        found: dict[Subject, HeadAt] = {}
         for partition in sorted(owned):
-            found = self._node.progress.ask_partition(partition, lambda heads: dict(heads.subjects()), deadline)
-            heads.update(found)
-        return {subject: at for subject, at in heads.items() if subject.about == SAYS and subject.cluster != local}
+            found.update(log.ask_partition(partition, lambda heads: dict(heads.subjects()), deadline))
+        return found
+
+    def _forget_gone(
+        self,
+        local: str,
+        owned: frozenset[int],
+        known: Sequence[Subject],
+        kept: set[tuple[str, str]],
+        deadline: Deadline,
+    ) -> None:
+        """Of subscriptions that are not there any more, or not replicated: what was known here at once, what was said
+        elsewhere once a minute."""
+        for subject in known:
+            if (subject.topic, subject.subscription) not in kept:
+                self._node.progress.forget(subject, deadline)
+        if not self._look_elsewhere.passed():
+            return
+        self._look_elsewhere = Deadline.after(_LOOK_ELSEWHERE_S)
+        for cluster in self._node.clusters.registry(deadline).clusters:
+            log = self._peers(cluster)
+            for subject in () if log is None else self._subjects(log, owned, deadline):
+                mine = subject.cluster == local and subject.about == SAYS
+                if log is not None and mine and (subject.topic, subject.subscription) not in kept:
+                    log.forget(subject, deadline)
+                    name = f"{subject.topic}/{subject.subscription}"
+                    _log.info("subscription=%s is gone here, cluster %s hears no more of it", name, cluster)
 
     def _create_missing(self, heads: Mapping[Subject, HeadAt], deadline: Deadline) -> None:
         """A subscription that others speak of is made here, at the log's start; what they have done with is taken over.

@@ -214,3 +214,61 @@ def test_what_is_copied_after_it_was_acknowledged_is_left_out(
         assert compared(eu, us, topic).equal
     consumer.close()
     there.close()
+
+
+@pytest.mark.soak
+def test_a_switch_in_mid_stream_with_a_hundred_thousand_holes(
+    clusters: tuple[Cluster, Cluster], unique: Unique
+) -> None:
+    """Consumers acknowledge at random while the topic is copied; then they are gone, and others begin elsewhere.
+
+    Nothing is lost, nothing that was told comes again, and in the end both sides are equal.
+    """
+    eu, us = clusters
+    topic, count = unique(), 250_000
+    for each in clusters:
+        each.make(topic)
+        each.admin.set_policy(topic, "replication_clusters", ["eu", "us"])
+    producer = eu.client.create_producer(topic, block_if_queue_full=True, max_pending_messages=10_000)
+    for number in range(count):
+        producer.send_async(b"%d" % number, None)
+    batches = eu.client.create_producer(topic, batching_enabled=True, block_if_queue_full=True)
+    for number in range(count, count + 10_000):
+        batches.send_async(b"%d" % number, None)
+    producer.send(b"tomorrow", deliver_after=timedelta(days=1))
+    producer.flush()
+    batches.flush()
+    generator = random.Random(11)
+    done: set[bytes] = set()
+    consumer = eu.subscribe(topic, receiver_queue_size=5_000)
+    with eu.syncing() as from_eu, us.syncing() as from_us:
+        held = 0
+        while len(done) < 110_000:
+            message = consumer.receive(60_000)
+            if held >= 40_000 or generator.random() < 0.75:
+                consumer.acknowledge(message)
+                done.add(message.data())
+            else:
+                held += 1
+            if len(done) == 50_000:
+                us.copy_from(eu, topic)
+        consumer.flush()
+        settle(from_eu, from_us)
+        consumer.close()
+        found = compared(eu, us, topic)
+        assert found.equal, found
+        assert eu.admin.subscription_stats(topic, "s").partitions[0].holes > 10_000
+        there = us.subscribe(topic, receiver_queue_size=5_000)
+        seen: set[bytes] = set()
+        while len(seen) < count + 10_000 - len(done):
+            message = there.receive(60_000)
+            assert message.data() not in done
+            assert message.data() not in seen
+            seen.add(message.data())
+            there.acknowledge(message)
+        assert nothing_comes(there)
+        there.flush()
+        settle(from_us, from_eu)
+        found = compared(eu, us, topic)
+        assert found.equal, found
+        there.close()
