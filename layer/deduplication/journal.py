@@ -138,7 +138,8 @@ class SequenceJournal:
         """The snapshots of a name in this life of the topic, by epoch and partition, read to the end."""
         place = str(topic.name)
         found = self._view(place).ask(lambda state: dict(state.of.get((place, name), {})), deadline)
-        return {at: each for at, each in found.items() if each.topic_incarnation == topic.layout.incarnation}
+        life = topic.layout.incarnation
+        return {at: noted.snapshot for at, noted in found.items() if noted.snapshot.topic_incarnation == life}
 
     def supersede(self, topic: Topic, name: str, partition: int, epoch: int, deadline: Deadline) -> None:
         """Remove a name's snapshots of lower epochs in a partition: one of `epoch` is on record."""
