@@ -25,7 +25,8 @@ class Cell:
 
     `worker` names a function of the system's module (`sdk_workers`, `raw_workers`) and `args` are its arguments;
     `messages` is cut to a tenth by `--quick`. `reads` says that the topic is filled once, by the layer's own producer
-    (Pulsar's for Pulsar), before the first round.
+    (Pulsar's for Pulsar), before the first round. `paced_by` is another cell of the group: its newest `per_s` is this
+    one's argument `rate`; in a round that comes before there is one, this cell has no turn.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Cell:
     messages: int
     args: Mapping[str, Any] = field(default_factory=dict)
     reads: bool = False
+    paced_by: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

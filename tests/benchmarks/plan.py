@@ -31,6 +31,7 @@ def _peer(
 def _transactions(per_transaction: int, open_at_once: int, messages: int) -> Group:
     each = "a message" if per_transaction == 1 else f"{per_transaction} messages"
     args = {"per_transaction": per_transaction, "open_at_once": open_at_once}
+    paced = (Cell("layer-paced", System.LAYER, "transactions", messages, args, paced_by="pulsar"),)
     return Group(
         f"transactions-{per_transaction}-{open_at_once}",
         f"Transactions of {each} of 200 B, {open_at_once} open at once, beside Pulsar's Java client on real Pulsar",
@@ -38,6 +39,7 @@ def _transactions(per_transaction: int, open_at_once: int, messages: int) -> Gro
         cells=(
             Cell("layer", System.LAYER, "transactions", messages, args),
             Cell("pulsar", System.PULSAR, "transactions", messages, {**args, "batching": True}),
+            *(paced if open_at_once > 1 else ()),
         ),
     )
 
@@ -295,6 +297,19 @@ REQUIREMENTS: Final = (
             ("commit_p50_ms", Rule.RATIO_AT_MOST, "commit p50, ms"),
             ("commit_p99_ms", Rule.RATIO_AT_MOST, "commit p99, ms"),
         )
+    ),
+    *(
+        Requirement(
+            f"{what}, {per_transaction} messages a transaction, at the rate of Pulsar with {open_at_once} open",
+            f"transactions-{per_transaction}-{open_at_once}/layer-paced",
+            metric,
+            Rule.RATIO_AT_MOST,
+            1,
+            f"transactions-{per_transaction}-{open_at_once}/pulsar",
+        )
+        for per_transaction, open_at_once in TRANSACTIONS
+        if open_at_once > 1
+        for metric, what in (("commit_p50_ms", "commit p50, ms"), ("commit_p99_ms", "commit p99, ms"))
     ),
     *(
         Requirement(

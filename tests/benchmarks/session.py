@@ -28,8 +28,8 @@ _WORKER_TIMEOUT_S: Final = 900.0
 _SDK: Final = {System.LAYER: "layer", System.PULSAR: "pulsar"}
 _WARM_UP_DIVISOR: Final = 10
 _Filled = dict[tuple[str, int, int, int], str]
-_Measure = Callable[[Cell, int], dict[str, Any]]
-"""A cell and a number of messages -> its figures. Raises WorkerFailed."""
+_Measure = Callable[[Cell, int, dict[str, Any]], dict[str, Any]]
+"""A cell, a number of messages, and arguments beside the cell's own -> its figures. Raises WorkerFailed."""
 _SUBSCRIBING: Final = {"receive", "holes", "ack_rate"}
 
 
@@ -72,6 +72,7 @@ class Session:
         """A dropped round at a tenth, then the rounds; every other one goes through the cells backwards."""
         chosen = list(cells)
         outcomes = {cell.name: Outcome() for cell in chosen}
+        rates: dict[str, float] = {}
         with ExitStack() as stack:
             measure = self._in_processes_of_their_own()
             if group.resident is not None:
@@ -79,35 +80,42 @@ class Session:
             for number in range(group.rounds + 1):
                 for cell in chosen if number % 2 else reversed(chosen):
                     outcome = outcomes[cell.name]
-                    if outcome.failure is None:
-                        self._once(cell, outcome, measure, warm_up=number == 0)
+                    if outcome.failure is None and (not cell.paced_by or cell.paced_by in rates):
+                        pace = {"rate": rates[cell.paced_by]} if cell.paced_by else {}
+                        result = self._once(cell, outcome, measure, pace, warm_up=number == 0)
+                        rates.update({cell.name: result["per_s"]} if "per_s" in result else {})
         return outcomes
 
     def _in_processes_of_their_own(self) -> _Measure:
         filled: _Filled = {}
 
-        def measure(cell: Cell, messages: int) -> dict[str, Any]:
-            return run_worker(self._module(cell), cell.worker, self._arguments(cell, messages, filled))
+        def measure(cell: Cell, messages: int, more: dict[str, Any]) -> dict[str, Any]:
+            return run_worker(self._module(cell), cell.worker, self._arguments(cell, messages, filled) | more)
 
         return measure
 
     def _in_one_process(self, resident: Resident) -> _Measure:
         """It makes and fills its topics itself."""
 
-        def measure(cell: Cell, messages: int) -> dict[str, Any]:
-            return resident.call(cell.worker, {"url": self._url(System.LAYER), "messages": messages, **cell.args})
+        def measure(cell: Cell, messages: int, more: dict[str, Any]) -> dict[str, Any]:
+            arguments = {"url": self._url(System.LAYER), "messages": messages, **cell.args, **more}
+            return resident.call(cell.worker, arguments)
 
         return measure
 
-    def _once(self, cell: Cell, outcome: Outcome, measure: _Measure, *, warm_up: bool) -> None:
+    def _once(
+        self, cell: Cell, outcome: Outcome, measure: _Measure, more: dict[str, Any], *, warm_up: bool
+    ) -> dict[str, Any]:
+        """The figures; none when it failed."""
         messages = max(100, cell.messages // self.scale // (_WARM_UP_DIVISOR if warm_up else 1))
         try:
-            result = measure(cell, messages)
+            result = measure(cell, messages, more)
         except WorkerFailed as failure:
             outcome.failure = str(failure)
-            return
+            return {}
         if not warm_up:
             outcome.rounds.append({**result, "messages": messages})
+        return result
 
     def _module(self, cell: Cell) -> str:
         if cell.worker in CURSOR_WORKERS:

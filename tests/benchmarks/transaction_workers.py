@@ -34,9 +34,19 @@ _READINGS: Final = 5
 
 
 def transactions(
-    sdk: str, url: str, topic: str, messages: int, per_transaction: int, open_at_once: int, batching: bool = False
+    sdk: str,
+    url: str,
+    topic: str,
+    messages: int,
+    per_transaction: int,
+    open_at_once: int,
+    batching: bool = False,
+    rate: float = 0.0,
 ) -> dict[str, Any]:
     """Begin, send, wait for the receipts, commit, in `open_at_once` threads; latencies are of `commit` alone.
+
+    With `rate` (ours only) so many transactions are begun a second, each when it is due or when a thread is free, else
+    each thread begins one when it has committed the one before. `lag_ms` is the longest that one was begun late.
 
     `messages` is their number in all. A fifth more, at least three rounds of all threads, warms up before.
     """
@@ -52,10 +62,11 @@ def transactions(
     program = _Program(module, client, producer, per_transaction)
     program.run(warm_up, open_at_once)
     start_s = time.monotonic()
-    commits_s = sorted(program.run(count, open_at_once))
+    commits_s = sorted(program.run(count, open_at_once, rate))
     took_s = time.monotonic() - start_s
     client.close()
     return {
+        **({"lag_ms": round(program.lag_s * 1000, 3)} if rate else {}),
         "per_s": round(count / took_s, 1),
         "took_s": round(took_s, 2),
         "commit_p50_ms": round(commits_s[len(commits_s) // 2] * 1000, 3),
@@ -71,12 +82,27 @@ class _Program:
         self._per_transaction = per_transaction
         self._payload = b"x" * _SIZE
 
-    def run(self, count: int, open_at_once: int) -> list[float]:
-        """The seconds that each commit took."""
+    def run(self, count: int, open_at_once: int, rate: float = 0.0) -> list[float]:
+        """The seconds that each commit took; `rate`: as `transactions`."""
         left = iter(range(count))  # not a queue of futures: what this program keeps, Python's collector looks through
+        start_s = time.monotonic()
+        self.lag_s = 0.0
+
+        def some() -> list[float]:
+            took_s = []
+            for number in left:
+                if rate:
+                    self._await(start_s + number / rate)
+                took_s.append(self._one())
+            return took_s
+
         with ThreadPoolExecutor(open_at_once) as pool:
-            several = [pool.submit(lambda: [self._one() for _ in left]) for _ in range(open_at_once)]
+            several = [pool.submit(some) for _ in range(open_at_once)]
             return [took_s for one in several for took_s in one.result()]
+
+    def _await(self, due_s: float) -> None:
+        threading.Event().wait(max(0.0, due_s - time.monotonic()))
+        self.lag_s = max(self.lag_s, time.monotonic() - due_s)
 
     def _one(self) -> float:
         txn = self._client.new_transaction(_TRANSACTION_MS)
