@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from functools import partial
 
 from pyroaring import BitMap64
@@ -65,12 +65,11 @@ class AckUnderWay:
 
     def give_up(self, reason: Exception) -> None:
         """Nobody waits for it any more: the transaction can only be aborted then."""
-        self.answer.cancel()
         self._end(reason)
+        self.answer.cancel()
 
     def _answered(self, answer: Future[None]) -> None:
-        if not answer.cancelled():
-            self._end(answer.exception())
+        self._end(CancelledError("nobody waited for it") if answer.cancelled() else answer.exception())
 
     def _end(self, reason: BaseException | None) -> None:
         with self._lock:
