@@ -19,8 +19,9 @@ from layer.client.receiving import ReceiveCallback
 from layer.client.session import Session
 from layer.client.stats_log import StatsLine
 from layer.client.transaction import Transaction
+from layer.client.transactional_acks import AckUnderWay
 from layer.deadline import Deadline
-from layer.exceptions import AlreadyClosed, InvalidMessage, PulsarException, Result, Timeout
+from layer.exceptions import AlreadyClosed, InvalidMessage, NotConnected, PulsarException, Result, Timeout
 from layer.waiting import wait_until
 from mapping.ledger import LedgerLayout
 
@@ -217,18 +218,40 @@ class MovingConsumer(Consumer):
     def acknowledge(
         self, message: Message | NativeMessageId | Any, *, txn: Transaction | None = None, wait: bool = False
     ) -> None:
-        """As `Consumer.acknowledge`. With `wait` it is durable on the message's own cluster."""
+        """As `Consumer.acknowledge`. With `wait` it is durable on the message's own cluster.
+
+        Raises:
+            NotConnected: in a transaction, when it comes too late: the transaction cannot hold it.
+        """
+        if txn is not None:
+            self.begin_acknowledging(message, txn).wait()
+            return
         attached = self._of(message)
         if attached is not None:
-            attached.acknowledge(message, txn=txn, wait=wait)
+            attached.acknowledge(message, wait=wait)
+
+    def begin_acknowledging(self, message: Message | NativeMessageId | Any, txn: Transaction) -> AckUnderWay:
+        return self._in_transaction(message).begin_acknowledging(message, txn)
+
+    def begin_acknowledging_cumulative(self, message: Message | NativeMessageId | Any, txn: Transaction) -> AckUnderWay:
+        return self._in_transaction(message).begin_acknowledging_cumulative(message, txn)
+
+    def _in_transaction(self, message: object) -> Consumer:
+        attached = self._of(message)
+        if attached is None:
+            raise NotConnected("the message is of a cluster that its tenant has left: it is delivered again")
+        return attached
 
     def acknowledge_cumulative(
         self, message: Message | NativeMessageId | Any, *, txn: Transaction | None = None, wait: bool = False
     ) -> None:
-        """As `Consumer.acknowledge_cumulative`."""
+        """As `Consumer.acknowledge_cumulative`. Raises NotConnected as `acknowledge` does."""
+        if txn is not None:
+            self.begin_acknowledging_cumulative(message, txn).wait()
+            return
         attached = self._of(message)
         if attached is not None:
-            attached.acknowledge_cumulative(message, txn=txn, wait=wait)
+            attached.acknowledge_cumulative(message, wait=wait)
 
     def negative_acknowledge(self, message: Message | NativeMessageId) -> None:
         """As `Consumer.negative_acknowledge`; a message of a cluster that was left comes again anyway."""
