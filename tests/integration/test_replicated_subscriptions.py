@@ -16,16 +16,16 @@ import pytest
 from confluent_kafka import Producer
 
 import layer as pulsar
-from layer.admin import AdminClient
 from layer.deadline import Deadline
-from layer.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError
+from layer.embedded import EmbeddedBrokerError
 from layer.replication.comparing import compare_subscription
 from layer.replication.comparison import PartitionComparison
 from layer.replication.subscriptions_duty import ReplicatedSubscriptions
 from mapping.headers import ORIGINAL_ID, REPLICATED_FROM
 from mapping.original_position import OriginalPosition, encode_original
 from mapping.topic_name import TopicName
-from tests.integration.sdk_support import nothing_comes, receive, receive_rest
+from tests.integration.sdk_support import nothing_comes, receive, receive_rest, until
+from tests.integration.two_clusters import Cluster, clusters_of, embedded_broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
@@ -34,11 +34,9 @@ PATIENCE_S = 90.0
 
 
 @dataclass(frozen=True)
-class Cluster:
-    name: str
-    bootstrap: str
-    client: pulsar.Client
-    admin: AdminClient
+class Side(Cluster):
+    """A cluster to which messages are copied by hand, or not, but for `replicating`."""
+
     copied: dict[tuple[str, str], int] = field(default_factory=dict)
 
     @contextmanager
@@ -63,7 +61,7 @@ class Cluster:
             **options,
         )
 
-    def copy_from(self, there: Cluster, topic: str) -> None:
+    def copy_from(self, there: Side, topic: str) -> None:
         """What was published there and is not here yet."""
         deadline = Deadline.after(PATIENCE_S)
         found = there.admin.node.topics.find(TopicName.parse(topic), deadline)
@@ -72,7 +70,7 @@ class Cluster:
         assert mine is not None
         end = there.admin.node.admin.end_offsets(found.kafka_topic, [0], deadline)[0]
         start = self.copied.get((topic, there.name), 0)
-        producer = Producer({"bootstrap.servers": self.bootstrap, "enable.idempotence": True})
+        producer = Producer({"bootstrap.servers": self.url.removeprefix("kafka://"), "enable.idempotence": True})
         for batch in there.admin.node.fetcher.read(found.kafka_topic, 0, start, end, deadline):
             for record in batch:
                 headers: list[tuple[str, str | bytes | None]] = list(record.headers() or ())
@@ -91,28 +89,18 @@ class Cluster:
 
 
 @pytest.fixture(scope="module")
-def clusters(missing: Callable[[str, str], None]) -> Iterator[tuple[Cluster, Cluster]]:
+def clusters(missing: Callable[[str, str], None]) -> Iterator[tuple[Side, Side]]:
     with ExitStack() as stack:
         try:
-            brokers = {
-                name: stack.enter_context(EmbeddedBroker(BrokerOptions(heap_mb=384, start_timeout_s=300)))
-                for name in ("eu", "us")
-            }
+            urls = {name: f"kafka://{stack.enter_context(embedded_broker()).bootstrap}" for name in ("eu", "us")}
         except EmbeddedBrokerError as error:
             missing("kafka", f"no broker: {error}")
-        made = []
-        for name, broker in brokers.items():
-            admin = stack.enter_context(AdminClient(f"kafka://{broker.bootstrap}"))
-            client = pulsar.Client(f"kafka://{broker.bootstrap}", stand_in=False)
-            stack.callback(client.close)
-            admin.set_local_cluster(name)
-            for other, at in brokers.items():
-                admin.create_cluster(other, f"kafka://{at.bootstrap}")
-            made.append(Cluster(name, broker.bootstrap, client, admin))
-        yield made[0], made[1]
+        made = stack.enter_context(clusters_of(urls))
+        eu, us = (Side(each.name, each.url, each.client, each.admin) for each in made.values())
+        yield eu, us
 
 
-def compared(here: Cluster, there: Cluster, topic: str) -> PartitionComparison:
+def compared(here: Side, there: Side, topic: str) -> PartitionComparison:
     name = TopicName.parse(topic)
     (found,) = compare_subscription(here.admin.node, there.admin.node, name, "s", Deadline.after(PATIENCE_S))
     return found
@@ -125,9 +113,7 @@ def settle(*duties: ReplicatedSubscriptions) -> None:
             assert duty.wait_for_round(Deadline.after(PATIENCE_S))
 
 
-def test_a_subscription_goes_on_in_another_cluster_and_comes_back(
-    clusters: tuple[Cluster, Cluster], unique: Unique
-) -> None:
+def test_a_subscription_goes_on_in_another_cluster_and_comes_back(clusters: tuple[Side, Side], unique: Unique) -> None:
     eu, us = clusters
     topic = unique()
     for each in clusters:
@@ -181,9 +167,7 @@ def test_a_subscription_goes_on_in_another_cluster_and_comes_back(
         there.close()
 
 
-def test_what_is_copied_after_it_was_acknowledged_is_left_out(
-    clusters: tuple[Cluster, Cluster], unique: Unique
-) -> None:
+def test_what_is_copied_after_it_was_acknowledged_is_left_out(clusters: tuple[Side, Side], unique: Unique) -> None:
     """Progress waits for no copy, and owners leave out what the service has not taken over yet."""
     eu, us = clusters
     topic = unique()
@@ -216,10 +200,41 @@ def test_what_is_copied_after_it_was_acknowledged_is_left_out(
     there.close()
 
 
+def test_a_subscription_moves_with_what_the_replicator_copies(clusters: tuple[Side, Side], unique: Unique) -> None:
+    eu, us = clusters
+    topic = unique()
+    eu.admin.set_policy("public/default", "replication_clusters", ["eu", "us"])
+    us.admin.set_policy("public/default", "replication_clusters", ["eu", "us"])
+    consumer = eu.subscribe(topic)
+    producer = eu.client.create_producer(topic)
+    for number in range(50):
+        producer.send_async(b"%d" % number, None)
+    producer.flush()
+    received = receive(consumer, 50)
+    for message in received[::2]:
+        consumer.acknowledge(message)
+    consumer.flush()
+    left = {message.data() for message in received[1::2]}
+    with eu.replicating(), us.replicating(), eu.syncing() as from_eu, us.syncing() as from_us:
+        until(lambda: topic in str(us.admin.list_topics("public/default")), "the topic to be made")
+        until(lambda: "s" in us.admin.list_subscriptions(topic), "the subscription to be made")
+        there = us.subscribe(topic)
+        assert {message.data() for message in receive(there, len(left))} == left
+        assert nothing_comes(there)
+        us.client.create_producer(topic).send(b"published there")
+        consumer.close()
+        there.close()
+        settle(from_eu, from_us)
+        back = eu.subscribe(topic)
+        assert {message.data() for message in receive(back, len(left) + 1)} == {*left, b"published there"}
+        assert nothing_comes(back)
+        back.close()
+        found = compared(eu, us, topic)
+        assert found.equal, found
+
+
 @pytest.mark.soak
-def test_a_switch_in_mid_stream_with_a_hundred_thousand_holes(
-    clusters: tuple[Cluster, Cluster], unique: Unique
-) -> None:
+def test_a_switch_in_mid_stream_with_a_hundred_thousand_holes(clusters: tuple[Side, Side], unique: Unique) -> None:
     """Consumers acknowledge at random while the topic is copied; then they are gone, and others begin elsewhere.
 
     Nothing is lost, nothing that was told comes again, and in the end both sides are equal.
