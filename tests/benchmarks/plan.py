@@ -228,6 +228,26 @@ GROUPS: Final = (
         rounds=2,
         cells=(Cell("ledgers", System.LAYER, "deletions", 200_000, {"topics": 20, "entries_per_ledger": 20}),),
     ),
+    Group(
+        "replication",
+        "Copy a topic of 200 B to a second cluster: `pok serve`, and a loop of consume(1000) and produce",
+        rounds=3,
+        cells=(
+            Cell("layer", System.LAYER, "copy", MILLION, {"size": 200, "by": "layer"}),
+            Cell("raw", System.RAW, "copy", MILLION, {"size": 200, "by": "raw"}),
+        ),
+        resident="replication_workers",
+    ),
+    Group(
+        "replication-latency",
+        "From cluster to cluster at 1,000 messages/s: `pok serve`, and a loop of consume(1000) and produce",
+        rounds=3,
+        cells=(
+            Cell("layer", System.LAYER, "copy_latency", 20_000, {"rate": 1000, "by": "layer"}),
+            Cell("raw", System.RAW, "copy_latency", 20_000, {"rate": 1000, "by": "raw"}),
+        ),
+        resident="replication_workers",
+    ),
     *SPARK,
 )
 
@@ -252,6 +272,14 @@ REQUIREMENTS: Final = (
         Rule.RATIO_AT_LEAST,
         0.85,
         "receive-committed/plain",
+    ),
+    Requirement(
+        "copy to another cluster, beside raw consume and produce between the same two brokers",
+        "replication/layer",
+        "per_s",
+        Rule.RATIO_AT_LEAST,
+        0.6,
+        "replication/raw",
     ),
     Requirement("peak resident memory of receive, MB", "receive/layer", "peak_mb", Rule.BELOW, 300),
     Requirement("added latency p99, ms", "latency/layer", "p99_ms", Rule.ADDS_AT_MOST, 5, "latency/raw"),

@@ -120,9 +120,9 @@ def play(
         total = publishing.end()
         eventually(f"all {total} are copied ({log})", lambda: copied() >= total)
     finally:
-        publishing.end()
         for service in (*services, *stopped):
             service.kill()
+        publishing.end()
     return list(_read(target.client, topic, total))
 
 
