@@ -33,6 +33,7 @@ from layer.metadata.producers import ProducerRegistry
 from layer.metadata.subscriptions import SUBSCRIPTION_KEYS, Subscriptions
 from layer.metadata.topics import TOPIC_KEYS, Topics
 from layer.meters import Meters
+from layer.migration.steps import MIGRATION_KEYS, Migrations
 from layer.registry.model import SchemaPolicies, TopicLife
 from layer.registry.policies import schema_policies
 from layer.registry.registry import SchemaRegistry
@@ -107,6 +108,7 @@ class Services:
         self.namespaces = Namespaces(Entities(self.log, NAMESPACES, NAMESPACE_KEYS, self.clock), self.clock)
         self.clusters = Clusters(Entities(self.log, NAMESPACES, REGISTRY_KEYS, self.clock))
         self.tenants = Tenants(Entities(self.log, TENANTS, TENANT_KEYS, self.clock))
+        self.migrations = Migrations(Entities(self.log, TENANTS, MIGRATION_KEYS, self.clock), self.clock)
         self.topics = Topics(
             Entities(self.log, TOPICS, TOPIC_KEYS, self.clock),
             self.namespaces,

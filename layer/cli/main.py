@@ -16,6 +16,7 @@ from layer.cli import (
     ledgers,
     lookup,
     metrics,
+    migrate,
     namespaces,
     produce,
     schema_diff,
@@ -47,6 +48,7 @@ app.add_typer(cluster.app, name="cluster")
 app.add_typer(clusters.app, name="clusters")
 app.add_typer(tenants.app, name="tenants")
 app.add_typer(lookup.app, name="lookup")
+app.add_typer(migrate.app, name="migrate")
 app.add_typer(subscriptions.app, name="subscriptions")
 app.add_typer(transactions.app, name="transactions")
 app.add_typer(ledgers.app, name="ledgers")

@@ -1,0 +1,209 @@
+"""A tenant moves to another cluster and back while its programs go on, on two brokers."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import pytest
+
+import layer as pulsar
+from layer.admin import AdminClient
+from layer.deadline import Deadline
+from layer.embedded import EmbeddedBrokerError
+from layer.errors import Refused
+from layer.http_server import HttpServer
+from layer.lookup.cluster_metadata import ClusterMetadata
+from layer.lookup.followed_map import FollowedMap
+from layer.lookup.gateway import LookupGateway
+from layer.migration.worker import MigrationWorker
+from layer.waiting import wait_until
+from mapping.state_records.migrations import MigrationStep
+from tests.integration.two_clusters import PATIENCE_S, Cluster, clusters_of, embedded_broker
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
+
+Unique = Callable[..., str]
+
+
+class Order(pulsar.schema.Record):
+    number = pulsar.schema.Integer()
+
+
+class OrderWithNote(pulsar.schema.Record):
+    number = pulsar.schema.Integer()
+    note = pulsar.schema.String()
+
+
+@pytest.fixture(scope="module")
+def clusters(missing: Callable[[str, str], None]) -> Iterator[dict[str, Cluster]]:
+    with ExitStack() as stack:
+        try:
+            urls = {name: f"kafka://{stack.enter_context(embedded_broker()).bootstrap}" for name in ("west", "east")}
+        except EmbeddedBrokerError as error:
+            missing("kafka", f"no broker: {error}")
+        yield stack.enter_context(clusters_of(urls))
+
+
+@contextmanager
+def lookup_service(home: AdminClient) -> Iterator[str]:
+    node = home.node
+
+    def addresses(deadline: Deadline) -> dict[str, str]:
+        return {name: at.service_url for name, at in node.clusters.registry(deadline).clusters.items()}
+
+    followed = FollowedMap(node.tenants.all, addresses, node.clock)
+    metadata = ClusterMetadata({})
+    server = HttpServer("127.0.0.1", 0, LookupGateway(followed, metadata))
+    assert wait_until(lambda: not followed.failure(), Deadline.after(PATIENCE_S))
+    try:
+        yield f"pok+lookup://127.0.0.1:{server.port}"
+    finally:
+        server.close()
+        followed.close()
+        metadata.close()
+
+
+class Program:
+    """Sends numbers and acknowledges what it receives, but for every tenth, until it is told to stop."""
+
+    def __init__(self, url: str, topic: str) -> None:
+        self.client = pulsar.Client(url, stand_in=False)
+        self.producer = self.client.create_producer(topic, "shop", block_if_queue_full=True)
+        self.consumer = self.client.subscribe(topic, "billing", pulsar.ConsumerType.Shared)
+        self.sent = 0
+        self.failed: list[pulsar.Result] = []
+        self.received: Counter[int] = Counter()
+        self.acknowledged: set[int] = set()
+        self.stop = threading.Event()
+        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._send, self._receive)]
+        for thread in self._threads:
+            thread.start()
+
+    def _send(self) -> None:
+        while not self.stop.wait(0.002):
+            self.producer.send_async(b"%d" % self.sent, self._sent)
+            self.sent += 1
+        self.producer.flush()
+
+    def _sent(self, result: pulsar.Result, _: object) -> None:
+        if result is not pulsar.Result.Ok:
+            self.failed.append(result)
+
+    def _receive(self) -> None:
+        while not (self.stop.is_set() and len(self.received) >= self.sent):
+            try:
+                message = self.consumer.receive(1000)
+            except pulsar.Timeout:
+                continue
+            number = int(message.data())
+            self.received[number] += 1
+            if number % 10:
+                self.consumer.acknowledge(message)
+                self.acknowledged.add(number)
+
+    def end(self) -> None:
+        self.stop.set()
+        for thread in self._threads:
+            thread.join(PATIENCE_S)
+            assert not thread.is_alive(), (self.sent, len(self.received))
+        self.client.close()
+
+
+class Killed(BaseException):
+    """As far as the worker can tell: nothing of it runs any more."""
+
+
+def test_a_tenant_moves_and_comes_back(
+    clusters: dict[str, Cluster], unique: Unique, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    west, east = clusters["west"].admin, clusters["east"].admin
+    tenant = unique("acme")
+    topic = f"persistent://{tenant}/eu/orders"
+    west.create_namespace(f"{tenant}/eu")
+    west.set_policy(f"{tenant}/eu", "schema_compatibility_strategy", "ALWAYS_COMPATIBLE")
+    west.create_partitioned_topic(topic, 2, entries_per_ledger=500)
+    described = f"persistent://{tenant}/eu/described"
+    for record in (Order, OrderWithNote):
+        clusters["west"].client.create_producer(described, schema=pulsar.schema.AvroSchema(record)).close()
+    west.assign_tenant(tenant, "west")
+
+    def worker() -> MigrationWorker:
+        record = west.node.migrations.require(tenant, Deadline.after(PATIENCE_S))
+        return MigrationWorker(west, west, east, record, PATIENCE_S)
+
+    with ExitStack() as stack:
+        for cluster in clusters.values():
+            stack.enter_context(cluster.replicating())
+        program = Program(stack.enter_context(lookup_service(west)), topic)
+        assert wait_until(lambda: len(program.received) > 500, Deadline.after(PATIENCE_S))
+        west.node.migrations.begin(tenant, "west", "east", Deadline.after(PATIENCE_S))
+        with pytest.raises(Refused, match="cannot switch"):
+            worker().switch()
+        assert worker().run(lambda record: None).step is MigrationStep.READY
+        assert [entry.sha256 for entry in east.list_schema_versions(described)] == [
+            entry.sha256 for entry in west.list_schema_versions(described)
+        ]
+
+        def killed(*_: object) -> None:
+            raise Killed
+
+        monkeypatch.setattr(MigrationWorker, "_compare", killed)
+        with pytest.raises(Killed):
+            worker().switch()
+        monkeypatch.undo()
+        assert worker().record.step is MigrationStep.SWITCHING
+        before = len(program.received)
+        assert worker().switch().step is MigrationStep.SWITCHED
+        assert wait_until(lambda: len(program.received) > before + 200, Deadline.after(PATIENCE_S)), "it goes on"
+        assert worker().roll_back().step is MigrationStep.ROLLED_BACK
+        before = len(program.received)
+        assert wait_until(lambda: len(program.received) > before + 200, Deadline.after(PATIENCE_S)), "it is back"
+        program.end()
+
+    assert not program.failed
+    assert set(program.received) == set(range(program.sent)), "nothing is lost"
+    twice = {number for number, times in program.received.items() if times > 1} & program.acknowledged
+    assert len(twice) <= 20, "only what was in flight when it switched comes again"
+    cursors = west.subscription_cursors(topic, "billing")
+    kept = sum(cursor.end - max(cursor.start, cursor.mark_delete + 1) - cursor.acknowledged for cursor in cursors)
+    assert kept == sum(number % 10 == 0 for number in range(program.sent))
+    assert west.tenant_place(tenant).cluster == "west"  # type: ignore[union-attr]
+
+
+def test_a_tenant_moves_for_good(clusters: dict[str, Cluster], unique: Unique) -> None:
+    west, east = clusters["west"].admin, clusters["east"].admin
+    tenant = unique("globex")
+    topic = f"persistent://{tenant}/eu/orders"
+    west.create_namespace(f"{tenant}/eu")
+    west.create_topic(topic)
+    west.assign_tenant(tenant, "west")
+    west.node.migrations.begin(tenant, "west", "east", Deadline.after(PATIENCE_S))
+    record = west.node.migrations.require(tenant, Deadline.after(PATIENCE_S))
+    worker = MigrationWorker(west, west, east, record, PATIENCE_S)
+    client = clusters["west"].client
+    consumer = client.subscribe(topic, "s", pulsar.ConsumerType.Shared)
+    producer = client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=100)
+    for number in range(10):
+        producer.send_async(b"%d" % number, None)
+    producer.flush()
+    for message in [consumer.receive(10_000) for _ in range(10)][::2]:
+        consumer.acknowledge(message)
+    with clusters["west"].replicating():
+        worker.run(lambda record: None)
+        impatient = MigrationWorker(west, west, east, worker.record, 1)
+        with pytest.raises(Refused, match="programs stay on the cluster"):
+            impatient.switch()
+        assert "programs stay" in west.node.migrations.require(tenant, Deadline.after(PATIENCE_S)).problem
+        consumer.close()
+        producer.close()
+        worker = MigrationWorker(west, west, east, impatient.record, PATIENCE_S)
+        worker.switch()
+        assert worker.compare().good
+        assert worker.clean().step is MigrationStep.DONE
+    assert west.list_namespaces(tenant) == []
+    left = clusters["east"].client.subscribe(topic, "s", pulsar.ConsumerType.Shared)
+    assert sorted(left.receive(10_000).data() for _ in range(5)) == [b"1", b"3", b"5", b"7", b"9"]
+    left.close()
