@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,13 +12,14 @@ from layer.client.service_url import parse_service_url
 from layer.deadline import Deadline
 from layer.errors import LayerError
 from layer.kafka.settings import KafkaSettings
-from layer.node import Node, acquire, release
+from layer.node import Node
 from layer.replication.progress_log import ProgressLog
+from layer.replication.remote import RemoteCluster
 from mapping.state_records.clusters import ClusterAddress
 
 _log: Final = logging.getLogger(__name__)
 
-_CONNECT_S: Final = 10.0
+_LOOK_S: Final = 10.0
 _AGAIN_S: Final = 30.0
 
 
@@ -46,33 +48,36 @@ class Peers:
         """`node`: here. `secrets`: more of librdkafka's options, by cluster."""
         self._node = node
         self._secrets = secrets
-        self._connected: dict[str, tuple[ClusterAddress, Node, ProgressLog]] = {}
+        self._ended = threading.Event()
+        self._connected: dict[str, tuple[ClusterAddress, RemoteCluster, ProgressLog]] = {}
         self._again: dict[str, Deadline] = {}
 
     def progress(self, cluster: str) -> ProgressLog | None:
         """The cluster's state topic of progress; None while it is not registered, or cannot be reached."""
-        address = self._node.clusters.registry(Deadline.after(_CONNECT_S)).remote(cluster)
+        address = self._node.clusters.registry(Deadline.after(_LOOK_S)).remote(cluster)
         known = self._connected.get(cluster)
         if known is not None and known[0] == address:
             return known[2]
         if known is not None:
             del self._connected[cluster]
-            release(known[1])
+            known[1].close()
         waits = self._again.get(cluster)
         if address is None or (waits is not None and not waits.passed()):
             return None
         try:
-            node = acquire(peer_settings(address, self._secrets.get(cluster, {})), Deadline.after(_CONNECT_S))
+            remote = RemoteCluster(cluster, peer_settings(address, self._secrets.get(cluster, {})))
+            progress = remote.node(self._ended).progress
         except LayerError as failure:
             self._again[cluster] = Deadline.after(_AGAIN_S)
             _log.warning("cluster %s cannot be reached, again in %.0f s: %s", cluster, _AGAIN_S, failure)
             return None
         self._again.pop(cluster, None)
-        self._connected[cluster] = (address, node, node.progress)
-        return node.progress
+        self._connected[cluster] = (address, remote, progress)
+        return progress
 
     def close(self) -> None:
         """A second call does nothing."""
+        self._ended.set()
         connected, self._connected = self._connected, {}
-        for _, node, _ in connected.values():
-            release(node)
+        for _, remote, _ in connected.values():
+            remote.close()

@@ -6,14 +6,12 @@ takes over what they say. One thread serves all partitions of a process, in roun
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Mapping
 from typing import Final
 
 from layer.deadline import Deadline
 from layer.duties.state import DutyName, DutyState
-from layer.errors import Closed, LayerError
 from layer.kafka.group import GroupCallbacks, GroupConsumer
 from layer.kafka.range_reader import RangeReader
 from layer.kafka.shared_work import Assignment, SharedWork
@@ -21,11 +19,10 @@ from layer.node import Node
 from layer.replication.origin_reading import OriginReading
 from layer.replication.peers import Peers
 from layer.replication.subscription_sync import SubscriptionSync, SyncRound
+from layer.rounds import RoundsThread
 from layer.turns import Turns
 from mapping.state_topics import SUBSCRIPTION_PROGRESS
 from mapping.subscription_group import group_id
-
-_log: Final = logging.getLogger(__name__)
 
 GROUP_ID: Final = group_id(SUBSCRIPTION_PROGRESS.kafka_name, "replication")
 EVERY_S: Final = 1.0
@@ -59,12 +56,17 @@ class ReplicatedSubscriptions:
         self._lock = threading.Lock()
         self._assigned: set[int] = set()
         self._lost: set[int] = set()
-        self._wake = threading.Event()
-        self._ended = threading.Event()
         self._rounds = 0
         self._turns = Turns()
         self._moved = threading.Condition()
-        self._thread = threading.Thread(target=self._run, name="pok-subscriptions", daemon=True)
+        self._thread = RoundsThread(
+            "pok-subscriptions",
+            self._work,
+            "replicated subscriptions wait",
+            first_s=0.0,
+            again_s=every_s,
+            again_most_s=_AGAIN_MOST_S,
+        )
         self._thread.start()
         self._group = SharedWork(
             GROUP_ID,
@@ -79,7 +81,7 @@ class ReplicatedSubscriptions:
         with self._moved:
             wanted = self._rounds + 2  # one may be under way
             while self._rounds < wanted and not deadline.passed():
-                self._wake.set()
+                self._thread.wake()
                 self._moved.wait(min(self._every_s, deadline.remaining_s()))
             return self._rounds >= wanted
 
@@ -91,42 +93,28 @@ class ReplicatedSubscriptions:
             DutyName.SUBSCRIPTIONS.value,
             self._group.answered,
             partitions,
-            tuple(name for name, alive in threads if not alive and not self._ended.is_set()),
+            tuple(name for name, alive in threads if not alive and not self._thread.ended),
             (("progress", self._turns.seen()),),
         )
 
     def close(self, deadline: Deadline) -> None:
         """Leave the group, and end the threads; a second call does nothing."""
-        self._ended.set()
-        self._wake.set()
+        self._thread.end()
         self._group.close(deadline)
-        self._thread.join(deadline.remaining_s())
+        self._thread.close(deadline)
         self._reader.close()
         self._peers.close()
 
     # Its own thread -----------------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        again_s = self._every_s
-        while not self._ended.is_set():
-            pause_s = self._every_s
-            try:
-                with self._turns.one():
-                    done = self._round()
-                if done.behind:
-                    pause_s = 0.0
-                elif done.subscriptions:
-                    self._tell_of_round()
-                again_s = self._every_s
-            except LayerError as failure:
-                pause_s, again_s = again_s, min(2 * again_s, _AGAIN_MOST_S)
-                level = logging.DEBUG if isinstance(failure, Closed) or self._ended.is_set() else logging.WARNING
-                _log.log(level, "replicated subscriptions wait, again in %.0f s: %s", pause_s, failure)
-            except Exception:
-                pause_s, again_s = again_s, min(2 * again_s, _AGAIN_MOST_S)
-                _log.exception("replicated subscriptions wait, again in %.0f s", pause_s)
-            self._wake.wait(pause_s)
-            self._wake.clear()
+    def _work(self) -> float:
+        with self._turns.one():
+            done = self._round()
+        if done.behind:
+            return 0.0
+        if done.subscriptions:
+            self._tell_of_round()
+        return self._every_s
 
     def _round(self) -> SyncRound:
         with self._lock:
@@ -147,7 +135,7 @@ class ReplicatedSubscriptions:
     def _on_assigned(self, partitions: list[int]) -> None:
         with self._lock:
             self._assigned.update(partitions)
-        self._wake.set()
+        self._thread.wake()
 
     def _on_revoked(self, partitions: list[int]) -> None:
         with self._lock:
