@@ -10,6 +10,8 @@ from layer.dispatch.delivery import PartitionSlot
 from layer.dispatch.handle import SubscriptionHandle
 from layer.dispatch.lease_terms import LeaseTerms, LeaseTraffic
 from layer.dispatch.member import SubscriptionMember
+from layer.kafka.ascending import AscendingReader
+from layer.kafka.assigned import AssignedConsumer
 from layer.kafka.fetcher import Fetcher
 from layer.kafka.records import CommittedOffset
 from layer.metadata.processes import is_over, membership_ended
@@ -101,7 +103,9 @@ def _lease_terms(
     if not subscription.type.is_shared or subscription.partition is not None or not topic.name.is_persistent:
         return None
     life = CursorLife(topic.kafka_topic_id, topic.layout.incarnation, subscription.incarnation)
-    reader = Fetcher(services.settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
+    ahead = services.settings.tail(client_id="leased", fetch_queue_kbytes=FETCH_QUEUE_KBYTES)
+    behind = Fetcher(services.settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
+    reader = AscendingReader(lambda: AssignedConsumer(ahead, topic.kafka_topic), behind)
     return LeaseTerms(client_id, life, lease_channel(subscription), reader)
 
 

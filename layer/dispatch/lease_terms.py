@@ -39,13 +39,15 @@ class LeaseTraffic(Protocol):
 
 
 class RecordReader(Protocol):
-    """See `Fetcher.read_at`."""
+    """See `AscendingReader`."""
 
     def read_at(
         self, topic: str, partition: int, offsets: Sequence[int], deadline: Deadline
     ) -> Iterator[list[Any]]: ...
 
     def watermarks(self, topic: str, partition: int, deadline: Deadline) -> tuple[int, int]: ...
+
+    def leave(self, partition: int | None = None) -> None: ...
 
     def close(self) -> None: ...
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, Final
 
 from layer import errors
@@ -27,6 +28,7 @@ from mapping.state_records.leases import LeasedEntry
 _TIMEOUT_S: Final = 2.0
 _AGAIN_S: Final = 0.2
 _MOST_AT_ONCE: Final = 2000
+_REST_AFTER_S: Final = 10.0
 
 _log = logging.getLogger(__name__)
 
@@ -41,12 +43,15 @@ class LeasedRecords:
         self._clock = clock
         self._lessee = lessee
         self._not_before_s = 0.0
+        self._rest_s = inf
+        """When to stop fetching ahead."""
 
     def read(self) -> bool:
         """Read some of what is to be read, in 2 s at most; True when something was."""
         to_read = self._lessee.to_read
         if not to_read or self._clock.monotonic() < self._not_before_s:
             return False
+        self._rest_s = self._clock.monotonic() + _REST_AFTER_S
         partition = to_read[0].partition
         taken: list[ToRead] = []
         while to_read and to_read[0].partition is partition and sum(len(t.entries) for t in taken) < _MOST_AT_ONCE:
@@ -61,6 +66,12 @@ class LeasedRecords:
         for each in taken:
             self._hand_out(each, records, read_to)
         return True
+
+    def rest(self) -> None:
+        """Fetch nothing ahead once ten seconds have passed without a lease. Call it now and then."""
+        if self._clock.monotonic() >= self._rest_s:
+            self._rest_s = inf
+            self._reader.leave()
 
     def _records(self, partition: LeasedPartition, taken: Sequence[ToRead]) -> tuple[dict[int, Any], int]:
         """By offset; and up to where what is missing is gone from Kafka."""

@@ -112,6 +112,8 @@ class Leasing:
         lessee.asking = without and any(not each.is_remote for each in self._endpoints)
         if lessee.to_read:
             self._records.read()
+        else:
+            self._records.rest()
         if self.tells_owners:
             self._drain()
         if self.lessor.in_use:
@@ -278,6 +280,7 @@ class Leasing:
         leased = self.lessee.owned_now(number)
         if leased is None:
             return
+        self._terms.reader.leave(number)
         held = leased.held()
         messages = dict(leased.in_flight.unacked_in)
         leased.in_flight.let_go_of_all()

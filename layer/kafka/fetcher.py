@@ -22,7 +22,8 @@ from layer.kafka.rights import on_topic
 _log = logging.getLogger(__name__)
 
 _BATCH: Final = 1000
-_READ_THROUGH: Final = 2000
+READ_THROUGH: Final = 2000
+"""A gap below so many records is read through."""
 _STALE_S: Final = 2.0
 
 
@@ -150,7 +151,7 @@ class Fetcher:
         """
         runs: list[tuple[int, int]] = []
         for offset in offsets:
-            if runs and offset - runs[-1][1] < _READ_THROUGH:
+            if runs and offset - runs[-1][1] < READ_THROUGH:
                 runs[-1] = (runs[-1][0], offset + 1)
             else:
                 runs.append((offset, offset + 1))

@@ -10,10 +10,12 @@ import layer as pulsar
 from layer.admin import AdminClient
 from layer.deadline import Deadline
 from layer.errors import LayerError
-from layer.kafka.fetcher import Fetcher
+from layer.kafka.ascending import AscendingReader
+from layer.kafka.assigned import AssignedConsumer
+from layer.kafka.fetcher import READ_THROUGH, Fetcher
 from layer.kafka.settings import KafkaSettings
 from layer.waiting import wait_until
-from tests.integration.sdk_support import send
+from tests.integration.sdk_support import send, send_fast
 
 pytestmark = pytest.mark.kafka
 
@@ -43,3 +45,37 @@ def test_a_partition_that_is_made_while_it_is_asked_for_is_found(
         assert [record.offset() for batch in batches for record in batch] == [0, 1, 2]
     finally:
         fetcher.close()
+
+
+def test_offsets_that_mostly_ascend(client: pulsar.Client, admin: AdminClient, bootstrap: str, unique: Unique) -> None:
+    """Also some behind what was read, of two partitions in turn, and of records that come later."""
+    topic = unique()
+    admin.create_partitioned_topic(topic, 2)
+    for partition in range(2):
+        send_fast(client, f"{topic}-partition-{partition}", READ_THROUGH + 500)
+    kafka_topic = admin.topic_stats(topic).kafka_topic
+    settings = KafkaSettings(bootstrap)
+    ahead = settings.tail(client_id="test", fetch_queue_kbytes=1024)
+    reader = AscendingReader(
+        lambda: AssignedConsumer(ahead, kafka_topic), Fetcher(settings.reader(fetch_queue_kbytes=1024))
+    )
+
+    def read(partition: int, *offsets: int) -> list[int]:
+        batches = reader.read_at(kafka_topic, partition, offsets, Deadline.after(20))
+        found = [record for batch in batches for record in batch]
+        assert all(record.partition() == partition for record in found)
+        return [record.offset() for record in found]
+
+    end = READ_THROUGH + 500
+    try:
+        for offsets in ((3, 4, 7), (5, 20), (0, 21, READ_THROUGH + 100), (1, end - 1)):
+            for partition in range(2):
+                assert read(partition, *offsets) == list(offsets)
+        assert read(0) == []
+        send(client, f"{topic}-partition-0", 2)
+        assert read(0, end, end + 1) == [end, end + 1]
+        reader.leave(0)
+        assert read(0, 2, end + 1) == [2, end + 1]
+        assert read(1, 2, end - 1) == [2, end - 1]
+    finally:
+        reader.close()

@@ -85,6 +85,9 @@ class World:
         """What reading the partition from its beginning gives."""
         return [Record(offset) for offset in range(end)]
 
+    def leave(self, partition: int | None = None) -> None:
+        """Nothing is fetched ahead."""
+
     def close(self) -> None:
         """For the reader that this is, too."""
 

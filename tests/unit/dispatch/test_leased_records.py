@@ -71,6 +71,9 @@ class Member:
     def watermarks(self, topic: str, partition: int, deadline: Deadline) -> tuple[int, int]:
         return self.start, 100
 
+    def leave(self, partition: int | None = None) -> None:
+        """Nothing is fetched ahead."""
+
     def close(self) -> None:
         """Nothing is open."""
 
