@@ -287,7 +287,9 @@ class Consumer(Receiving):
             wishes = self._places.seek_targets(messageid, deadline, inclusive=self._seek_inclusive)
             self._member.wait_until_assigned(deadline)
             self._wait_for_new_partitions(wishes, deadline)
+            self._member.have_saved_elsewhere(deadline)
             self._node.memberships.live_cursors.change(self._subscription, wishes, deadline)
+            self._member.take_in(deadline)
 
     def _wait_for_new_partitions(self, partitions: Iterable[int], deadline: Deadline) -> None:
         """Partitions that the topic got since this consumer was made take some seconds until somebody owns them."""

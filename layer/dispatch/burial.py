@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from layer.clock import Clock
-from layer.dispatch.dead_letters import DeadLetters
 from layer.dispatch.delivery import Delivery, Feed
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.partition import OwnedPartition
+from layer.dispatch.remote_endpoint import RemoteEndpoint
 
 _MAX_BURIALS: Final = 1000
 _BURY_AGAIN_S: Final = 1.0
@@ -30,7 +30,8 @@ class Burial:
     def bury(self, owned: OwnedPartition, offsets: list[int], records: Mapping[int, Any]) -> list[int]:
         """Send those away that were delivered often enough; gives the others.
 
-        The first consumer with a dead letter policy does it for all of them, so that dead letters come in order.
+        The first consumer of this process with a dead letter policy does it for all of them, so that dead letters come
+        in order. Without one nobody does it here; other processes' consumers bury what they are leased.
         """
         consumer = self._burier()
         if consumer is None or consumer.dead_letters is None:
@@ -54,10 +55,14 @@ class Burial:
         gone = set(dead)
         return [offset for offset in offsets if offset not in gone]
 
-    def policy(self) -> DeadLetters | None:
-        """The one that counts now."""
+    def max_redeliver_count(self) -> int | None:
+        """Of the policy that counts now; without one here the highest of other processes' consumers. None: there is
+        no policy."""
         consumer = self._burier()
-        return None if consumer is None else consumer.dead_letters
+        if consumer is not None and consumer.dead_letters is not None:
+            return consumer.dead_letters.max_redeliver_count
+        elsewhere = (e.max_redeliver_count for e in self._endpoints if isinstance(e, RemoteEndpoint))
+        return max((most for most in elsewhere if most is not None), default=None)
 
     def has(self, feed: Feed) -> bool:
         """What this feed holds is on its way to the dead letter topic."""

@@ -55,7 +55,7 @@ class DeliveryCounting:
         saved = owned.cursor.deliveries
         if saved is not None and not saved.matter_from(owned.cursor.next_unacked):
             saved = None
-        if saved is None and self._burial.policy() is None:
+        if saved is None and self._burial.max_redeliver_count() is None:
             return
         number = owned.slot.number
         guard = DeliveryGuard(owned.read_position, lambda: self._put_off(number))
@@ -76,7 +76,7 @@ class DeliveryCounting:
 
     def end_where_over(self) -> None:
         """Stop counting where no consumer has a dead letter policy and nothing that a former owner counted is left."""
-        if self._burial.policy() is not None:
+        if self._burial.max_redeliver_count() is not None:
             return
         for owned in self._owned.values():
             if owned.guard is not None and owned.guard.over:
@@ -86,8 +86,8 @@ class DeliveryCounting:
         """See `DeliveryGuard.admit`."""
         if owned.guard is None or not lowest:
             return lowest
-        policy = self._burial.policy()
-        return owned.guard.admit(lowest, None if policy is None else policy.max_redeliver_count + 1, in_order=in_order)
+        most = self._burial.max_redeliver_count()
+        return owned.guard.admit(lowest, None if most is None else most + 1, in_order=in_order)
 
     def give_back(self, owned: OwnedPartition, endpoint: Endpoint, *, died: bool = False) -> None:
         """The consumer is gone, `died` with its process. What it put off still waits for its time where deliveries are

@@ -15,6 +15,8 @@ from layer.clock import Clock
 from layer.deadline import Deadline
 from layer.dispatch.batches import report_corrupt
 from layer.dispatch.chunks import Known
+from layer.dispatch.delivery import Delivery
+from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.entries import EntriesAtHand
 from layer.dispatch.handing_out import HandingOut
 from layer.dispatch.held import HeldEntries
@@ -29,6 +31,7 @@ _TIMEOUT_S: Final = 2.0
 _AGAIN_S: Final = 0.2
 _MOST_AT_ONCE: Final = 2000
 _REST_AFTER_S: Final = 10.0
+_BURY_AGAIN_S: Final = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -122,9 +125,25 @@ class LeasedRecords:
 
         handing_out = HandingOut(leased, entries, HeldEntries(), leased.in_flight, leased.redeliveries, unreadable)
         if offsets:
-            endpoint.deliver(handing_out.messages(offsets, bodies, feed, None))
+            self._deliver(leased, endpoint, handing_out.messages(offsets, bodies, feed, None))
         if gone:
             self._lessee.gone(leased, gone)
+
+    def _deliver(self, leased: LeasedPartition, endpoint: Endpoint, messages: list[Delivery]) -> None:
+        """Messages that were delivered often enough go the way of the consumer's dead letters instead."""
+        policy = endpoint.dead_letters
+        if policy is not None and leased.redeliveries:
+            most = policy.max_redeliver_count
+            letters = [message for message in messages if message.redeliveries > most]
+            if letters:
+                policy.bury(letters, self._unburied)
+                messages = [message for message in messages if message.redeliveries <= most]
+        endpoint.deliver(messages)
+
+    def _unburied(self, letter: Delivery) -> None:
+        """A dead letter could not be stored: it comes again in a second. Any thread."""
+        feed = letter.feed
+        feed.slot.nacks.append((self._clock.monotonic(), _BURY_AGAIN_S, letter.offset, feed.endpoint))
 
 
 def _body(entry: LeasedEntry, records: Mapping[int, Any], entries: EntriesAtHand) -> Any | None:

@@ -340,8 +340,13 @@ class Leasing:
 
     def finish(self) -> None:
         """Say the last word, in two seconds at most."""
-        deadline = Deadline.after(_FINISH_S)
         self.lessee.asking = False
+        self.say_all()
+        self.stop()
+
+    def say_all(self) -> None:
+        """Return when what there is to say is written, after two seconds at most."""
+        deadline = Deadline.after(_FINISH_S)
         while not deadline.passed():
             now_s = self._clock.monotonic()
             self.lessor.now_s = self.lessee.now_s = now_s
@@ -352,9 +357,8 @@ class Leasing:
             try:
                 self._writing[0].result(deadline.remaining_s())
             except Exception as failure:
-                _log.info("subscription=%s could not take its leave: %s", self._handle, failure)
+                _log.info("subscription=%s could not say everything: %s", self._handle, failure)
                 break
-        self.stop()
 
     def stop(self) -> None:
         """Hear no more."""

@@ -515,6 +515,7 @@ class Lessee:
                     limits,
                     endpoint.delivered,
                     endpoint.unacked,
+                    None if endpoint.dead_letters is None else endpoint.dead_letters.max_redeliver_count,
                 )
             )
         return tuple(found)

@@ -138,10 +138,18 @@ class SubscriptionMember:
         Raises:
             StoreError: they could not be saved.
         """
+        self.have_saved_elsewhere(deadline)
+        return outcome(self.run(lambda: self._serving.save()), deadline, "acknowledgements to be durable")
+
+    def have_saved_elsewhere(self, deadline: Deadline) -> None:
+        """Return when the owners of other partitions have saved what was acknowledged of them here before this call."""
         told = outcome(self.run(lambda: self._serving.tell_owners()), deadline, "acknowledgements to be told")
         if told is not None:
             outcome(told, deadline, "acknowledgements to be saved by the owners of their partitions")
-        return outcome(self.run(lambda: self._serving.save()), deadline, "acknowledgements to be durable")
+
+    def take_in(self, deadline: Deadline) -> None:
+        """Return when what owners are known to have taken back is not in an inbox any more."""
+        outcome(self.run(lambda: self._serving.take_in()), deadline, "messages to be taken out of inboxes")
 
     def execute(self, requests: Sequence[tuple[int, Request]]) -> Future[list[Answer | None]]:
         """See `OwnerRequests.execute`; pairs of partition and request."""

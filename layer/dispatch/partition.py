@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -37,6 +38,7 @@ from layer.dispatch.remote_endpoint import RemoteEndpoint
 from layer.dispatch.whole_message import WholeMessage
 from layer.meters import SubscriptionMeter
 from mapping.errors import CorruptRecord
+from mapping.state_records.leases import LeasedEntry
 
 
 class OwnedPartition:
@@ -240,9 +242,22 @@ class OwnedPartition:
     def deliver(self, feed: Feed, offsets: Sequence[int], records: Sequence[Any], *, hold: bool) -> None:
         """Hand entries to a consumer, and remember that it holds them (`hold`: shared subscriptions)."""
         if isinstance(feed.endpoint, RemoteEndpoint):
-            feed.endpoint.lend(feed, self._handing_out.leases(offsets, records, feed))
+            entries = self._handing_out.leases(offsets, records, feed)
+            feed.endpoint.lend(feed, self._counted(entries, feed.endpoint.max_redeliver_count))
             return
         feed.endpoint.deliver(self._handing_out.messages(offsets, records, feed, feed if hold else None))
+
+    def _counted(self, entries: list[LeasedEntry], most: int | None) -> list[LeasedEntry]:
+        """What killed too many processes is dead, though it was not refused so often: its redeliveries say so."""
+        if most is None or self.guard is None:
+            return entries
+        delivered = self.guard.next_delivery
+        return [
+            replace(entry, redeliveries=most + 1)
+            if entry.redeliveries <= most and delivered(entry.offset) > most + 2
+            else entry
+            for entry in entries
+        ]
 
     def hand_out(
         self, offsets: Sequence[int], records: Sequence[Any], feed: Feed, holder: Feed | None

@@ -30,6 +30,8 @@ class RemoteEndpoint(Endpoint):
         super().__init__(
             said.name, 0, delivery_type=Delivery, priority=said.priority, max_unacked=said.max_unacked, key_shared=rule
         )
+        self.max_redeliver_count = said.max_redeliver_count
+        """Of its dead letter policy: its process buries what was delivered more often."""
         self.number = said.number
         self.node = node
         self._lend = lend

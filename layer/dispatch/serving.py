@@ -89,7 +89,7 @@ class Serving:
             self.leasing = Leasing(handle, terms, session, clock, self.dispatcher, seek, owned, endpoints, wake)
             self.ownership.leasing = self.leasing
         self.transactions = self.ownership.transactions
-        self.requests = OwnerRequests(handle, self.dispatcher, self.ownership, owned, self.save)
+        self.requests = OwnerRequests(handle, self.dispatcher, self.ownership, owned, self._save_and_tell)
         self._over: errors.LayerError | None = None
 
     # The loop -----------------------------------------------------------------------------------------------------
@@ -267,6 +267,18 @@ class Serving:
         self.dispatcher.redeliver_all(endpoint)
         if self.leasing is not None:
             self.leasing.lessee.redeliver_all(endpoint)
+
+    def take_in(self) -> None:
+        """See `SubscriptionMember.take_in`."""
+        if self.leasing is not None:
+            self.leasing.take_in()
+
+    def _save_and_tell(self) -> int:
+        """Whoever hears the answer to a request has heard before it what was taken back from its process."""
+        losses = self.save()
+        if self.leasing is not None:
+            self.leasing.say_all()
+        return losses
 
     def tell_owners(self) -> Future[None] | None:
         """Have the owners of other partitions save what was acknowledged of them here; None where nothing was."""

@@ -121,8 +121,9 @@ class Expel:
 @dataclass(frozen=True, slots=True)
 class RemoteConsumer:
     """A consumer as its process announces it. `limits` is how many messages each owner may lease to it in all, counted
-    from the member's epoch on. `sticky_ranges` and `allow_out_of_order` are those of Key_Shared. `delivered` and
-    `unacked` are for operators."""
+    from the member's epoch on. `sticky_ranges` and `allow_out_of_order` are those of Key_Shared.
+    `max_redeliver_count` is that of its dead letter policy, if it has one. `delivered` and `unacked` are for operators.
+    """
 
     number: int
     name: str
@@ -133,6 +134,7 @@ class RemoteConsumer:
     limits: Mapping[bytes, int] = field(default_factory=dict)
     delivered: int = 0
     unacked: int = 0
+    max_redeliver_count: int | None = None
 
 
 class Nack(NamedTuple):
@@ -387,6 +389,7 @@ def _write_consumer(out: bytearray, consumer: RemoteConsumer) -> None:
     _write_numbers(out, consumer.limits)
     write_varint(out, consumer.delivered)
     write_varint(out, consumer.unacked)
+    write_varint(out, 0 if consumer.max_redeliver_count is None else consumer.max_redeliver_count + 1)
 
 
 def _read_consumer(reader: Reader) -> RemoteConsumer:
@@ -394,9 +397,10 @@ def _read_consumer(reader: Reader) -> RemoteConsumer:
     priority, max_unacked, flags = reader.varint(), reader.varint(), reader.varint()
     ranges = tuple((reader.varint(), reader.varint()) for _ in range(reader.count(2)))
     limits = _read_numbers(reader)
+    delivered, unacked, most = reader.varint(), reader.varint(), reader.varint()
     return RemoteConsumer(
-        number, name, priority, max_unacked, ranges if flags & 1 else None, bool(flags & 2), limits,
-        reader.varint(), reader.varint(),
+        number, name, priority, max_unacked, ranges if flags & 1 else None, bool(flags & 2), limits, delivered, unacked,
+        most - 1 if most else None,
     )  # fmt: skip
 
 

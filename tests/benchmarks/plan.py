@@ -58,6 +58,12 @@ def _ack_rate(*, with_holes: bool) -> dict[str, Any]:
 CURSOR_WORKERS: Final = frozenset({"holes", "ack_rate", "many_cursors"})
 """They are in `cursor_workers`."""
 
+FLEET_WORKERS: Final = frozenset({"fleet", "share_group_fleet"})
+"""They are in `fleet_workers`."""
+
+FLEETS: Final = (1, 2, 4, 8, 16)
+"""Processes that consume one partition together."""
+
 TRANSACTION_WORKERS: Final = frozenset({"transactions", "start_up"})
 """They are in `transaction_workers`."""
 
@@ -79,6 +85,18 @@ SCHEMA_WORKERS: Final = frozenset({"codec", "checks"})
 
 MAINTENANCE_WORKERS: Final = frozenset({"lists", "deletions"})
 """They are in `maintenance_workers`."""
+
+
+def _fleets(processes: int) -> tuple[Cell, ...]:
+    args = {"processes": processes, "work_ms": 1.0}
+    return (
+        Cell(f"{processes}", System.LAYER, "fleet", 3_000 * processes, args),
+        Cell(f"pulsar-{processes}", System.PULSAR, "fleet", 3_000 * processes, args),
+        Cell(f"share-group-{processes}", System.RAW, "share_group_fleet", 3_000 * processes, args),
+    )
+
+
+_FLEET_OF_EIGHT: Final = {"processes": 8, "work_ms": 0.0, "rate": 1000}
 
 GROUPS: Final = (
     Group(
@@ -117,6 +135,22 @@ GROUPS: Final = (
         cells=(
             Cell("layer", System.LAYER, "latency", 20_000, {"rate": 1000}),
             Cell("raw", System.RAW, "latency", 20_000, {"rate": 1000}),
+        ),
+    ),
+    Group(
+        "leases-throughput",
+        "One partition, 1 ms of work (sleep) a message, processes on one Shared subscription (or Kafka share group)",
+        rounds=3,
+        cells=tuple(cell for processes in FLEETS for cell in _fleets(processes)),
+    ),
+    Group(
+        "leases-latency",
+        "End-to-end latency at 1,000 messages/s of one partition, 8 processes on one Shared subscription",
+        rounds=3,
+        cells=(
+            Cell("layer", System.LAYER, "fleet", 20_000, _FLEET_OF_EIGHT),
+            Cell("pulsar", System.PULSAR, "fleet", 20_000, _FLEET_OF_EIGHT),
+            Cell("share-group", System.RAW, "share_group_fleet", 20_000, _FLEET_OF_EIGHT),
         ),
     ),
     Group(
@@ -282,6 +316,18 @@ REQUIREMENTS: Final = (
         "replication/raw",
     ),
     Requirement("peak resident memory of receive, MB", "receive/layer", "peak_mb", Rule.BELOW, 300),
+    *(
+        Requirement(
+            f"messages a second of each of {processes} processes that share a partition, beside one alone",
+            f"leases-throughput/{processes}",
+            "per_process_s",
+            Rule.RATIO_AT_LEAST,
+            0.85,
+            "leases-throughput/1",
+        )
+        for processes in FLEETS[1:]
+    ),
+    Requirement("latency p99, 8 processes on one partition, ms", "leases-latency/layer", "p99_ms", Rule.BELOW, 50),
     Requirement("added latency p99, ms", "latency/layer", "p99_ms", Rule.ADDS_AT_MOST, 5, "latency/raw"),
     Requirement("producer until first delivery, ms", "open/layer", "producer_ms", Rule.ADDS_AT_MOST, 100, "open/raw"),
     Requirement("consumer until first message, ms", "open/layer", "consumer_ms", Rule.ADDS_AT_MOST, 100, "open/raw"),

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.benchmarks.model import Cell, Group, System
 from tests.benchmarks.plan import (
     CURSOR_WORKERS,
+    FLEET_WORKERS,
     MAINTENANCE_WORKERS,
     SCHEMA_WORKERS,
     SERVICE_WORKERS,
@@ -120,6 +121,8 @@ class Session:
     def _module(self, cell: Cell) -> str:
         if cell.worker in CURSOR_WORKERS:
             return "cursor_workers"
+        if cell.worker in FLEET_WORKERS:
+            return "fleet_workers"
         if cell.worker in SCHEMA_WORKERS:
             return "schema_workers"
         if cell.worker in TRANSACTION_WORKERS:

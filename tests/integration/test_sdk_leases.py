@@ -14,7 +14,16 @@ from typing import Any
 import pytest
 
 import layer as pulsar
-from tests.integration.sdk_support import nothing_comes, send_fast, until
+from tests.integration.sdk_support import (
+    PATIENCE_MS,
+    nothing_comes,
+    payloads,
+    receive,
+    receive_rest,
+    send,
+    send_fast,
+    until,
+)
 
 Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest
@@ -81,7 +90,7 @@ def work_off(workers: list[Worker], count: int) -> None:
 def test_one_partition_is_shared_by_processes(process: Process, unique: Unique) -> None:
     topic = unique()
     workers = [Worker(join(process, topic, receiver_queue_size=50)) for _ in range(3)]
-    until(lambda: consumers_of(workers[0]) == 3, "the owner to know every consumer")
+    until(lambda: known_to_owner([worker.consumer for worker in workers]) == 3, "the owner to know every consumer")
     send_fast(process(), topic, 3000)
     work_off(workers, 3000)
     assert sorted(int(text) for worker in workers for text in worker.got) == list(range(3000))
@@ -94,7 +103,7 @@ def test_one_partition_is_shared_by_processes(process: Process, unique: Unique) 
 def test_a_key_goes_to_one_process_and_in_order(process: Process, unique: Unique) -> None:
     topic = unique()
     workers = [Worker(join(process, topic, KEY_SHARED)) for _ in range(3)]
-    until(lambda: consumers_of(workers[0]) == 3, "the owner to know every consumer")
+    until(lambda: known_to_owner([worker.consumer for worker in workers]) == 3, "the owner to know every consumer")
     producer = process().create_producer(topic)
     for number in range(1000):
         producer.send_async(str(number).encode(), None, partition_key=f"k{number % 40}")
@@ -112,6 +121,34 @@ def test_a_key_goes_to_one_process_and_in_order(process: Process, unique: Unique
     assert all(worker.got for worker in workers)
 
 
-def consumers_of(worker: Worker) -> int:
-    """How many the owner of the partition knows, if that is `worker`'s process (which came first)."""
-    return len(worker.consumer._member._endpoints)
+def test_dead_letters_of_a_process_that_is_leased_messages(process: Process, unique: Unique) -> None:
+    """Its consumer's policy counts, whatever the owner of the partition has."""
+    topic = unique()
+    owner = join(process, topic, receiver_queue_size=1)
+    policy = pulsar.ConsumerDeadLetterPolicy(2, f"{topic}-dead", "graves")
+    consumer = join(process, topic, dead_letter_policy=policy, negative_ack_redelivery_delay_ms=10)
+    until(lambda: known_to_owner([owner, consumer]) == 2, "the owner to know every consumer")
+    send(process(), topic, 10)
+    kept = owner.receive(PATIENCE_MS)  # and it takes one more into its inbox
+    counts: dict[str, list[int]] = defaultdict(list)
+    graves = process().subscribe(f"{topic}-dead", "graves", initial_position=EARLIEST)
+
+    def refuse_all() -> bool:
+        for message in receive_rest(consumer, 100):
+            counts[message.data().decode()].append(message.redelivery_count())
+            consumer.negative_acknowledge(message)
+        return len(counts) >= 8 and all(len(each) == 3 for each in counts.values())
+
+    until(refuse_all, "each message to be delivered three times")
+    letters = receive(graves, len(counts))
+    assert sorted(payloads(letters)) == sorted(counts)
+    assert all(each == [0, 1, 2] for each in counts.values()), counts
+    assert kept.data().decode() not in counts
+    consumer.close()
+    assert nothing_comes(graves)
+
+
+def known_to_owner(consumers: list[pulsar.Consumer]) -> int:
+    """How many consumers the owner of the partition hands messages to."""
+    owners = [consumer._member for consumer in consumers if consumer._member.owned_partitions()]
+    return max((len(member._endpoints) for member in owners), default=0)

@@ -53,6 +53,7 @@ CONSUMERS = st.builds(
     RemoteConsumer, NUMBERS, TEXTS, SMALL, NUMBERS,
     st.none() | st.lists(st.tuples(SMALL, SMALL), max_size=3).map(tuple),
     st.booleans(), st.dictionaries(OWNERS, NUMBERS, max_size=2), NUMBERS, NUMBERS,
+    st.none() | SMALL,
 )  # fmt: skip
 HELD = st.builds(
     Held, NUMBERS, st.dictionaries(st.tuples(SMALL, SMALL), OFFSETS, max_size=3), st.dictionaries(NUMBERS, SMALL)
