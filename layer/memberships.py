@@ -146,7 +146,7 @@ class Memberships:
             shared.silence()
             shared.member, shared.subscription, shared.session = member, subscription, session
             shared.endpoints = {endpoint}
-            shared.ear = OwnerEar(self.deliveries, self._answering, subscription, member)
+            shared.ear = OwnerEar(self.deliveries, self._answering, subscription, client_id, member)
             return subscription, member
 
     def _lease_channel(self, subscription: Subscription) -> LeaseChannel:

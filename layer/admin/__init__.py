@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from layer.admin.client import AdminClient
 from layer.admin.cursor_view import LedgerCost, PartitionCursor
-from layer.admin.stats import PartitionCursorStats, PublisherStats, SubscriptionStats, TopicStats
+from layer.admin.stats import ConsumerStats, PartitionCursorStats, PublisherStats, SubscriptionStats, TopicStats
 from layer.admin.transaction_stats import TransactionDetails, VerifiedBuffer
 from layer.ledgers.reading import LedgerInfo
 from layer.metadata.namespaces import CLUSTER
@@ -20,6 +20,7 @@ from layer.transactions.place_inspection import (
 __all__ = [
     "CLUSTER",
     "AdminClient",
+    "ConsumerStats",
     "CoordinatorStats",
     "LedgerCost",
     "LedgerInfo",

@@ -51,6 +51,30 @@ class SubscriptionStats:
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumerStats:
+    """One consumer of a subscription, as its process told when it was asked. Source: Pulsar's `ConsumerStats`.
+
+    Of a process that did not tell (it hangs, or may not read `pulsar.system.deliveries`) there is one, without a name
+    and with -1 for every number.
+    """
+
+    consumer_name: str
+    process: str
+    """Client id of its membership in the Kafka group, which ends in host, process id and start time."""
+    priority: int
+    permits: int
+    """Messages that its inbox takes now."""
+    unacked: int
+    """Messages in its hands (Shared and Key_Shared)."""
+    delivered: int
+    """Messages that it got, redeliveries included."""
+    rate: float
+    """The same for each of the last seconds, 5 to 10."""
+    lease_age_s: float
+    """Since it was leased a message of a partition that another process owns; -1 when it never was."""
+
+
+@dataclass(frozen=True, slots=True)
 class PublisherStats:
     """One producer, as its process last told (at most 3 s ago). Source: Pulsar's `PublisherStats`.
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from layer import errors
 from layer.admin.cursor_view import PartitionCursor, view_of
 from layer.admin.policies import PolicyAdmin
-from layer.admin.stats import PartitionCursorStats, SubscriptionStats
+from layer.admin.stats import ConsumerStats, PartitionCursorStats, SubscriptionStats
 from layer.client.errors import pulsar_errors
 from layer.client.message_id import NativeMessageId, native
 from layer.cursor.saved import Recovered
@@ -67,6 +67,23 @@ class SubscriptionAdmin(PolicyAdmin):
                 found.by_partition,
                 dict(found.partition_groups),
             )
+
+    def subscription_consumers(self, topic: str, subscription: str) -> list[ConsumerStats]:
+        """Every consumer in every process. They are asked, and have three seconds to tell."""
+        with pulsar_errors():
+            deadline = self._deadline()
+            found = self._subscription(topic, subscription, deadline)
+            told = self.node.memberships.live_cursors.consumers(found, deadline)
+        stats: list[ConsumerStats] = []
+        for process, consumers in told.items():
+            if consumers is None:
+                stats.append(ConsumerStats("", process, -1, -1, -1, -1, -1.0, -1.0))
+                continue
+            stats += [
+                ConsumerStats(c.name, process, c.priority, c.permits, c.unacked, c.delivered, c.rate, c.lease_age_s)
+                for c in consumers
+            ]
+        return stats
 
     def subscription_cursors(self, topic: str, subscription: str, *, fresh: bool = False) -> list[PartitionCursor]:
         """Each partition's cursor with all of its holes, and what they cost on Kafka, as last saved; disturbs nobody.

@@ -77,11 +77,12 @@ def create(
 
 @command(app, "stats")
 def show_stats(settings: Settings, topic: TopicArgument, subscription: SubscriptionOption) -> None:
-    """Backlog, mark-delete, holes and owner of each partition, as last saved. Disturbs nobody."""
+    """Backlog, mark-delete, holes and owner of each partition, as last saved, and every consumer in every process."""
     with admin_of(settings) as admin:
         stats = admin.subscription_stats(topic, subscription)
+        consumers = admin.subscription_consumers(topic, subscription) if stats.consumers else []
     if settings.json:
-        write_json(asdict(stats))
+        write_json({**asdict(stats), "consumers_told": [asdict(consumer) for consumer in consumers]})
         return
     show_pairs(
         {
@@ -112,6 +113,20 @@ def show_stats(settings: Settings, topic: TopicArgument, subscription: Subscript
             for p in stats.partitions
         ],
     )
+    if consumers:
+        write_line("")
+        show_table(
+            ("consumer", "priority", "permits", "unacked", "delivered", "per s", "last lease, s", "process"),
+            [
+                ("(does not tell)", "", "", "", "", "", "", c.process)
+                if c.permits < 0
+                else (
+                    c.consumer_name, c.priority, c.permits, c.unacked, c.delivered, c.rate,
+                    "" if c.lease_age_s < 0 else c.lease_age_s, c.process,
+                )
+                for c in consumers
+            ],
+        )  # fmt: skip
 
 
 @command(app, "show")

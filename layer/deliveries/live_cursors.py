@@ -27,6 +27,7 @@ from layer.deliveries.idle_transactions import IdleTransactions
 from layer.dispatch.member import SubscriptionMember
 from layer.kafka.admin import KafkaAdmin
 from layer.kafka.records import CommittedOffset, GroupMember
+from layer.metadata.processes import is_over
 from layer.metadata.subscription import Subscription, cursor_identity
 from layer.transactions.pending_acks.journal import PendingAckJournal
 from mapping.errors import CorruptRecord
@@ -37,11 +38,14 @@ from mapping.state_records.cursor_requests import (
     AcknowledgeUpTo,
     Answer,
     CloseConsumers,
+    ConsumersTold,
     CursorLife,
     Request,
     SaveNow,
     Seek,
     Skip,
+    TellConsumers,
+    ToldConsumer,
     Wish,
     decode,
     encode_request,
@@ -53,6 +57,7 @@ _log = logging.getLogger(__name__)
 _FIRST_PAUSE_S: Final = 0.5
 _LONGEST_PAUSE_S: Final = 2.0
 _BUSY_PAUSE_S: Final = 0.1
+_TELL_S: Final = 3.0
 
 
 class LiveCursors:
@@ -127,6 +132,46 @@ class LiveCursors:
             pause.wait(min(_BUSY_PAUSE_S, deadline.remaining_s()))
             if deadline.passed():
                 raise errors.DeadlineExceeded(_late(subscription, [], members))
+
+    def consumers(self, subscription: Subscription, deadline: Deadline) -> dict[str, tuple[ToldConsumer, ...] | None]:
+        """The consumers of every live process, by the client id of its membership; None for one that does not tell in
+        time: it hangs, or may not read `deliveries`.
+
+        Raises:
+            NotAuthorized: `deliveries` may not be read or written by this client.
+        """
+        members = {
+            member.client_id for member in self._members(subscription, deadline) if not is_over(member.client_id)
+        }
+        if not members:
+            return {}
+        topic, told = str(subscription.topic.name), dict[str, tuple[ToldConsumer, ...]]()
+        life = CursorLife(
+            subscription.topic.kafka_topic_id, subscription.topic.layout.incarnation, subscription.incarnation
+        )
+        request = Request(secrets.token_bytes(REQUEST_ID_BYTES), life, TellConsumers())
+        complete = threading.Event()
+
+        def heard(records: Sequence[Heard]) -> None:
+            for _, key, value in records:
+                try:
+                    found = decode(value) if key.subscription == subscription.name else None
+                except CorruptRecord as reason:
+                    self._channel.skipped(key, reason)
+                    continue
+                if isinstance(found, ConsumersTold) and found.id == request.id:
+                    told[found.member] = found.consumers
+            if told.keys() >= members:
+                complete.set()
+
+        self._channel.listen(topic, heard, self._channel.end(topic, deadline))
+        try:
+            key = DeliveryKey(topic, EVERYBODY, subscription.name)
+            self._channel.write([(key, encode_request(request))], deadline)
+            complete.wait(min(_TELL_S, deadline.remaining_s()))
+        finally:
+            self._channel.unlisten(topic, heard)
+        return {member: told.get(member) for member in sorted(members)}
 
     # Inside -------------------------------------------------------------------------------------------------------
 
@@ -270,7 +315,7 @@ def _take_in(state: CursorState, request: Request) -> int:
         return known
     wish, result = request.wish, 0
     match wish:
-        case SaveNow() | CloseConsumers():
+        case SaveNow() | CloseConsumers() | TellConsumers():
             return 0
         case Seek():
             state.reset(wish.offset)

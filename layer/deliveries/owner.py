@@ -15,7 +15,18 @@ from layer.dispatch.member import SubscriptionMember
 from layer.metadata.subscription import Subscription
 from mapping.errors import CorruptRecord
 from mapping.state_keys import DeliveryKey
-from mapping.state_records.cursor_requests import EVERYBODY, Answer, CloseConsumers, Request, decode, encode_answer
+from mapping.state_records.cursor_requests import (
+    EVERYBODY,
+    Answer,
+    CloseConsumers,
+    ConsumersTold,
+    Request,
+    TellConsumers,
+    ToldConsumer,
+    decode,
+    encode_answer,
+    encode_told,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -32,9 +43,10 @@ class Answering:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="pok-answers")
         self._refused = False
 
-    def write(self, answers: Sequence[tuple[DeliveryKey, Answer]]) -> None:
+    def write(self, answers: Sequence[tuple[DeliveryKey, Answer | ConsumersTold]]) -> None:
+        records = [(k, encode_told(a) if isinstance(a, ConsumersTold) else encode_answer(a)) for k, a in answers]
         try:
-            self._thread.submit(self._write, [(key, encode_answer(answer)) for key, answer in answers])
+            self._thread.submit(self._write, records)
         except RuntimeError:
             return  # closed: who asks asks the next owner
 
@@ -53,12 +65,18 @@ class OwnerEar:
     """Listens for one member until `stop`."""
 
     def __init__(
-        self, channel: DeliveryChannel, answering: Answering, subscription: Subscription, member: SubscriptionMember
+        self,
+        channel: DeliveryChannel,
+        answering: Answering,
+        subscription: Subscription,
+        client_id: str,
+        member: SubscriptionMember,
     ) -> None:
         self._channel = channel
         self._answering = answering
         self._subscription = subscription
         self._topic = str(subscription.topic.name)
+        self._client_id = client_id
         self._member = member
         self._waiting: set[bytes] = set()
         self._hear: Callable[[Sequence[Heard]], None] = self._heard
@@ -84,6 +102,8 @@ class OwnerEar:
                 continue
             if isinstance(found.wish, CloseConsumers):
                 self._close(key, found)
+            elif isinstance(found.wish, TellConsumers):
+                self._tell(key, found)
             elif key.partition in owned and found.id not in self._waiting and len(self._waiting) < _MOST_WAITING:
                 self._waiting.add(found.id)
                 mine.append((key, found))
@@ -98,6 +118,17 @@ class OwnerEar:
                     f"subscription {self._subscription.name} of {self._subscription.place} was deleted by force"
                 )
             )
+
+    def _tell(self, key: DeliveryKey, request: Request) -> None:
+        """Whoever asks hears of this process's consumers."""
+        if request.life.subscription_incarnation != self._subscription.incarnation:
+            return
+
+        def told(done: Future[tuple[ToldConsumer, ...]]) -> None:
+            if done.exception() is None:
+                self._answering.write([(key, ConsumersTold(request.id, self._client_id, done.result()))])
+
+        self._member.ask_consumers().add_done_callback(told)
 
     def _executed(self, asked: Sequence[tuple[DeliveryKey, Request]], done: Future[list[Answer | None]]) -> None:
         """In the member's thread."""

@@ -142,6 +142,8 @@ class Lessee:
         self._saves: deque[tuple[int, dict[int, int]]] = deque()
         """Reports that acknowledge something and are written but not known to be saved: the number of each, and up to
         where owners' saves have to reach, by partition."""
+        self._leased_s: dict[Endpoint, float] = {}
+        """When a consumer was leased something last."""
         self.partitions: dict[int, LeasedPartition] = {}
         self.to_read: deque[ToRead] = deque()
         self.asking = False
@@ -152,6 +154,11 @@ class Lessee:
     @property
     def id(self) -> MemberId:
         return MemberId(self._client_id, self._epoch)
+
+    def lease_age_s(self, endpoint: Endpoint) -> float:
+        """Since this consumer was leased something last, in seconds; -1 when it never was."""
+        leased_s = self._leased_s.get(endpoint)
+        return -1.0 if leased_s is None else round(self.now_s - leased_s, 3)
 
     @property
     def holds_any(self) -> bool:
@@ -217,6 +224,7 @@ class Lessee:
         if lease.version < leased.version or endpoint is None:
             return
         leased.owner = lease.owner
+        self._leased_s[endpoint] = self.now_s
         feed = endpoint.feed(slot)
         plain: list[int] = []
         for entry in lease.entries:
@@ -347,6 +355,7 @@ class Lessee:
 
     def detach(self, endpoint: Endpoint) -> None:
         """A consumer is gone; the next report says so, and its messages come again elsewhere."""
+        self._leased_s.pop(endpoint, None)
         if self._numbers.pop(endpoint, None) is None:
             return
         self.to_read = deque(each for each in self.to_read if each.endpoint is not endpoint)

@@ -26,7 +26,7 @@ from layer.dispatch.serving import Serving
 from layer.dispatch.strategy import SubscriptionType
 from layer.kafka.fetcher import Fetcher
 from layer.transactions.pending_acks.journal import PendingAckJournal
-from mapping.state_records.cursor_requests import Answer, Request
+from mapping.state_records.cursor_requests import Answer, Request, ToldConsumer
 from mapping.state_records.pending_acks import TxnAck
 from mapping.txn_id import TxnId
 
@@ -176,6 +176,10 @@ class SubscriptionMember:
     def ask_stats(self) -> Future[list[PartitionStats]]:
         """`stats` for somebody who asks several members at once."""
         return self.run(lambda: self._serving.stats())
+
+    def ask_consumers(self) -> Future[tuple[ToldConsumer, ...]]:
+        """This process's consumers, as operators see them; the first 1,000."""
+        return self.run(lambda: self._serving.tell_consumers())
 
     def delivered(self) -> int:
         """Messages handed to the consumers that are open now."""

@@ -27,6 +27,7 @@ from mapping.state_records.cursor_requests import (
     SaveNow,
     Seek,
     Skip,
+    TellConsumers,
 )
 
 _log = logging.getLogger(__name__)
@@ -91,7 +92,7 @@ class OwnerRequests:
             return known
         wish, result = request.wish, 0
         match wish:
-            case SaveNow() | CloseConsumers():
+            case SaveNow() | CloseConsumers() | TellConsumers():
                 return 0
             case Seek():
                 self._seek(owned, wish)

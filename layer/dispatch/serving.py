@@ -16,6 +16,7 @@ from layer.clock import Clock
 from layer.cursor.store import CursorStore
 from layer.deadline import Deadline
 from layer.dispatch.commands import Commands
+from layer.dispatch.delivery_rates import DeliveryRates
 from layer.dispatch.dispatcher import Dispatcher
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.handle import PartitionStats, SubscriptionHandle
@@ -30,6 +31,7 @@ from layer.dispatch.saving import STORE_TIMEOUT_S
 from layer.kafka.fetcher import Fetcher
 from layer.kafka.group import GroupCallbacks, GroupConsumer
 from layer.transactions.pending_acks.journal import PendingAckJournal
+from mapping.state_records.cursor_requests import ToldConsumer
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +43,7 @@ _POLL_WITH_PLENTY_S: Final = 0.02
 _STARVED_WAIT_S: Final = 0.02
 _PAUSE_AFTER_S: Final = 1.0
 _FINISH_S: Final = 2.0
+_MOST_TOLD: Final = 1000
 
 
 class Serving:
@@ -91,6 +94,7 @@ class Serving:
         self.transactions = self.ownership.transactions
         self.requests = OwnerRequests(handle, self.dispatcher, self.ownership, owned, self._save_and_tell)
         self._over: errors.LayerError | None = None
+        self._rates = DeliveryRates()
 
     # The loop -----------------------------------------------------------------------------------------------------
 
@@ -126,6 +130,7 @@ class Serving:
             self.ownership.saver.sweep()
             self.ownership.saver.save_in_background()
             self.ownership.open_late()
+            self._rates.note(self._endpoints, now)
         awaits_save = self.dispatcher.counting.wants_save() or (leasing is not None and leasing.lessor.awaits_save)
         if awaits_save:
             self.ownership.saver.save_urgently()
@@ -305,6 +310,23 @@ class Serving:
     def end_with(self, failure: errors.LayerError) -> None:
         """Leave the group after this step, and let every consumer's `receive` raise `failure`."""
         self._over = failure
+
+    def tell_consumers(self) -> tuple[ToldConsumer, ...]:
+        """See `SubscriptionMember.ask_consumers`."""
+        own = [endpoint for endpoint in self._endpoints if not endpoint.is_remote]
+        now_s = self._clock.monotonic()
+        return tuple(
+            ToldConsumer(
+                endpoint.name,
+                endpoint.priority,
+                endpoint.permits(),
+                endpoint.unacked,
+                endpoint.delivered,
+                self._rates.of(endpoint, now_s),
+                -1.0 if self.leasing is None else self.leasing.lessee.lease_age_s(endpoint),
+            )
+            for endpoint in own[:_MOST_TOLD]
+        )
 
     def stats(self) -> list[PartitionStats]:
         self._drain()

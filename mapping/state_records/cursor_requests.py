@@ -3,10 +3,12 @@
     {"v":1,"ask":"seek","id":"9f86d081884c7d65","life":["<topic id>",17,42],"offset":120,"batch_size":0,"begun":0}
     {"v":1,"ask":"acknowledge","id":"1b4f0e9851971998","life":["<topic id>",17,42],"ledgers":"<base64>"}
     {"v":1,"answer":"9f86d081884c7d65","result":0,"refused":""}
+    {"v":1,"told":"5c3a1d20aa17be01","member":"<client id>","consumers":[{"name":"a","permits":12, ...}]}
 
     ledgers = count varint | (ledger index varint, holes: see cursor_state)*
 
-A value that is no JSON object, or one with neither `ask` nor `answer`, is of another kind and not for these functions.
+A value that is no JSON object, or one with none of `ask`, `answer` and `told`, is of another kind and not for these
+functions.
 The key (`DeliveryKey`) names topic, partition and subscription; partition -1: every process with consumers.
 """
 
@@ -86,7 +88,12 @@ class CloseConsumers:
     """The subscription is being deleted: every consumer of it ends. Not answered; the group tells."""
 
 
-Wish = Seek | AcknowledgeUpTo | Acknowledge | Skip | SaveNow | CloseConsumers
+@dataclass(frozen=True, slots=True)
+class TellConsumers:
+    """Every process tells of its consumers (`ConsumersTold`)."""
+
+
+Wish = Seek | AcknowledgeUpTo | Acknowledge | Skip | SaveNow | CloseConsumers | TellConsumers
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +114,33 @@ class Answer:
     refused: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ToldConsumer:
+    """One consumer as its process sees it.
+
+    `permits` is how many messages its inbox takes now, `unacked` how many it has in its hands (Shared, Key_Shared),
+    `delivered` how many it got in all, `rate` how many a second lately. `lease_age_s`: since it was leased a message of
+    another process's partition last; -1 when it never was.
+    """
+
+    name: str
+    priority: int
+    permits: int
+    unacked: int
+    delivered: int
+    rate: float
+    lease_age_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumersTold:
+    """The answer of a process, by the client id of its membership, to the request with this id."""
+
+    id: bytes
+    member: str
+    consumers: tuple[ToldConsumer, ...]
+
+
 _WISHES: Final[dict[str, type[Any]]] = {
     "seek": Seek,
     "acknowledge_up_to": AcknowledgeUpTo,
@@ -114,6 +148,7 @@ _WISHES: Final[dict[str, type[Any]]] = {
     "skip": Skip,
     "save": SaveNow,
     "close": CloseConsumers,
+    "consumers": TellConsumers,
 }
 _NAMES: Final = {kind: name for name, kind in _WISHES.items()}
 
@@ -129,7 +164,12 @@ def encode_answer(answer: Answer) -> bytes:
     return orjson.dumps({"v": FORMAT, "answer": answer.id.hex(), "result": answer.result, "refused": answer.refused})
 
 
-def decode(value: bytes) -> Request | Answer | None:
+def encode_told(told: ConsumersTold) -> bytes:
+    consumers = [asdict(consumer) for consumer in told.consumers]
+    return orjson.dumps({"v": FORMAT, "told": told.id.hex(), "member": told.member, "consumers": consumers})
+
+
+def decode(value: bytes) -> Request | Answer | ConsumersTold | None:
     """A request or an answer; None for a value of another kind, a wish that a later version has among them.
 
     Raises:
@@ -143,7 +183,23 @@ def decode(value: bytes) -> Request | Answer | None:
         raise CorruptRecord(f"cursor request {value[:60]!r} is no JSON: {error}") from error
     if "answer" in parsed:
         return _answer(value, parsed)
+    if "told" in parsed:
+        return _told(value, parsed)
     return _request(value, parsed) if "ask" in parsed else None
+
+
+def _told(value: bytes, parsed: dict[str, Any]) -> ConsumersTold | None:
+    if parsed.get("v") != FORMAT:
+        return None
+    try:
+        known = {each.name for each in fields(ToldConsumer)}
+        consumers = tuple(
+            ToldConsumer(**{name: said for name, said in consumer.items() if name in known})
+            for consumer in parsed["consumers"]
+        )
+        return ConsumersTold(bytes.fromhex(parsed["told"]), str(parsed["member"]), consumers)
+    except (AttributeError, KeyError, TypeError, ValueError) as reason:
+        raise CorruptRecord(f"consumers of a process {value[:60]!r}: {reason}") from reason
 
 
 def _request(value: bytes, parsed: dict[str, Any]) -> Request | None:

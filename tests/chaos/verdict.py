@@ -152,7 +152,9 @@ class Case:
         late = [
             (handed.worker, str(handed.position), f"{handed.at - since:.3f} s later")
             for handed in self._hand_outs
-            if (since := durable_since(handed.position, handed.at)) is not None and not self._has_not_learnt(handed)
+            if (since := durable_since(handed.position, handed.at)) is not None
+            and not self._has_not_learnt(handed)
+            and not self._slept(handed, since)
         ]
         self._break(2, "handed out after the acknowledgement was durable", late)
         self._break(2, "received and not handed out", [r for r in self._receipts if self._handed_out(r) is None])
@@ -179,6 +181,11 @@ class Case:
                 break
             own = int(said.text.split()[1]) if said.kind == "o" else 0
         return own > 0 and any(version > own and at <= handed.at for version, at, _ in self._takeovers[partition])
+
+    def _slept(self, handed: HandOut, since: float) -> bool:
+        """It was leased the message and stopped while others acknowledged it; what tells it so comes behind."""
+        stops = self._workers[handed.worker].stops
+        return any(stopped <= since <= resumed for stopped, resumed in stops)
 
     def _about(self, worker: str, partition: int) -> list[Said]:
         """What it said of having the partition and of having it no more."""
