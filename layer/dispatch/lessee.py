@@ -139,6 +139,8 @@ class Lessee:
         self._unwritten: Report | None = None
         self._reports = 0
         """How many were made, in all epochs."""
+        self._asked_to_save = 0
+        """The last report that asked for a save, by the same count."""
         self._saves: deque[tuple[int, dict[int, int]]] = deque()
         """Reports that acknowledge something and are written but not known to be saved: the number of each, and up to
         where owners' saves have to reach, by partition."""
@@ -440,6 +442,8 @@ class Lessee:
             leaving=not consumers,
             save=self.save_wanted and self.unsaved,
         )
+        if self._unwritten.save:
+            self._asked_to_save = self._reports
         for leased in asked.values():
             leased.asked = None
         self._said_s = self.now_s
@@ -467,7 +471,8 @@ class Lessee:
         if self._pending and self.now_s - self._pending.since_s >= ACKS_S:
             return True
         if self.save_wanted and self.unsaved:
-            return bool(self._pending) or self.now_s - self._said_s >= KNOCK_S
+            not_asked = bool(self._saves) and self._saves[-1][0] > self._asked_to_save
+            return bool(self._pending) or not_asked or self.now_s - self._said_s >= KNOCK_S
         if not self.asking:
             return bool(self._said_consumers) and (not self.holds_any or self.now_s - self._said_s >= RENEW_S)
         self._number_consumers()

@@ -48,7 +48,7 @@ def check_key_order(on: Stage, stand: Stand) -> None:
 
 
 def deaths_and_sleep(on: Stage, type_: str) -> None:
-    publisher = on.publish(pace_ms=0.5, keys=KEYS)
+    publisher = on.publish(pace_ms=4, keys=KEYS)
     stand = on.subscription(type_)
     workers = stand.join_many(4, flush_every=37, nack_every=60, pace_ms=0.5)
     go_on_by(stand, 100, *workers)
