@@ -74,12 +74,8 @@ def deaths_and_sleep(on: Stage, type_: str) -> None:
     assert found.duplicates["same process"] == 0, found
 
 
-def test_processes_that_share_a_partition_die_and_sleep(stage: MakeStage) -> None:
-    deaths_and_sleep(stage(1), "KeyShared")
-
-
 @pytest.mark.soak
 @pytest.mark.parametrize("round_", range(5))
 @pytest.mark.parametrize("type_", ["Shared", "KeyShared"])
-def test_the_same_again_and_again(stage: MakeStage, type_: str, round_: int) -> None:
+def test_processes_that_share_a_partition_die_and_sleep(stage: MakeStage, type_: str, round_: int) -> None:
     deaths_and_sleep(stage(1), type_)
