@@ -18,12 +18,12 @@ from confluent_kafka import Producer
 import layer as pulsar
 from layer.deadline import Deadline
 from layer.embedded import EmbeddedBrokerError
-from layer.replication.comparing import compare_subscription
 from layer.replication.comparison import PartitionComparison
 from layer.replication.subscriptions_duty import ReplicatedSubscriptions
 from mapping.headers import ORIGINAL_ID, REPLICATED_FROM
 from mapping.original_position import OriginalPosition, encode_original
 from mapping.topic_name import TopicName
+from tests.integration.command_line import CommandLine
 from tests.integration.sdk_support import nothing_comes, receive, receive_rest, until
 from tests.integration.two_clusters import Cluster, clusters_of, embedded_broker
 
@@ -101,8 +101,7 @@ def clusters(missing: Callable[[str, str], None]) -> Iterator[tuple[Side, Side]]
 
 
 def compared(here: Side, there: Side, topic: str) -> PartitionComparison:
-    name = TopicName.parse(topic)
-    (found,) = compare_subscription(here.admin.node, there.admin.node, name, "s", Deadline.after(PATIENCE_S))
+    (found,) = here.admin.compare_subscription(topic, "s", there.name)
     return found
 
 
@@ -138,6 +137,8 @@ def test_a_subscription_goes_on_in_another_cluster_and_comes_back(clusters: tupl
         settle(from_eu, from_us)
         # Nobody ever consumed there: the subscription was made, and has what was done with.
         assert compared(eu, us, topic).equal
+        said = CommandLine(eu.url, "subscriptions").json("compare", topic, "-s", "s", "--with", "us")
+        assert (said["equal"], said["partitions"][0]["only_here"]) == (True, 0)
         there = us.subscribe(topic)
         left = {message.data() for message in received} - done
         seen = receive(there, len(left))
