@@ -167,7 +167,7 @@ class Topics:
     def __init__(self, world: World) -> None:
         self._world = world
 
-    def look(self, _: object) -> dict[str, TopicView]:
+    def look(self, begun: object, signs: object = None) -> dict[str, TopicView]:
         return self._world.view()
 
     def have_saved(self) -> None:
