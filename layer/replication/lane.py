@@ -6,8 +6,11 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from layer import errors
+from layer.deadline import Deadline
 from layer.dispatch.read_committed import ReadCommitted
 from layer.dispatch.readable import Readable
+from layer.kafka.errors import ours
 from layer.kafka.producer import KafkaProducer
 from layer.replication.copying import Copying
 from layer.replication.cursor import ReplicationCursor
@@ -15,6 +18,7 @@ from layer.replication.target import Copied, Target
 from mapping.fence import Fence
 
 _ROOM_S: Final = 0.01
+_FULL_S: Final = 30.0
 
 
 class RecordsAsTheyAre:
@@ -54,6 +58,8 @@ class Lane:
         self.copied_bytes = 0
         self._under_way: deque[tuple[int, int]] = deque()
         """Source offsets and sizes, in order."""
+        self._stopped_at: int | None = None
+        """The source offset that could not be handed over; nothing is after it."""
         self._done_bytes = 0
         self._sent_bytes = 0
         self._target_next = 0
@@ -75,7 +81,11 @@ class Lane:
         return self._sent_bytes - self._done_bytes
 
     def send(self, records: list[Any], target: Target, producer: KafkaProducer) -> None:
-        """Hand records that may be read to the producer, in order. Raises LayerError."""
+        """Hand records that may be read to the producer, in order. The lane is of no more use once this has failed.
+
+        Raises:
+            LayerError: a record cannot be copied now, or the producer does not take it.
+        """
         assert self.copying is not None  # noqa: S101 - nothing is read before
         headers_of, present = self.copying.headers_of, self.copied.present
         topic, partition, produce, delivered = (
@@ -84,23 +94,36 @@ class Lane:
             producer.produce,
             self._delivered,
         )
-        for record in records:
-            offset = record.offset()
-            if present and offset in present:
-                continue
-            headers = headers_of(record)
-            if headers is None:
-                continue
-            value = record.value()
-            size = len(record)
-            self._sent_bytes += size
-            self._under_way.append((offset, size))
-            while True:
+        offset = -1
+        try:
+            for record in records:
+                offset = record.offset()
+                if present and offset in present:
+                    continue
+                headers = headers_of(record)
+                if headers is None:
+                    continue
+                value = record.value()
+                size = len(record)
+                self._sent_bytes += size
+                self._under_way.append((offset, size))
                 try:
                     produce(topic, value, record.key(), partition, delivered, None, 0, headers)
-                    break
                 except BufferError:
-                    producer.poll_inline(_ROOM_S)
+                    _produce_with_room(producer, topic, value, record.key(), partition, delivered, None, 0, headers)
+        except Exception as failure:
+            self._stop_at(offset)
+            translated = ours(failure, f"copying offset {offset} to {topic}-{partition}")
+            if translated is failure:
+                raise
+            raise translated from failure
+
+    def _stop_at(self, offset: int) -> None:
+        """What is done ends before it, whatever was read or let go behind."""
+        self._stopped_at = offset
+        if self._under_way and self._under_way[-1][0] == offset:  # nobody will report it
+            _, size = self._under_way.pop()
+            self._sent_bytes -= size
 
     def _delivered(self, error: Any, record: Any) -> None:
         """Reports come in the order of sending, since one request at a time is under way and none is given up."""
@@ -109,7 +132,9 @@ class Lane:
             return
         if self.failure is None:
             _, size = self._under_way.popleft()  # before the place that it got counts: see `done_upto`
-            self._target_next = record.offset() + 1
+            place = record.offset()
+            if place is not None and place >= 0:  # unknown of what an earlier try had stored
+                self._target_next = place + 1
             self._done_bytes += size
             self.copied_records += 1
             self.copied_bytes += size
@@ -127,7 +152,20 @@ class Lane:
         try:
             first = self._under_way[0][0]
         except IndexError:
-            first = self.read_position
+            first = self.read_position if self._stopped_at is None else self._stopped_at
         committed = self.readable.committed.get(self.partition)
         waits_from = None if committed is None else committed.waits_from
         return first if waits_from is None else min(first, waits_from)
+
+
+def _produce_with_room(producer: KafkaProducer, topic: str, *record: Any) -> None:
+    """`produce`, once the queue that all who copy to the cluster share has room. Raises AppendFailed after 30 s."""
+    deadline = Deadline.after(_FULL_S)
+    while not deadline.passed():
+        producer.poll_inline(_ROOM_S)
+        try:
+            producer.produce(topic, *record)
+        except BufferError:
+            continue
+        return
+    raise errors.AppendFailed(f"{topic}: the queue to its cluster was full for {_FULL_S:.0f} s")

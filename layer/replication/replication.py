@@ -135,7 +135,9 @@ class Replication:
         over = [
             each
             for each, replicator in self._replicators.items()
-            if each not in wanted or self._remotes[each[1]].settings is not replicator.settings
+            if each not in wanted
+            or self._remotes[each[1]].settings is not replicator.settings
+            or not replicator.is_alive()
         ]
         self._end(over, Deadline.after(_CLOSE_S))
         for remote in retired:

@@ -32,6 +32,7 @@ from layer.readers import buffer_access, data_partition
 from layer.replication.copying import Copying
 from layer.replication.cursor import ReplicationCursor
 from layer.replication.lane import Lane
+from layer.replication.place_saves import ANSWER_S, PlaceSaves
 from layer.replication.schemas import SchemasThere
 from layer.replication.target import Target
 from layer.services import FETCH_QUEUE_KBYTES
@@ -91,7 +92,7 @@ class ReplicatorSession:
         self._lanes: dict[int, Lane] = {}
         self._schemas = SchemasThere(node, target.node, subscription.topic.name)
         self._looking = LookingAgain(f"replicator={self._name}", buffer_access(node, subscription.topic), node.clock)
-        self._saving = False
+        self._saves = PlaceSaves(node.clock)
         self._paused = False
         self._save_due_s = self._snapshot_due_s = 0.0
         self._base = (counts.records, counts.bytes)
@@ -117,9 +118,13 @@ class ReplicatorSession:
             while not self._ended.is_set():
                 self._step()
         finally:
-            self._consumer.close()
-            membership_ended(self._client_id)
-            self._count()
+            try:
+                self._consumer.close()
+            finally:
+                membership_ended(self._client_id)
+                self._leave(self._lanes)  # whatever the group did not ask back
+                self._lanes.clear()
+                self._count()
 
     def _step(self) -> None:
         for lane in self._lanes.values():
@@ -302,6 +307,7 @@ class ReplicatorSession:
         self._leave({p: lane for p in partitions if (lane := self._lanes.pop(p, None)) is not None})
 
     def _leave(self, lanes: Mapping[int, Lane]) -> None:
+        self._saves.forget(lanes)
         for partition, lane in lanes.items():
             self._looking.forget(partition)
             self._left = (self._left[0] + lane.copied_records, self._left[1] + lane.copied_bytes)
@@ -321,20 +327,20 @@ class ReplicatorSession:
             self._save_snapshots()
 
     def _commit_what_moved(self) -> None:
-        moved = {
-            p: lane
-            for p, lane in self._lanes.items()
-            if lane.copying is not None and lane.done_upto().highest + 1 > lane.cursor.next_offset
-        }
-        if not moved or self._saving:
+        if self._saves.is_unanswered():
+            _log.warning("replicator=%s saves its place again: no answer for %.0f s", self._name, ANSWER_S)
+        moved = self._saves.due(
+            {p: lane.done_upto().highest + 1 for p, lane in self._lanes.items() if lane.copying is not None}
+        )
+        if not moved:
             return
         deadline = Deadline.after(_STORE_S)
-        commits = {p: lane.cursor.prepare(self._node.store, lane.done_upto().highest + 1, deadline)
-                   for p, lane in moved.items()}  # fmt: skip
+        commits = {p: self._lanes[p].cursor.prepare(self._node.store, place, deadline) for p, place in moved.items()}
         if len(split_commits(commits)) > 1:
             self._consumer.commit(commits)
+            self._saves.kept(moved)
         else:
-            self._saving = True
+            self._saves.sent(moved)
             self._consumer.commit_async(commits)
 
     def _save_snapshots(self) -> None:
@@ -353,7 +359,7 @@ class ReplicatorSession:
             lane.copied.present.remove_range(0, lane.saved_upto)
 
     def _on_committed(self, failure: errors.LayerError | None) -> None:
-        self._saving = False
+        self._saves.answered(accepted=failure is None)
         if failure is not None:
             _log.info("replicator=%s its place was not saved: %s", self._name, failure)
 
@@ -368,6 +374,7 @@ class ReplicatorSession:
                     for p, lane in lanes.items()
                 }
             )
+            self._saves.kept({p: lane.cursor.next_offset for p, lane in lanes.items()})
 
     def _count(self) -> None:
         lanes = self._lanes.values()

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import pytest
+from confluent_kafka import KafkaError, KafkaException
 from pyroaring import BitMap64
 
+from layer import errors
 from layer.cursor.identity import CursorIdentity
 from layer.cursor.machine import CursorState
 from layer.cursor.saved import Recovered
@@ -13,6 +16,7 @@ from layer.replication.copying import Copying
 from layer.replication.cursor import ReplicationCursor
 from layer.replication.lane import Lane
 from layer.replication.target import Copied, Target
+from mapping.headers import SCHEMA_VERSION
 
 IDENTITY = CursorIdentity("t", 0, "pulsar.repl.us", "k", "i", 1, 9, 100)
 
@@ -32,10 +36,18 @@ class Record:
     def timestamp(self) -> tuple[int, int]:
         return 1, 1
 
-    def headers(self) -> None:
+    def headers(self) -> Any:
         return None
 
-    key = value = headers
+    def value(self) -> None:
+        return None
+
+    key = value
+
+
+class WithSchema(Record):
+    def headers(self) -> Any:
+        return [(SCHEMA_VERSION, b"v")]
 
 
 class Sending:
@@ -43,9 +55,16 @@ class Sending:
 
     def __init__(self) -> None:
         self.under_way: list[Any] = []
+        self.refuses: Exception | None = None
+        """What the next call raises; a full queue has room once it was polled."""
 
     def produce(self, _topic: str, _value: Any, _key: Any, _partition: int, delivered: Any, *_rest: Any) -> None:
+        if self.refuses is not None:
+            raise self.refuses
         self.under_way.append(delivered)
+
+    def poll_inline(self, _timeout_s: float) -> None:
+        self.refuses = None
 
     def report(self, place: int, error: Any = None) -> None:
         self.under_way.pop(0)(error, Record(place))
@@ -101,6 +120,48 @@ def test_after_a_failure_nothing_more_counts() -> None:
     sending.report(-1, error="too large")
     sending.report(1)
     assert (lane.failure, lane.done_upto().highest) == ("too large", 0)
+
+
+def test_what_cannot_be_handed_over_ends_what_is_done_though_more_was_let_go() -> None:
+    """The target's registry is away when the second of three records is met, which a transaction held up before."""
+    sending, lane = Sending(), lane_at(Copied(-1, 50))
+    lane.read_position = 9
+
+    def version(_header: bytes) -> bytes:
+        raise errors.ConnectFailed("nobody answers")
+
+    lane.copying = Copying("eu", "us", 0, 1, lane.cursor.epoch, version, lambda: None)
+    records = [Record(0), WithSchema(4), Record(5)]
+    with pytest.raises(errors.ConnectFailed):
+        lane.send(records, cast("Target", There()), cast("Any", sending))
+    sending.report(60)
+    assert (lane.done_upto(), lane.under_way) == (Copied(3, 61), 0)
+
+
+def test_what_the_producer_refuses_is_neither_done_nor_under_way() -> None:
+    sending, lane = Sending(), lane_at(Copied(-1, 50))
+    send(lane, sending, 0)
+    sending.refuses = KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+    with pytest.raises(errors.RecordTooLarge, match="copying offset 1 to k-0"):
+        send(lane, sending, 1, 2)
+    sending.report(60)
+    assert (lane.done_upto(), lane.under_way, lane.bytes_under_way) == (Copied(0, 61), 0, 0)
+
+
+def test_a_full_queue_is_waited_for() -> None:
+    sending, lane = Sending(), lane_at(Copied(-1, 50))
+    sending.refuses = BufferError("full")
+    send(lane, sending, 0, 1)
+    assert (lane.under_way, len(sending.under_way)) == (2, 2)
+
+
+def test_a_report_without_a_place_leaves_where_later_copies_are_looked_for() -> None:
+    sending, lane = Sending(), lane_at(Copied(-1, 50))
+    send(lane, sending, 0, 1)
+    sending.report(-1001)
+    assert lane.done_upto() == Copied(0, 50)
+    sending.report(61)
+    assert lane.done_upto() == Copied(1, 62)
 
 
 def test_epochs_grow_with_owners_and_with_lives_of_the_subscription() -> None:
