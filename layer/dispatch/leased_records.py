@@ -21,7 +21,8 @@ from layer.dispatch.entries import EntriesAtHand
 from layer.dispatch.handing_out import HandingOut
 from layer.dispatch.held import HeldEntries
 from layer.dispatch.lease_terms import RecordReader
-from layer.dispatch.lessee import LeasedPartition, Lessee, ToRead
+from layer.dispatch.leased_partition import LeasedPartition, ToRead
+from layer.dispatch.lessee import Lessee
 from layer.dispatch.whole_message import WholeMessage
 from mapping.errors import CorruptRecord
 from mapping.message_record import is_plain

@@ -16,12 +16,14 @@ No I/O, no clock of its own. Its records go to `say`, and are in the log when ot
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Protocol
+from collections.abc import Collection, Mapping, Sequence
+from typing import Protocol
 
 from layer import errors
 from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.lease_members import EXPIRY_S, Expelled, Member
+from layer.dispatch.lease_save_notices import SaveNotices, Say
+from layer.dispatch.lease_take_overs import Asked, TakeOvers
 from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.remote_endpoint import RemoteEndpoint
 from mapping.state_records.cursor_requests import EVERYBODY, CursorLife
@@ -29,25 +31,15 @@ from mapping.state_records.leases import (
     Expel,
     Lease,
     LeasedEntry,
-    LeaseRecord,
     MemberId,
     Nack,
     Recall,
     RemoteConsumer,
     Report,
-    Saved,
     Welcome,
 )
 
-EXPIRY_S: Final = 20.0
-"""How long a member may be silent; it says something every 3 s."""
-
-_MOST_EXPELLED: Final = 10_000
-
 _log = logging.getLogger(__name__)
-
-Say = Callable[[int, LeaseRecord], None]
-"""(partition, or EVERYBODY; record)."""
 
 
 class Consumers(Protocol):
@@ -63,30 +55,6 @@ class Consumers(Protocol):
 
     def redeliver_later(self, owned: OwnedPartition, refusals: Mapping[int, Nack]) -> None:
         """These were refused under a former owner, and nobody holds them."""
-
-
-@dataclass(slots=True)
-class _Member:
-    id: MemberId
-    since_s: float
-    heard_s: float
-    sequence: int = 0
-    number: int = 0
-    recalled: dict[int, int] = field(default_factory=dict)
-    """By partition: the number of the last Recall."""
-    consumers: dict[int, RemoteEndpoint] = field(default_factory=dict)
-    refused: set[int] = field(default_factory=set)
-
-
-@dataclass(slots=True)
-class _Asked:
-    """A partition that was taken over, until everybody has answered."""
-
-    version: int
-    since_s: float
-    answered: set[str] = field(default_factory=set)
-    nacked: dict[int, Nack] = field(default_factory=dict)
-    """Refused, and perhaps not known to be by a save; by offset."""
 
 
 class Lessor:
@@ -110,14 +78,10 @@ class Lessor:
         self._owned = owned
         self._dispatch = consumers
         self._say = say
-        self._members: dict[str, _Member] = {}
-        self._expelled: dict[str, int] = {}
-        """Epochs that are over, of the members that were expelled last."""
-        self._asked: dict[int, _Asked] = {}
-        self._announced: dict[int, int] = {}
-        self._complete: list[int] = []
-        self._save_wanted: int | None = None
-        """Offset of the last report that waits for a save."""
+        self._members: dict[str, Member] = {}
+        self._expelled = Expelled()
+        self._take_overs = TakeOvers(client_id)
+        self._saves = SaveNotices(owner, owned, say)
         self.now_s = 0.0
 
     # What there is ------------------------------------------------------------------------------------------------
@@ -125,17 +89,17 @@ class Lessor:
     @property
     def in_use(self) -> bool:
         """There are members elsewhere, or may be."""
-        return bool(self._members or self._asked)
+        return bool(self._members) or self.is_asking
 
     @property
     def is_asking(self) -> bool:
         """Some partition waits for what members hold of it."""
-        return bool(self._asked)
+        return bool(self._take_overs.asked)
 
     @property
     def awaits_save(self) -> bool:
         """Nothing can be leased before the next save, or a member waits for it."""
-        return self._save_wanted is not None or (bool(self._members) and not self.may_lease())
+        return self._saves.awaited or (bool(self._members) and not self.may_lease())
 
     def members(self) -> list[tuple[MemberId, list[RemoteEndpoint]]]:
         return [(member.id, list(member.consumers.values())) for member in self._members.values()]
@@ -148,13 +112,13 @@ class Lessor:
 
     def took_over(self, number: int, version: int, nacked: Mapping[int, Nack]) -> None:
         """TAKE_OVER of this version stands in the log, and what stood before was folded: `nacked` was refused in it."""
-        self._asked[number] = _Asked(version, self.now_s, {self._client_id}, dict(nacked))
+        self._take_overs.begin(number, version, nacked, self.now_s)
         self._owned[number].quiet = True
 
     def gave_up(self, number: int) -> None:
         """The partition is not ours any more; its next owner asks."""
-        self._asked.pop(number, None)
-        self._announced.pop(number, None)
+        self._take_overs.asked.pop(number, None)
+        self._saves.gave_up(number)
         for member in self._members.values():
             member.recalled.pop(number, None)
         if not self._owned:
@@ -191,16 +155,14 @@ class Lessor:
             self._drop(member, died=False)
             member = None
         if report.save:
-            self._save_wanted = offset
+            self._saves.want(offset)
             for owned in fresh.values():
                 owned.cursor.revision += 1  # also when nothing of it is new: it waits for a save that says so
-        for number, asked in self._asked.items():
-            if number in fresh:
-                self._note_refusals(asked, report, number)
+        self._take_overs.note_refusals(report, fresh)
         if member is None:
             member = self._admitted(report)
             if member is None:
-                self._answered_nothing(report)
+                self._take_overs.holds_nothing(report)
                 return
         if report.sequence <= member.sequence:
             return
@@ -209,39 +171,26 @@ class Lessor:
             return
         self._follow(member, report, fresh)
 
-    def _note_refusals(self, asked: _Asked, report: Report, number: int) -> None:
-        """What was refused before its holder answered is in nobody's hands: the former owner may have heard it."""
-        if report.member.client_id not in asked.answered:
-            asked.nacked.update((nack.offset, nack) for nack in report.nacks.get(number, ()))
-
-    def _admitted(self, report: Report) -> _Member | None:
+    def _admitted(self, report: Report) -> Member | None:
         if report.leaving or not report.consumers or not self._owned:
             return None
-        client_id, epoch = report.member
-        if report.heard.get(self._owner, 0) > 0 or epoch <= self._expelled.get(client_id, 0):
+        if report.heard.get(self._owner, 0) > 0 or report.member in self._expelled:
             self._say(EVERYBODY, Expel(self._owner, report.member, "it was taken for dead"))
             return None
-        member = _Member(report.member, self.now_s, self.now_s, report.sequence - 1)
+        member = Member(report.member, self.now_s, self.now_s, report.sequence - 1)
         self._members[report.member.client_id] = member
         self._say(EVERYBODY, Welcome(self._owner, report.member))
         _log.info("life=%s leases to %s epoch %d", self._life, *report.member)
         return member
 
-    def _answered_nothing(self, report: Report) -> None:
-        for number, held in report.answers.items():
-            asked = self._asked.get(number)
-            if asked is not None and asked.version == held.version:
-                asked.answered.add(report.member.client_id)
-
-    def _follow(self, member: _Member, report: Report, fresh: Mapping[int, OwnedPartition]) -> None:
+    def _follow(self, member: Member, report: Report, fresh: Mapping[int, OwnedPartition]) -> None:
         member.sequence = report.sequence
         member.heard_s = self.now_s
         heard = report.heard.get(self._owner, 0)
         for number, nacks in report.nacks.items():
             owned = fresh.get(number)
-            asked = self._asked.get(number)
-            if asked is not None and member.id.client_id not in asked.answered:
-                continue  # see `_note_refusals`
+            if self._take_overs.awaits(number, member.id.client_id):
+                continue  # see `TakeOvers.note_refusals`
             if owned is not None and heard >= member.recalled.get(number, 0):
                 self._refuse(member, owned, nacks)
         self._update_consumers(member, report)
@@ -250,7 +199,7 @@ class Lessor:
         if report.leaving:
             self._drop(member, died=False)
 
-    def _update_consumers(self, member: _Member, report: Report) -> None:
+    def _update_consumers(self, member: Member, report: Report) -> None:
         said = {consumer.number: consumer for consumer in report.consumers}
         for number in member.consumers.keys() - said.keys():
             self._dispatch.detach(member.consumers.pop(number))
@@ -261,7 +210,7 @@ class Lessor:
             if endpoint is not None:
                 endpoint.allow(consumer.limits.get(self._owner, 0))
 
-    def _attach(self, member: _Member, said: RemoteConsumer) -> RemoteEndpoint | None:
+    def _attach(self, member: Member, said: RemoteConsumer) -> RemoteEndpoint | None:
         if said.number in member.refused:
             return None
 
@@ -281,16 +230,16 @@ class Lessor:
         member.consumers[said.number] = endpoint
         return endpoint
 
-    def _refuse(self, member: _Member, owned: OwnedPartition, nacks: Collection[Nack]) -> None:
+    def _refuse(self, member: Member, owned: OwnedPartition, nacks: Collection[Nack]) -> None:
         for consumer, offset, delay_ms, _ in nacks:
             endpoint = member.consumers.get(consumer)
             feed = owned.in_flight.holders.get(offset)
             if endpoint is not None and feed is not None and feed.endpoint is endpoint:
                 owned.slot.nacks.append((self.now_s, delay_ms / 1000, offset, endpoint))
 
-    def _answer(self, member: _Member, number: int, report: Report) -> None:
-        asked, held = self._asked.get(number), report.answers[number]
-        if asked is None or asked.version != held.version or member.id.client_id in asked.answered:
+    def _answer(self, member: Member, number: int, report: Report) -> None:
+        held = report.answers[number]
+        if not self._take_overs.is_answer(number, held.version, member.id.client_id):
             return
         owned = self._owned[number]
         for (consumer, redeliveries), offsets in held.offsets.items():
@@ -301,16 +250,16 @@ class Lessor:
             if redeliveries:
                 owned.redeliveries.update(dict.fromkeys(left, redeliveries))
             self._dispatch.still_held(owned, endpoint, left)
-        asked.answered.add(member.id.client_id)
+        self._take_overs.answered(number, member.id.client_id)
 
     # What goes to members -----------------------------------------------------------------------------------------
 
-    def _lend(self, member: _Member, partition: int, consumer: int, entries: tuple[LeasedEntry, ...]) -> None:
+    def _lend(self, member: Member, partition: int, consumer: int, entries: tuple[LeasedEntry, ...]) -> None:
         member.number += 1
         version = self._owned[partition].saves.saved.lineage.version
         self._say(partition, Lease(self._owner, version, member.id, member.number, consumer, entries))
 
-    def _recall(self, member: _Member, partition: int) -> None:
+    def _recall(self, member: Member, partition: int) -> None:
         owned = self._owned.get(partition)
         if owned is None or self._members.get(member.id.client_id) is not member:
             return
@@ -323,18 +272,7 @@ class Lessor:
 
     def saved(self, owned: OwnedPartition) -> None:
         """The group has accepted a save: tell members what they acknowledged durably."""
-        number, upto = owned.slot.number, owned.saves.saved.leased_from
-        if self._save_wanted is not None and all(self._holds(each) for each in self._owned.values()):
-            self._save_wanted = None
-        if upto is None or not self._members or self._announced.get(number) == upto:
-            return
-        self._announced[number] = upto
-        self._say(number, Saved(self._owner, owned.saves.saved.lineage.version, upto))
-
-    def _holds(self, owned: OwnedPartition) -> bool:
-        """The last accepted save has what was waited for."""
-        upto = owned.saves.saved.leased_from
-        return upto is None or self._save_wanted is None or upto > self._save_wanted
+        self._saves.saved(owned, anybody_waits=bool(self._members))
 
     # Members go ---------------------------------------------------------------------------------------------------
 
@@ -344,49 +282,43 @@ class Lessor:
         for member in list(self._members.values()):
             if member.id.client_id not in client_ids and member.since_s < asked_s:
                 self._expel(member, "it is not a member of the group any more", died=True)
-        for number, asked in list(self._asked.items()):
-            if asked.since_s <= asked_s and asked.answered.issuperset(client_ids):
-                self._all_answered(number, asked)
+        for number, asked in self._take_overs.answered_by(client_ids, asked_s):
+            self._all_answered(number, asked)
         return self.take_complete()
 
     def take_complete(self) -> list[int]:
         """The partitions of which everybody has said since the last call what they hold."""
-        complete, self._complete = self._complete, []
-        return [number for number in complete if number in self._owned]
+        return [number for number in self._take_overs.take_complete() if number in self._owned]
 
     def expire(self) -> None:
         """Call it now and then: give up those who were not heard of for too long."""
         for member in list(self._members.values()):
             if self.now_s - member.heard_s > EXPIRY_S:
                 self._expel(member, f"it was not heard of for {EXPIRY_S:.0f} s", died=True)
-        for number, asked in list(self._asked.items()):
-            if self.now_s - asked.since_s > EXPIRY_S:
-                _log.warning("partition=%d goes on without answers of all members", number)
-                self._all_answered(number, asked)
+        for number, asked in self._take_overs.older_than(self.now_s - EXPIRY_S):
+            _log.warning("partition=%d goes on without answers of all members", number)
+            self._all_answered(number, asked)
 
     def not_written(self) -> None:
         """Something that was said may not be in the log: nobody knows what members hold."""
         for member in list(self._members.values()):
             self._expel(member, "what was written to it may be lost")
 
-    def _all_answered(self, number: int, asked: _Asked) -> None:
-        del self._asked[number]
+    def _all_answered(self, number: int, asked: Asked) -> None:
+        self._take_overs.end(number)
         owned = self._owned[number]
         self._dispatch.redeliver_later(
             owned, {o: nack for o, nack in asked.nacked.items() if o not in owned.in_flight.holders}
         )
         owned.quiet = False
-        self._complete.append(number)
 
-    def _expel(self, member: _Member, why: str, *, died: bool = False) -> None:
+    def _expel(self, member: Member, why: str, *, died: bool = False) -> None:
         _log.info("life=%s leases to %s end: %s", self._life, member.id.client_id, why)
         self._drop(member, died=died)
-        self._expelled[member.id.client_id] = member.id.epoch
-        if len(self._expelled) > _MOST_EXPELLED:
-            del self._expelled[next(iter(self._expelled))]
+        self._expelled.add(member.id)
         self._say(EVERYBODY, Expel(self._owner, member.id, why))
 
-    def _drop(self, member: _Member, *, died: bool) -> None:
+    def _drop(self, member: Member, *, died: bool) -> None:
         self._members.pop(member.id.client_id, None)
         for endpoint in member.consumers.values():
             self._dispatch.detach(endpoint, died=died)

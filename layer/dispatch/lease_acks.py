@@ -1,0 +1,157 @@
+"""What a member's consumers acknowledge and refuse of what was leased to them, until a report tells the owners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from pyroaring import BitMap64
+
+from layer.cursor.batch_acks import BatchAckSet
+from layer.dispatch.batches import gathered
+from layer.dispatch.delivery import PartitionSlot
+from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.leased_partition import Holdings, LeasedPartition, merged_acks
+from mapping.state_records.leases import Nack, Report
+
+_MOST_NACKS: Final = 20_000
+
+BatchAcks = dict[int, dict[int, tuple[int, int]]]
+"""By partition and offset: (batch size, bits)."""
+
+
+class LeaseAcks:
+    """An acknowledgement counts whoever holds the message, a refusal while its consumer does. `numbers` are those of
+    the consumers that were announced, seen from here.
+
+    Memory: of what was said since the last report bitmaps of offsets, an ack set for each batch entry, and an entry for
+    each refusal. Refusals are of messages that were held; a report takes 20,000 of them.
+    """
+
+    def __init__(self, holdings: Holdings, numbers: Mapping[Endpoint, int]) -> None:
+        self._holdings = holdings
+        self._numbers = numbers
+        self._acks: dict[int, BitMap64] = {}
+        self._batch_acks: dict[int, dict[int, BatchAckSet]] = {}
+        self._nacks: dict[int, list[Nack]] = {}
+        self.since_s = 0.0
+        """When the oldest of it was said."""
+
+    def __bool__(self) -> bool:
+        return bool(self.acknowledges or self._nacks)
+
+    @property
+    def acknowledges(self) -> bool:
+        return bool(self._acks or self._batch_acks)
+
+    @property
+    def refuses(self) -> bool:
+        return bool(self._nacks)
+
+    # What consumers say -------------------------------------------------------------------------------------------
+
+    def drain(self, slot: PartitionSlot, now_s: float) -> None:
+        if slot.has_acknowledgements():
+            self._drain_acks(self._holdings.of(slot), now_s)
+        if slot.nacks:
+            self._drain_nacks(self._holdings.of(slot), now_s)
+
+    def _drain_acks(self, leased: LeasedPartition, now_s: float) -> None:
+        slot = leased.slot
+        slot.cumulative.clear()
+        slot.cumulative_in_batch.clear()
+        offsets = [slot.acks.popleft() for _ in range(len(slot.acks))]
+        if offsets:
+            in_chunks = [each for offset in offsets for each in leased.chunks.get(offset, ())]
+            self._acknowledge(slot.number, offsets + in_chunks, now_s)
+            leased.let_go(offsets)
+        single = slot.acks_in_batch
+        if single:
+            self._begin(now_s)
+            batches = self._batch_acks.setdefault(slot.number, {})
+            for offset, acks in gathered([single.popleft() for _ in range(len(single))]).items():
+                batches[offset] = merged_acks(batches.get(offset), acks)
+                if offset in leased.in_flight.unacked_in:
+                    leased.acknowledge_in_batch(offset, acks)
+
+    def _drain_nacks(self, leased: LeasedPartition, now_s: float) -> None:
+        slot = leased.slot
+        timed: dict[Endpoint, list[int]] = {}
+        for _ in range(len(slot.nacks)):
+            said_s, delay_s, offset, endpoint = slot.nacks.popleft()
+            feed = leased.in_flight.holders.get(offset)
+            if feed is None or feed.endpoint is not endpoint or endpoint not in self._numbers:
+                continue
+            self.refuse(leased, [offset], endpoint, max(0.0, said_s + delay_s - now_s), now_s)
+            timed.setdefault(endpoint, []).append(offset)
+        for endpoint, offsets in timed.items():
+            if endpoint.ack_timeouts is not None:
+                endpoint.ack_timeouts.forget(slot.number, BitMap64(offsets))
+
+    def refuse(
+        self, leased: LeasedPartition, offsets: Sequence[int], endpoint: Endpoint, delay_s: float, now_s: float
+    ) -> None:
+        """This consumer, which was announced, gives them back."""
+        self._begin(now_s)
+        number, delay_ms = self._numbers[endpoint], round(delay_s * 1000)
+        nacks = self._nacks.setdefault(leased.slot.number, [])
+        seen = leased.redeliveries
+        nacks += [Nack(number, offset, delay_ms, seen.get(offset, 0)) for offset in offsets]
+        leased.let_go(offsets)
+
+    def gone(self, leased: LeasedPartition, offsets: Sequence[int], now_s: float) -> None:
+        """There is nothing to read there (any more), or it cannot be read: it counts as acknowledged."""
+        self._acknowledge(leased.slot.number, offsets, now_s)
+        leased.let_go(offsets)
+
+    def _acknowledge(self, partition: int, offsets: Iterable[int], now_s: float) -> None:
+        self._begin(now_s)
+        acked = self._acks.setdefault(partition, BitMap64())
+        acked |= BitMap64(offsets)
+        self._acks[partition] = acked
+
+    def _begin(self, now_s: float) -> None:
+        if not self:
+            self.since_s = now_s
+
+    def forget_refusals(self) -> None:
+        """What was held is given up, so it comes again anyway."""
+        self._nacks.clear()
+
+    # What owners are told -----------------------------------------------------------------------------------------
+
+    def take(self) -> tuple[dict[int, BitMap64], BatchAcks, dict[int, tuple[Nack, ...]]]:
+        """What one report takes, by partition; refusals that are too many for it stay for the next."""
+        acks, self._acks = self._acks, {}
+        batches, self._batch_acks = self._batch_acks, {}
+        nacks, self._nacks = _split(self._nacks)
+        said = {n: {o: (a.batch_size, a.acked) for o, a in acked.items()} for n, acked in batches.items()}
+        return acks, said, nacks
+
+    def with_report(
+        self, number: int, report: Report | None
+    ) -> tuple[list[int], dict[int, tuple[int, int]], dict[int, Nack]]:
+        """Of a partition: what is acknowledged, of batch entries too, and refused, here and in this report."""
+        acks = BitMap64(self._acks.get(number, ()))
+        batches = {o: (a.batch_size, a.acked) for o, a in self._batch_acks.get(number, {}).items()}
+        nacks = list(self._nacks.get(number, ()))
+        if report is not None:
+            acks |= report.acks.get(number, BitMap64())
+            for offset, (size, bits) in report.batch_acks.get(number, {}).items():
+                batches[offset] = (size, bits | batches.get(offset, (0, 0))[1])
+            nacks += report.nacks.get(number, ())
+        return list(acks), batches, {nack.offset: nack for nack in nacks}
+
+
+def _split(nacks: Mapping[int, list[Nack]]) -> tuple[dict[int, tuple[Nack, ...]], dict[int, list[Nack]]]:
+    """As many as one report takes, and the rest."""
+    now: dict[int, tuple[Nack, ...]] = {}
+    later: dict[int, list[Nack]] = {}
+    room = _MOST_NACKS
+    for partition, each in nacks.items():
+        if room:
+            now[partition] = tuple(each[:room])
+        if len(each) > room:
+            later[partition] = each[room:]
+        room -= min(room, len(each))
+    return now, later

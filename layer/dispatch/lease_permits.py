@@ -1,0 +1,138 @@
+"""A member's accounts with owners: what each wrote to it, by number, and how much it may lease to each consumer.
+
+An inbox is never promised more than its room, shared out among the owners; a limit that was told is never taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.leased_partition import Holdings
+from mapping.state_records.leases import RemoteConsumer
+
+
+@dataclass(slots=True)
+class _Account:
+    """What one owner wrote to us. `leased`: messages, by number of the consumer."""
+
+    number: int = 0
+    leased: dict[int, int] = field(default_factory=dict)
+
+
+class LeasePermits:
+    """`consumers` is the dispatcher's list, of which only this process's own ones count.
+
+    Memory: two numbers for each consumer and owner.
+    """
+
+    def __init__(self, consumers: Sequence[Endpoint], holdings: Holdings) -> None:
+        self._consumers = consumers
+        self._holdings = holdings
+        self._next_number = 1
+        self._accounts: dict[bytes, _Account] = {}
+        self._told: dict[tuple[bytes, int], int] = {}
+        """Limits, by owner and consumer."""
+        self.numbers: dict[Endpoint, int] = {}
+        """Of the consumers that were announced."""
+
+    # Owners -------------------------------------------------------------------------------------------------------
+
+    def __contains__(self, owner: bytes) -> bool:
+        return owner in self._accounts
+
+    def __bool__(self) -> bool:
+        """Some owner is known."""
+        return bool(self._accounts)
+
+    def open(self, owner: bytes) -> None:
+        self._accounts.setdefault(owner, _Account())
+
+    def close(self, owner: bytes) -> None:
+        self._accounts.pop(owner, None)
+
+    def close_all(self) -> None:
+        """Another epoch begins: owners count from 1, and what they were promised is void."""
+        self._accounts.clear()
+        self._told.clear()
+
+    def is_next(self, owner: bytes, number: int) -> bool:
+        """Count what an owner wrote; False when something before it was not heard."""
+        account = self._accounts.setdefault(owner, _Account())
+        if number != account.number + 1:
+            return False
+        account.number = number
+        return True
+
+    def heard(self) -> dict[bytes, int]:
+        """The number of the last thing that was heard, by owner."""
+        return {owner: account.number for owner, account in self._accounts.items()}
+
+    def count_leased(self, owner: bytes, number: int, messages: int) -> None:
+        leased = self._accounts[owner].leased
+        leased[number] = leased.get(number, 0) + messages
+
+    # Consumers ----------------------------------------------------------------------------------------------------
+
+    def consumer(self, number: int) -> Endpoint | None:
+        return next((each for each, known in self.numbers.items() if known == number), None)
+
+    def number_consumers(self) -> frozenset[int]:
+        """Those of all consumers that there are, and new ones for new consumers."""
+        for endpoint in self._consumers:
+            if not endpoint.closed and not endpoint.is_remote and endpoint not in self.numbers:
+                self.numbers[endpoint] = self._next_number
+                self._next_number += 1
+        return frozenset(self.numbers.values())
+
+    def described(self, *, asking: bool) -> tuple[RemoteConsumer, ...]:
+        """The consumers as a report announces them; the limits in it are told from now on."""
+        self.number_consumers()
+        found = []
+        for endpoint, number in self.numbers.items():
+            limits = {}
+            for owner, account in self._accounts.items():
+                limit = self._limit(account, endpoint, number, asking=asking)
+                limits[owner] = self._told[owner, number] = max(limit, self._told.get((owner, number), 0))
+            found.append(_described(endpoint, number, limits))
+        return tuple(found)
+
+    def worth_telling(self) -> bool:
+        """Some owner could go on leasing, and has less than half of what a consumer takes."""
+        return any(
+            self._is_worth_telling(owner, account, endpoint, number)
+            for endpoint, number in self.numbers.items()
+            for owner, account in self._accounts.items()
+        )
+
+    def _is_worth_telling(self, owner: bytes, account: _Account, endpoint: Endpoint, number: int) -> bool:
+        limit, told = self._limit(account, endpoint, number, asking=True), self._told.get((owner, number), 0)
+        if limit <= told:
+            return False
+        left = told - account.leased.get(number, 0)
+        return left <= 0 or limit - told >= max(1, endpoint.capacity // (2 * len(self._accounts)))
+
+    def _limit(self, account: _Account, endpoint: Endpoint, number: int, *, asking: bool) -> int:
+        leased = account.leased.get(number, 0)
+        if not asking:
+            return leased
+        room = max(0, endpoint.permits() - self._holdings.on_the_way(endpoint))
+        share = room // len(self._accounts)
+        return leased + (share or min(1, room))
+
+
+def _described(endpoint: Endpoint, number: int, limits: dict[bytes, int]) -> RemoteConsumer:
+    rule = endpoint.key_shared
+    return RemoteConsumer(
+        number,
+        endpoint.name,
+        endpoint.priority,
+        endpoint.max_unacked,
+        None if rule is None else rule.sticky_ranges,
+        rule is not None and rule.allow_out_of_order,
+        limits,
+        endpoint.delivered,
+        endpoint.unacked,
+        None if endpoint.dead_letters is None else endpoint.dead_letters.max_redeliver_count,
+    )

@@ -1,0 +1,82 @@
+"""Partitions that were taken over, until every member of the group has said what it holds of them, or is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from mapping.state_records.leases import Nack, Report
+
+
+@dataclass(slots=True)
+class Asked:
+    """One such partition. `version` is that of its TAKE_OVER, `since_s` when that was written."""
+
+    version: int
+    since_s: float
+    answered: set[str] = field(default_factory=set)
+    """Client ids."""
+    nacked: dict[int, Nack] = field(default_factory=dict)
+    """Refused, and perhaps not known to be by a save; by offset."""
+
+
+class TakeOvers:
+    """Memory: for each such partition the members that answered, and what was refused since the last save."""
+
+    def __init__(self, client_id: str) -> None:
+        self._client_id = client_id
+        self._complete: list[int] = []
+        self.asked: dict[int, Asked] = {}
+
+    def begin(self, number: int, version: int, nacked: Mapping[int, Nack], now_s: float) -> None:
+        """What this process holds itself it knows."""
+        self.asked[number] = Asked(version, now_s, {self._client_id}, dict(nacked))
+
+    # What members say ---------------------------------------------------------------------------------------------
+
+    def note_refusals(self, report: Report, partitions: Collection[int]) -> None:
+        """What was refused before its holder answered is in nobody's hands: the former owner may have heard it."""
+        client_id = report.member.client_id
+        for number, asked in self.asked.items():
+            if number in partitions and client_id not in asked.answered:
+                asked.nacked.update((nack.offset, nack) for nack in report.nacks.get(number, ()))
+
+    def awaits(self, number: int, client_id: str) -> bool:
+        """The partition waits for this member's answer."""
+        asked = self.asked.get(number)
+        return asked is not None and client_id not in asked.answered
+
+    def is_answer(self, number: int, version: int, client_id: str) -> bool:
+        """The partition waits for what this member holds since the TAKE_OVER of this version."""
+        return self.awaits(number, client_id) and self.asked[number].version == version
+
+    def answered(self, number: int, client_id: str) -> None:
+        self.asked[number].answered.add(client_id)
+
+    def holds_nothing(self, report: Report) -> None:
+        """The answers of somebody that is no member here: whatever it says to hold comes again."""
+        for number, held in report.answers.items():
+            if self.is_answer(number, held.version, report.member.client_id):
+                self.answered(number, report.member.client_id)
+
+    # When it is enough --------------------------------------------------------------------------------------------
+
+    def answered_by(self, client_ids: Collection[str], asked_s: float) -> list[tuple[int, Asked]]:
+        """The partitions that wait for nobody, if these were the group's members at `asked_s` (monotonic) or after."""
+        return [
+            (number, asked)
+            for number, asked in self.asked.items()
+            if asked.since_s <= asked_s and asked.answered.issuperset(client_ids)
+        ]
+
+    def older_than(self, since_s: float) -> list[tuple[int, Asked]]:
+        return [(number, asked) for number, asked in self.asked.items() if asked.since_s < since_s]
+
+    def end(self, number: int) -> None:
+        del self.asked[number]
+        self._complete.append(number)
+
+    def take_complete(self) -> list[int]:
+        """Those that ended since the last call."""
+        complete, self._complete = self._complete, []
+        return complete
