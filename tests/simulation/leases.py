@@ -12,6 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, cast
 
+from pyroaring import BitMap64
+
 from layer.cursor.identity import CursorIdentity
 from layer.cursor.saved import Save, Saved
 from layer.cursor.store import CursorStore, new_session
@@ -28,7 +30,7 @@ from layer.kafka.records import CommittedOffset
 from layer.statelog.memory_log import MemoryStateLog
 from mapping.ledger import LedgerLayout
 from mapping.state_records.cursor_requests import CursorLife
-from mapping.state_records.leases import LeaseRecord, Report, TakeOver, decode, encode
+from mapping.state_records.leases import Lease, LeaseRecord, Report, TakeOver, decode, encode
 from tests.simulation.played_records import Record, key_of
 
 TOPIC = "persistent://public/default/orders"
@@ -49,6 +51,8 @@ class World:
         self.deliveries: list[tuple[int, bytes]] = []
         self.state_log = MemoryStateLog()
         self.commit: CommittedOffset | None = None
+        self.says_leased = False
+        """The commit tells the next owner to ask."""
         self.now_s = 1000.0
         self.processes: list[Process] = []
         self.group: dict[str, Process] = {}
@@ -94,6 +98,12 @@ class World:
     def watermarks(self, *_: object) -> tuple[int, int]:
         return 0, self.end
 
+    def told_acknowledged(self) -> BitMap64:
+        """What reports in the log acknowledge."""
+        records = (decode(value) for _, value in self.deliveries)
+        found = [record.acks[0] for record in records if isinstance(record, Report) and 0 in record.acks]
+        return BitMap64.union(*found) if found else BitMap64()
+
     # Kafka's group ------------------------------------------------------------------------------------------------
 
     def join(self) -> Process:
@@ -126,6 +136,8 @@ class Traffic:
         self.hear: Callable[[Sequence[Heard]], None] = lambda records: None
         self.at = len(world.deliveries)
         self.answers: list[Callable[[], None]] = []
+        self.may_lease: Callable[[], bool] = lambda: True
+        """Whoever owns the partition next would ask who holds something of it."""
 
     def listen(self, hear: Callable[[Sequence[Heard]], None]) -> None:
         self.hear = hear
@@ -134,6 +146,8 @@ class Traffic:
         world, answer = self.world, Future[list[int]]()
         values = [(partition, encode(record)) for partition, record in records]
         assert [decode(value) for _, value in values] == [record for _, record in records]
+        if any(isinstance(record, Lease) for _, record in records):
+            assert self.may_lease(), "leased before a save says so: the next owner would not ask"
 
         def now() -> None:
             luck = world.rng.random() if world.faults else 1.0
@@ -208,6 +222,7 @@ class Inbox(Endpoint):
                 self._check_key_order(offset)
             world.out.add(offset)
         super().deliver(deliveries)
+        assert len(self.queue) <= self.capacity, f"{self.name} of {self.capacity} got {len(self.queue)}"
 
     def _check_key_order(self, offset: int) -> None:
         world = self.process.world
@@ -229,6 +244,7 @@ class Process:
         self.paused = False
         self.out_of_group = False
         self.traffic = Traffic(world)
+        self.traffic.may_lease = lambda: world.owner is not self or world.says_leased
         self.store = CursorStore(world.state_log)
         self.session = new_session()
         self.slot = PartitionSlot(TOPIC, 0, -1, LedgerLayout(1, 10))
@@ -312,9 +328,12 @@ class Process:
         saved = found.saved or Saved(lineage)
         save = self.store.prepare(IDENTITY, found.state, saved, lineage, DEADLINE)
         world.commit = save.commit
+        world.says_leased = found.state.leased_from is not None
         owned = OwnedPartition(self.slot, IDENTITY, found.state, saved)
         owned.save_accepted(save)
         nacked = self.leasing.take_over(owned, DEADLINE)
+        missed = [offset for offset in world.told_acknowledged() if not owned.cursor.is_acknowledged(offset)]
+        assert not missed, f"{missed} are acknowledged in the log, and {self.client_id} took over without that"
         self.owned[0] = owned
         self.dispatcher.count_deliveries()
         self.leasing.opened(owned, nacked)
@@ -347,6 +366,7 @@ class Process:
             return
         self.world.commit = save.commit
         self.store.clean(IDENTITY, owned.save_accepted(save), DEADLINE)
+        self.world.says_leased = owned.saves.saved.leased_from is not None
         self.leasing.saved(owned)
 
     # The application ----------------------------------------------------------------------------------------------
