@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from layer import exceptions
 from layer.asyncio.bridge import Bridge, settle
@@ -21,6 +21,17 @@ from layer.exceptions import Result
 _MESSAGES_A_TURN: Final = 16
 
 
+class _Ahead(NamedTuple):
+    message: Message
+    forgotten: int
+    """What `PartitionSlot.forgotten` was just after the message left the inbox. Once it is more the message comes again
+    from where the subscription was set to; what came after that has the new number, and is not lost."""
+
+
+def _ahead(message: Message) -> _Ahead:
+    return _Ahead(message, message.feed.slot.forgotten)
+
+
 class Consumer:
     """Receives and acknowledges from one event loop. Source: `pulsar.asyncio.Consumer`."""
 
@@ -32,7 +43,7 @@ class Consumer:
         self._asked = 0
         """Messages that the blocking consumer was asked for and has not given. Never more than receives waited at a
         time: a cancelled one leaves its request to the next."""
-        self._ahead: deque[Message] = deque()
+        self._ahead: deque[_Ahead] = deque()
         """Messages that came when their receives were cancelled, in order; at most `_asked` ever was."""
         self._at_once = 0
         self._closed = False
@@ -50,7 +61,7 @@ class Consumer:
                 try:
                     await asyncio.sleep(0)  # with messages waiting this would otherwise never let another task run
                 except asyncio.CancelledError:
-                    self._put_back(message)
+                    self._put_back(_ahead(message))
                     raise
             return message
         completions = self._bridge.completions()
@@ -59,20 +70,26 @@ class Consumer:
         try:
             if self._asked < len(self._waiting):
                 with asyncio_errors():
-                    self._consumer.receive_async(partial(completions.put, self._came))
+                    self._consumer.receive_async(
+                        lambda result, message: completions.put(
+                            self._came, result, None if message is None else _ahead(message)
+                        )
+                    )
                 self._asked += 1
             return await received
         except BaseException:
             if not received.done() or received.cancelled():
                 self._waiting.remove(received)
             elif received.exception() is None:  # it had come, and the task was cancelled before it ran again
-                self._put_back(received.result())
+                self._put_back(_ahead(received.result()))
             raise
 
     def _at_hand(self) -> Message | None:
         """The next message, if it is there."""
-        if self._ahead:
-            return self._ahead.popleft()
+        while self._ahead:
+            message, forgotten = self._ahead.popleft()
+            if message.feed.slot.forgotten == forgotten:
+                return message
         if self._asked:  # the next one goes to who asked before, or is on its way to us already
             return None
         try:
@@ -82,25 +99,25 @@ class Consumer:
         except exceptions.PulsarException as error:
             raise as_asyncio(error) from error
 
-    def _came(self, result: Result, message: Any) -> None:
+    def _came(self, result: Result, came: _Ahead | None) -> None:
         """On the loop: what the blocking consumer was asked for is there, or it failed."""
         self._asked -= 1
         received = self._first_waiting()
         if received is not None:
-            settle(received, result, message)
-        elif result is Result.Ok:
-            self._ahead.append(message)
+            settle(received, result, None if came is None else came.message)
+        elif came is not None:
+            self._ahead.append(came)
 
-    def _put_back(self, message: Message) -> None:
+    def _put_back(self, ahead: _Ahead) -> None:
         """To whoever waits, or before what came after it (several receives may be cancelled, the first one first)."""
         received = self._first_waiting()
         if received is not None:
-            received.set_result(message)
+            received.set_result(ahead.message)
             return
         later = []
-        while self._ahead and self._ahead[-1].message_id() > message.message_id():
+        while self._ahead and self._ahead[-1].message.message_id() > ahead.message.message_id():
             later.append(self._ahead.pop())
-        self._ahead.extend((message, *reversed(later)))
+        self._ahead.extend((ahead, *reversed(later)))
 
     def _first_waiting(self) -> asyncio.Future[Message] | None:
         """Take out the first receive that still waits. A cancelled one takes itself out once its task runs."""
@@ -178,7 +195,6 @@ class Consumer:
             PulsarException: as the blocking consumer's `seek`.
         """
         await self._bridge.call(lambda: self._consumer.seek(messageid))
-        self._ahead.clear()
 
     async def get_last_message_id(self) -> NativeMessageId:
         """Id of the last message of the topic; equal to `MessageId.earliest` in an empty one."""

@@ -34,6 +34,7 @@ class PartitionSlot:
         "acks_in_batch",
         "cumulative",
         "cumulative_in_batch",
+        "forgotten",
         "layout",
         "nacks",
         "number",
@@ -56,6 +57,9 @@ class PartitionSlot:
         self.acks_in_batch: deque[BatchAck] = deque()
         self.ack_in_batch = self.acks_in_batch.append
         self.cumulative_in_batch: deque[BatchAck] = deque()
+        self.forgotten = 0
+        """How often all that had been handed out was given up (a seek, a rewinding, another owner) and comes again.
+        Written by the member's thread, before the inboxes are emptied."""
 
     def has_acknowledgements(self) -> bool:
         return bool(self.acks or self.acks_in_batch or self.cumulative or self.cumulative_in_batch)

@@ -321,6 +321,7 @@ class Dispatcher:
 
     def _forget_deliveries(self, owned: OwnedPartition) -> None:
         """What was handed out of this partition matters no more: it comes again, here or elsewhere."""
+        owned.slot.forgotten += 1
         self._nacks.forget_partition(owned.slot.number)
         self._reading_ahead.forget(owned)
         for endpoint in self._endpoints:

@@ -158,6 +158,7 @@ class Lessee:
             leased.asked = leased.version or None
 
     def _forget(self, leased: LeasedPartition) -> None:
+        leased.slot.forgotten += 1
         self._holdings.do_not_read(lambda each: each.partition is leased)
         for endpoint in self._permits.numbers:
             endpoint.discard(leased.slot)

@@ -547,6 +547,7 @@ def test_policies(done: Pok, refused: Pok, unique: Callable[..., str]) -> None:
     ).lines == [f"policy schema_compatibility_strategy of {namespace} is BACKWARD_TRANSITIVE"]
     assert done("topics", "policy", "get", topic, "--applied", "--output", "json").json == {
         **{name: policy.default for name, policy in POLICIES.items()},
+        "replication_clusters": [],
         "deduplication": False,
         "schema_compatibility_strategy": "BACKWARD_TRANSITIVE",
     }

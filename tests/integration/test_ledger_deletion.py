@@ -336,8 +336,10 @@ def test_a_topic_goes_ledger_by_ledger_and_its_name_is_free_at_once(
 
     consumer = client.subscribe(used, "s")
     assert consumer.receive(30_000).data() == b"0"
+    asked_for = deleting.counts()["DELETE"]
     admin.delete_topic(used, force=True)
-    assert there(kafka_topics[2]) == [], "who is connected would not hear of it otherwise"
+    gone = wait_until(lambda: not there(kafka_topics[2]), Deadline.after(PATIENCE_S))
+    assert (gone, deleting.counts()["DELETE"]) == (True, asked_for), "who is connected would not hear of it otherwise"
     consumer.close()
     assert wait_until(lambda: admin.list_deletions().count == 0, Deadline.after(PATIENCE_S)), admin.list_deletions()
     assert admin.dead_deletions(0).count == dead_before
