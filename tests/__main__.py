@@ -2,7 +2,7 @@
 
 Pure tests spread over the cores. Tests on a broker share three processes, a file always in one of them (Spark's all in
 the same one), each process with a broker of its own: most of their time is waiting. Those that kill and stop processes,
-or whole brokers, come after them, three files at a time as well.
+or whole brokers, come after them, two files at a time: each starts many processes.
 
 With `--second-look` (CI) at most two tests that failed run once more, alone. What passes then is told as FLAKY, with
 its first failure, and does not fail the run; it is a bug to be cured all the same. More than two, or failing again,
@@ -31,6 +31,8 @@ _TESTS_FAILED: Final = 1
 """pytest's exit code when it ran to its end and something failed."""
 _BROKERS: Final = "3"
 """Processes with a broker of their own: with two, two cores stand idle for more than half of the time."""
+_KILLERS: Final = "2"
+"""With three, a broker of the three was seen to answer nobody any more for minutes."""
 _NO_TESTS: Final = 5
 """pytest's exit code for an empty selection, such as `-k` of one phase's test in the others."""
 
@@ -71,7 +73,7 @@ class Phase:
 PHASES: Final = (
     Phase("pure tests", "not kafka and not spark", ("-n", "auto", "--maxprocesses", "8")),
     Phase("tests on a broker and on Spark", "(kafka or spark) and not kills", ("-n", _BROKERS, "--dist", "loadfile")),
-    Phase("tests that kill and stop", "kafka and kills", ("-n", _BROKERS, "--dist", "loadfile")),
+    Phase("tests that kill and stop", "kafka and kills", ("-n", _KILLERS, "--dist", "loadfile")),
 )
 
 
