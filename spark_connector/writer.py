@@ -215,7 +215,7 @@ class _InTransactions:
         """Why it was undone; '' when it is written, or was before."""
         deadline = Deadline.after(_CALL_S)
         txn = self._node.transactions.client(deadline).begin(self._options.transaction_timeout_ms, deadline)
-        with _aborted_unless_committed(self._node, txn):
+        with _not_written_when_over(self._topic, txn), _aborted_unless_committed(self._node, txn):
             entered = None
             if journal is not None and batch is not None:
                 entered = journal.enter(txn, batch, Deadline.after(_CALL_S))
@@ -231,16 +231,20 @@ class _InTransactions:
             if doubt:
                 return doubt
             self._membership.confirm(Deadline.after(_CALL_S))
-            self._commit(txn)
+            txn.commit(Deadline.after(_COMMIT_S))
         if journal is not None and entered is not None:
             journal.forget_before(entered, Deadline.after(_CALL_S))
         return ""
 
-    def _commit(self, txn: ClientTransaction) -> None:
-        try:
-            txn.commit(Deadline.after(_COMMIT_S))
-        except (errors.InvalidTxnStatus, errors.TransactionHasFailed) as refused:
-            raise NotWritten(f"the write to {self._topic.name} was undone: {refused}") from refused
+
+@contextmanager
+def _not_written_when_over(topic: Topic, txn: ClientTransaction) -> Iterator[None]:
+    """Its time may be over at any step, also before the job began."""
+    try:
+        yield
+    except (errors.InvalidTxnStatus, errors.TransactionHasFailed) as refused:
+        why = refused if txn.remaining_ms() > 0 else f"transaction {txn.id} has timed out (transactionTimeout)"
+        raise NotWritten(f"the write to {topic.name} was undone: {why}") from refused
 
 
 @contextmanager

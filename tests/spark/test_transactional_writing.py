@@ -17,6 +17,8 @@ import layer as pulsar
 from layer.admin import AdminClient
 from layer.deadline import Deadline
 from layer.errors import InvalidTxnStatus
+from layer.transactions.client_transaction import ClientTransaction, TransactionClient
+from layer.waiting import wait_until
 from mapping.topic_name import TopicName
 from spark_connector import InvalidWriteOption, NotWritten, pulsar_batches, write_pulsar
 from spark_connector.batch_journal import Batch, BatchJournal
@@ -65,16 +67,33 @@ def test_a_job_that_fails_leaves_nothing(
 
 
 def test_a_job_that_takes_longer_than_its_transaction_leaves_nothing(
-    spark: SparkSession, client: pulsar.Client, service_url: str, unique: Unique
+    spark: SparkSession,
+    client: pulsar.Client,
+    service_url: str,
+    unique: Unique,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     topic = unique()
     slow = numbers(spark, 0, 2000, 1).selectExpr(
         "concat(value, substring(coalesce(reflect('java.lang.Thread', 'sleep', 5L), ''), 1, 0)) as value"
     )
-    with pytest.raises((PySparkException, Py4JJavaError, NotWritten), match="timed out"):
-        write_pulsar(
-            slow, service_url=service_url, topic=topic, schema="bytes", transaction=True, transactionTimeout=1500
-        )
+
+    def write() -> None:
+        with pytest.raises((PySparkException, Py4JJavaError, NotWritten), match="timed out"):
+            write_pulsar(
+                slow, service_url=service_url, topic=topic, schema="bytes", transaction=True, transactionTimeout=1500
+            )
+
+    write()
+    begin = TransactionClient.begin
+
+    def begin_too_slowly(self: TransactionClient, timeout_ms: int, deadline: Deadline) -> ClientTransaction:
+        txn = begin(self, timeout_ms, deadline)
+        assert wait_until(lambda: not txn.has_time(), deadline)
+        return txn
+
+    monkeypatch.setattr(TransactionClient, "begin", begin_too_slowly)
+    write()  # its time is over before the job begins
     write_pulsar(numbers(spark, 7, 8), service_url=service_url, topic=topic, schema="bytes")
     assert texts(client, topic) == [7]
 
