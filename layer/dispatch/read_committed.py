@@ -88,12 +88,12 @@ class ReadCommitted:
             self._records += records
             self._odd += looked.odd
             self._met += looked.met
+            self._bytes += sum(map(len, records))
             if self._is_held_up_still(looked.met):
-                self._bytes += sum(map(len, records))
                 return Passed(Run([], [], []), BitMap64(), self._offsets[0])
         else:
             self._offsets, self._records, self._odd, self._met = offsets, records, looked.odd, looked.met
-        self._bytes = -1  # counted when something stays
+            self._bytes = sum(map(len, records))
         return self.release()
 
     def _is_held_up_still(self, come: Sequence[Met]) -> bool:
@@ -113,16 +113,8 @@ class ReadCommitted:
         judged.excluded.update([one.offset for one in self._met if one.ended is not None and one.offset < upto])
         if judged.upto is None:
             self._clear()
-        elif judged.upto == offsets[0]:
-            offsets, records, odd = [], [], []
-            self._count()
         else:
-            at, odd_at = bisect_left(offsets, upto), bisect_left(odd, upto)
-            self._keep_met_from(upto)
-            self._offsets, self._records, self._odd = offsets[at:], records[at:], odd[odd_at:]
-            offsets, records, odd = offsets[:at], records[:at], odd[:odd_at]
-            self._bytes = -1
-            self._count()
+            offsets, records, odd = self._let_go_below(upto)
         if judged.excluded:
             left_out = frozenset(judged.excluded)
             stays = [offset not in left_out for offset in offsets]
@@ -134,9 +126,14 @@ class ReadCommitted:
         left = [found for one in self._met if (found := one.from_offset(start)) is not None]
         self._met = sorted(left, key=_OFFSET)
 
-    def _count(self) -> None:
-        if self._bytes < 0:
-            self._bytes = sum(map(len, self._records))
+    def _let_go_below(self, upto: int) -> Run:
+        at, odd_at = bisect_left(self._offsets, upto), bisect_left(self._odd, upto)
+        gone = Run(self._offsets[:at], self._records[:at], self._odd[:odd_at])
+        if at:
+            self._offsets, self._records, self._odd = self._offsets[at:], self._records[at:], self._odd[odd_at:]
+            self._keep_met_from(upto)
+            self._bytes -= sum(map(len, gone.records))
+        return gone
 
     def unsettled(self) -> list[TxnId]:
         """What to ask for, to let go of more of what waits."""
@@ -149,15 +146,10 @@ class ReadCommitted:
     def forget_below(self, start: int) -> None:
         """Nobody wants the offsets below `start` any more."""
         if self._offsets and self._offsets[0] < start:
-            at = bisect_left(self._offsets, start)
-            if at == len(self._offsets):
+            if self._offsets[-1] < start:
                 self._clear()
-                return
-            self._offsets, self._records = self._offsets[at:], self._records[at:]
-            self._odd = self._odd[bisect_left(self._odd, start) :]
-            self._keep_met_from(start)
-            self._bytes = -1
-            self._count()
+            else:
+                self._let_go_below(start)
 
     def rewind(self) -> None:
         """Reading goes on elsewhere."""

@@ -27,7 +27,7 @@ class DataPartition(NamedTuple):
 class Met(NamedTuple):
     """A record of a transaction, or (`ended` is not None) the marker of its end: True for a commit.
 
-    `more`: later records of the same transaction, with no marker between.
+    `more`: later records of the same transaction, with no marker of it between.
     """
 
     offset: int
@@ -59,10 +59,11 @@ class Looked(NamedTuple):
 
 def look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:  # noqa: C901 - a call costs more than a branch
     """Look at the headers of a run of records: done for every record of every topic, so what our producers usually
-    write is told first: a producer alone, with a schema version, or with the transaction of the record before."""
+    write is told first: a producer alone, with a schema version, or with a transaction that was met before."""
     odd: list[int] = []
     met: list[Met] = []
     more: dict[bytes, list[int]] = {}
+    """Of transactions that were met, and whose marker was not: where their next offsets go."""
     last: bytes | None = None
     go_on = odd.append
     """Takes one more offset of the transaction `last`, while that is not None."""
@@ -75,9 +76,14 @@ def look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:  # noqa
                 name, txn = headers[1]
                 if name == SCHEMA_VERSION:
                     continue
-                if name == TXN and txn is not None and txn == last:
-                    go_on(offset)
-                    continue
+                if name == TXN and txn is not None:
+                    if txn == last:
+                        go_on(offset)
+                        continue
+                    if txn in more:
+                        last, go_on = txn, more[txn].append
+                        go_on(offset)
+                        continue
         plain, txn = _glance(headers or ())
         if plain and txn is None:
             continue
@@ -89,9 +95,10 @@ def look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:  # noqa
         if found is None or not plain:
             odd.append(offset)
         if found is not None and found.ended is not None:
-            more.clear()
-            last = None
-        elif found is not None and plain and txn is not None:
+            ended = found.txn.to_bytes()
+            more.pop(ended, None)
+            last = None if last == ended else last
+        elif found is not None and plain and txn == found.txn.to_bytes():  # else the marker may spell it otherwise
             last, more[txn] = txn, []
             go_on = more[txn].append
             found = found._replace(more=more[txn])

@@ -103,9 +103,16 @@ def test_what_a_run_says_of_transactions() -> None:
     assert looked.odd == [22, 23, 24, 25]
 
 
-def test_records_of_one_transaction_are_met_together_up_to_the_next_marker() -> None:
+def test_records_of_one_transaction_are_met_together_up_to_its_marker() -> None:
     values = (b"0:1", None, b"0:1", b"0:2", b"0:1")
     records = [Fetched(None if value is None else [("__pulsar.txn", value)]) for value in values]
-    looked = look_over(range(10, 17), [*records, Fetched(marker_headers(T2, committed=True)), records[0]])
-    assert [met.offsets() for met in looked.met] == [[10, 12, 14], [13], [15], [16]]
+    run = [*records, Fetched(marker_headers(T2, committed=True)), records[0], records[3], records[0]]
+    looked = look_over(range(10, 19), run)
+    assert [met.offsets() for met in looked.met] == [[10, 12, 14, 16, 18], [13], [15], [17]]
     assert looked.odd == [15]
+
+
+def test_an_id_in_another_spelling_is_not_met_together_past_its_marker() -> None:
+    spelled = Fetched([("__pulsar.txn", b"0:01")])
+    looked = look_over(range(10, 13), [spelled, Fetched(marker_headers(T1, committed=True)), spelled])
+    assert [(met.offsets(), met.txn) for met in looked.met] == [([10], T1), ([11], T1), ([12], T1)]
