@@ -134,11 +134,15 @@ def admin(service_url: str) -> Iterator[AdminClient]:
 
 
 @pytest.fixture
-def own_broker(missing: Callable[[str, str], None]) -> Iterator[EmbeddedBroker]:
-    """An embedded broker of this test's own, free to be killed, paused and restarted, whatever `--broker` says."""
+def own_broker(missing: Callable[[str, str], None], tmp_path: Path) -> Iterator[EmbeddedBroker]:
+    """An embedded broker of this test's own, free to be killed, paused and restarted, whatever `--broker` says.
+
+    Its log lies beside what the test writes, and outlives the broker.
+    """
+    options = BrokerOptions(heap_mb=512, start_timeout_s=300, log_file=tmp_path / "broker.log")
     with ExitStack() as stack:
         try:
-            broker = stack.enter_context(EmbeddedBroker(BrokerOptions(heap_mb=512, start_timeout_s=300)))
+            broker = stack.enter_context(EmbeddedBroker(options))
         except EmbeddedBrokerError as error:
             missing("kafka", f"no broker: {error}")
         yield broker

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import Any, Final, TypeVar
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection, TopicPartition
@@ -25,6 +25,7 @@ from layer.deadline import Deadline
 from layer.kafka import handles
 from layer.kafka.errors import is_no_such_topic, translate
 from layer.kafka.events import ErrorEvents
+from layer.kafka.group_requests import GroupRequests
 from layer.kafka.records import CommittedOffset, GroupDescription, GroupMember, TopicDescription
 from layer.kafka.rights import Right, on_cluster, on_group, on_topic
 from layer.waiting import wait_until
@@ -41,12 +42,21 @@ class KafkaAdmin:
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._events = ErrorEvents("admin client")
+        self._options: dict[str, Any] = {**config, "error_cb": self._events}
+        self._handle = self._opened()
+        self._groups = GroupRequests(lambda: self._handle, self._renew)
+
+    def _opened(self) -> AdminClient:
         try:
-            options: dict[str, Any] = {**config, "error_cb": self._events}
-            self._handle = AdminClient(options)
+            handle = AdminClient(dict(self._options))
         except KafkaException as refused:
             raise errors.InvalidOption(f"librdkafka refuses this configuration: {refused.args[0].str()}") from refused
-        handles.track(self._handle)
+        handles.track(handle)
+        return handle
+
+    def _renew(self) -> None:
+        old, self._handle = self._handle, self._opened()
+        handles.release(old)
 
     def _budget(self, deadline: Deadline) -> dict[str, float]:
         return {"request_timeout": max(0.05, min(deadline.remaining_s(), _LONGEST_S))}
@@ -144,13 +154,10 @@ class KafkaAdmin:
 
     def allowed_on_group(self, group_id: str, deadline: Deadline) -> frozenset[str]:
         """What this user may do with a group, be it there or not."""
-        asked = self._handle.describe_consumer_groups(
-            [group_id], include_authorized_operations=True, **self._budget(deadline)
-        )
+        what = f"describing group {group_id}"
         try:
-            described = self._result(
-                asked[group_id], deadline, f"describing group {group_id}", on_group("Describe", group_id)
-            )
+            with _answer(what, on_group("Describe", group_id)):
+                described = self._groups.describe(group_id, deadline, with_rights=True)
         except errors.NotAuthorized:
             return frozenset()
         return _spelt(described.authorized_operations)
@@ -297,15 +304,13 @@ class KafkaAdmin:
 
     def describe_group(self, group_id: str, deadline: Deadline) -> GroupDescription:
         """The group as its coordinator knows it; a group that never was is described as DEAD or EMPTY, no members."""
-        future = self._handle.describe_consumer_groups([group_id], **self._budget(deadline))[group_id]
-        try:
-            found = future.result(timeout=min(deadline.remaining_s(), _LONGEST_S) + 1.0)
-        except KafkaException as failure:
-            if failure.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+        with _answer(f"describing group {group_id}", on_group("Describe", group_id)):
+            try:
+                found = self._groups.describe(group_id, deadline)
+            except KafkaException as failure:
+                if failure.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+                    raise
                 return GroupDescription(group_id, "DEAD", ())
-            raise translate(failure, f"describing group {group_id}", on_group("Describe", group_id)) from failure
-        except FutureTimeoutError as late:
-            raise errors.DeadlineExceeded(f"describing group {group_id}: no answer in time") from late
         members = tuple(
             GroupMember(
                 str(member.member_id),
@@ -322,20 +327,18 @@ class KafkaAdmin:
     ) -> dict[int, CommittedOffset]:
         """What the group committed for these partitions; partitions without a commit are left out."""
         request = ConsumerGroupTopicPartitions(group_id, [TopicPartition(topic, p) for p in partitions])
-        future = self._handle.list_consumer_group_offsets([request], **self._budget(deadline))[group_id]
-        try:
-            found = future.result(timeout=min(deadline.remaining_s(), _LONGEST_S) + 1.0)
-        except KafkaException as failure:
-            if failure.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+
+        def ask(handle: AdminClient, timeout_s: float) -> Future[Any]:
+            return handle.list_consumer_group_offsets([request], request_timeout=timeout_s)[group_id]
+
+        needed = on_group("Describe", group_id), on_topic("Describe", topic)
+        with _answer(f"reading the offsets of group {group_id}", *needed):
+            try:
+                found = self._groups.about_offsets(group_id, ask, deadline)
+            except KafkaException as failure:
+                if failure.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+                    raise
                 return {}
-            raise translate(
-                failure,
-                f"reading the offsets of group {group_id}",
-                on_group("Describe", group_id),
-                on_topic("Describe", topic),
-            ) from failure
-        except FutureTimeoutError as late:
-            raise errors.DeadlineExceeded(f"reading the offsets of group {group_id}: no answer in time") from late
         return {
             where.partition: CommittedOffset(where.offset, where.metadata or "")
             for where in found.topic_partitions
@@ -354,18 +357,23 @@ class KafkaAdmin:
             group_id,
             [TopicPartition(topic, p, commit.kafka_offset, commit.metadata) for p, commit in offsets.items()],
         )
+
+        def ask(handle: AdminClient, timeout_s: float) -> Future[Any]:
+            return handle.alter_consumer_group_offsets([request], request_timeout=timeout_s)[group_id]
+
         what = f"setting the offsets of group {group_id}"
         needed = on_group("Read", group_id), on_topic("Read", topic)
-        future = self._handle.alter_consumer_group_offsets([request], **self._budget(deadline))[group_id]
-        try:
-            answer = future.result(timeout=min(deadline.remaining_s(), _LONGEST_S) + 1.0)
-        except KafkaException as failure:
-            if failure.args[0].code() in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP):
-                raise errors.SubscriptionBusy(f"{what}: the group has live members") from failure
-            raise translate(failure, what, *needed) from failure
+        busy = KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP
+        with _answer(what, *needed):
+            try:
+                answer = self._groups.about_offsets(group_id, ask, deadline)
+            except KafkaException as failure:
+                if failure.args[0].code() in busy:
+                    raise errors.SubscriptionBusy(f"{what}: the group has live members") from failure
+                raise
         for where in answer.topic_partitions:
             if where.error is not None:
-                if where.error.code() in (KafkaError.UNKNOWN_MEMBER_ID, KafkaError.NON_EMPTY_GROUP):
+                if where.error.code() in busy:
                     raise errors.SubscriptionBusy(f"{what}: the group has live members")
                 raise translate(where.error, what, *needed)
 
@@ -375,19 +383,30 @@ class KafkaAdmin:
         Raises:
             SubscriptionBusy: the group has members.
         """
-        future = self._handle.delete_consumer_groups([group_id], **self._budget(deadline))[group_id]
-        try:
-            future.result(timeout=min(deadline.remaining_s(), _LONGEST_S) + 1.0)
-        except KafkaException as failure:
-            if failure.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
-                return False
-            if failure.args[0].code() == KafkaError.NON_EMPTY_GROUP:
-                raise errors.SubscriptionBusy(f"deleting group {group_id}: it has live members") from failure
-            raise translate(failure, f"deleting group {group_id}", on_group("Delete", group_id)) from failure
+        with _answer(f"deleting group {group_id}", on_group("Delete", group_id)):
+            try:
+                self._groups.delete(group_id, deadline)
+            except KafkaException as failure:
+                if failure.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+                    return False
+                if failure.args[0].code() == KafkaError.NON_EMPTY_GROUP:
+                    raise errors.SubscriptionBusy(f"deleting group {group_id}: it has live members") from failure
+                raise
         return True
 
     def close(self) -> None:
         handles.release(self._handle)
+
+
+@contextmanager
+def _answer(what: str, *needed: Right) -> Iterator[None]:
+    """Turns what a request for `what` raises into ours."""
+    try:
+        yield
+    except KafkaException as failure:
+        raise translate(failure, what, *needed) from failure
+    except FutureTimeoutError as late:
+        raise errors.DeadlineExceeded(f"{what}: no answer in time") from late
 
 
 def _spelt(operations: Sequence[Any] | None) -> frozenset[str]:

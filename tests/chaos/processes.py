@@ -20,7 +20,7 @@ from layer.deadline import Deadline
 from tests.chaos.evidence import Testimony
 from tests.chaos.worker import Orders
 
-_ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[2]
 _LOOK_EVERY_S = 0.02
 PATIENCE_S = 120.0
 """For what must come, however busy the machine."""
@@ -53,7 +53,7 @@ class WorkerProcess:
         with log.open("wb") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.chaos.worker", json.dumps(asdict(orders))],
-                cwd=_ROOT,
+                cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from layer.embedded import EmbeddedBroker
-from tests.chaos.processes import eventually
+from tests.chaos.processes import ROOT, eventually
 from tests.chaos.stage import Stage
 
 pytestmark = pytest.mark.kafka
@@ -64,3 +67,27 @@ def test_a_consumer_dies_while_the_broker_is_away(shaky_stage: MakeStage, own_br
     on.check_publishing(on.sent())
     assert third.received() + other.received() > 0
     assert not shared.verdict().broken
+
+
+def test_questions_about_groups_outlive_a_broker(own_broker: EmbeddedBroker, tmp_path: Path) -> None:
+    """librdkafka's own requests abort the process here (see `layer.kafka.group_requests`)."""
+    answers = tmp_path / "answers"
+    with answers.open("wb") as said:
+        asker = subprocess.Popen(
+            [sys.executable, "-m", "tests.chaos.group_asker", own_broker.bootstrap],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=said,
+        )
+
+    def answered() -> int:
+        assert asker.poll() is None, f"the asking process ended with {asker.returncode}"
+        return answers.read_text().split().count("yes")
+
+    eventually("it gets answers", answered)
+    own_broker.kill()
+    own_broker.start()
+    before = answered()
+    eventually("it gets answers again", lambda: answered() > before + 20)
+    asker.communicate(timeout=60)
+    assert asker.returncode == 0

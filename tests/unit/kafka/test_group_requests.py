@@ -1,0 +1,74 @@
+"""One request a group at a time, and no handle that owes an answer for ever. What it is for: tests/chaos."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any, cast
+
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from layer.deadline import Deadline
+from layer.kafka.group_requests import GroupRequests
+from tests.clocks import SetClock
+
+AT_ONCE = 0.05
+
+
+class Handle:
+    """Keeps what it is asked, for the test to answer."""
+
+    def __init__(self) -> None:
+        self.asked: list[Future[Any]] = []
+
+    def describe_consumer_groups(self, groups: list[str], **options: object) -> dict[str, Future[Any]]:
+        self.asked.append(Future())
+        return {groups[0]: self.asked[-1]}
+
+
+class Setting:
+    def __init__(self) -> None:
+        self.clock = SetClock()
+        self.handles = [Handle()]
+        self.requests = GroupRequests(
+            lambda: cast("AdminClient", self.handles[-1]), lambda: self.handles.append(Handle()), self.clock
+        )
+
+    def describe_in_vain(self, group: str) -> None:
+        with pytest.raises(FutureTimeoutError):
+            self.requests.describe(group, Deadline.after(AT_ONCE))
+
+
+def test_who_goes_away_leaves_one_request_behind() -> None:
+    on = Setting()
+    for _ in range(5):
+        on.describe_in_vain("g")
+    on.describe_in_vain("another")
+    assert len(on.handles[0].asked) == 2
+
+
+def test_an_answer_to_somebody_else_is_not_taken_for_ones_own() -> None:
+    on = Setting()
+    on.describe_in_vain("g")
+    found: list[str] = []
+    asker = threading.Thread(target=lambda: found.append(on.requests.describe("g", Deadline.after(30))))
+    asker.start()
+    on.handles[0].asked[0].set_result("as it was before")
+    while len(on.handles[0].asked) < 2 and asker.is_alive():
+        threading.Event().wait(0.001)
+    on.handles[0].asked[1].set_result("as it is")
+    asker.join(30)
+    assert found == ["as it is"]
+
+
+def test_a_handle_that_owes_for_half_an_hour_is_exchanged() -> None:
+    on = Setting()
+    on.describe_in_vain("g")
+    on.clock.seconds += 1_700
+    on.describe_in_vain("another")
+    assert len(on.handles) == 1
+    on.clock.seconds += 200
+    on.describe_in_vain("third")
+    assert [len(handle.asked) for handle in on.handles] == [2, 1]
