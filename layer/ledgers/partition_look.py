@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from layer.deadline import Deadline
 from layer.errors import DeadlineExceeded, NoLeaderNow, NoSuchTopic
@@ -12,14 +12,11 @@ from layer.ledgers.following import LogRange
 from layer.ledgers.log_use import KafkaLogUse
 from layer.ledgers.model import Ledger, Place
 from layer.ledgers.topic_deletion import TopicDeletion, goes_by_ledgers
-from layer.metadata.topics import Topic
+from layer.metadata.topics import LONGEST_LOOK_S, Topic
 from layer.services import Services
 from mapping.ledger import LedgerLayout
 from mapping.state_records.metadata import TopicRecord
 from mapping.topic_name import TopicName
-
-_LONGEST_S: Final = 5.0
-"""Between the last look at whose log this is and the request that cuts it."""
 
 
 class Found(NamedTuple):
@@ -107,6 +104,6 @@ class PartitionLook:
         described = self._services.admin.describe_topic(topic.kafka_topic, deadline)
         if described is None or described.topic_id != topic.kafka_topic_id:
             raise NoSuchTopic(f"topic {topic.name} was deleted")
-        if clock.monotonic() - began_s > _LONGEST_S:
-            raise DeadlineExceeded(f"looking at {topic.kafka_topic} took longer than {_LONGEST_S:.0f} s")
+        if clock.monotonic() - began_s > LONGEST_LOOK_S:
+            raise DeadlineExceeded(f"looking at {topic.kafka_topic} took longer than {LONGEST_LOOK_S:.0f} s")
         self._services.admin.delete_records(topic.kafka_topic, {partition: before}, deadline)

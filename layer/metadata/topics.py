@@ -37,6 +37,8 @@ from mapping.topic_name import TopicName, kafka_topic
 MAX_PARTITIONS: Final = 8192
 """The partition field of a ledger id has 13 bits."""
 _LEARNING_S: Final = 5.0
+LONGEST_LOOK_S: Final = 5.0
+"""Between the last look at whose a Kafka topic is and the request, by its name, that takes data from it."""
 
 _log = logging.getLogger(__name__)
 
@@ -219,7 +221,7 @@ class Topics:
         self._namespaces.require(name.namespace_name, deadline)
         if self.find(name, deadline) is not None:
             raise errors.AlreadyExists(f"topic {name} exists already")
-        self._end_former_life(name, deadline)
+        self._version_without_former_life(name, deadline)
         self._check_not_taken(existing, deadline)
         described = self._admin.describe_topic(existing, deadline)
         if described is None:
@@ -417,24 +419,46 @@ class Topics:
         that it is DELETED. Does no harm to one who is at it too.
 
         Kafka takes a name, which may be a new life's by now if somebody else finished this one: so whose it is is
-        looked at before, in Kafka and on record.
+        looked at before, in Kafka and on record, and a process that was stopped in between does nothing.
+
+        Raises:
+            DeadlineExceeded: too much time went by since that was looked at. And other LayerErrors.
         """
         if not record.bound:
+            began_s = self._clock.monotonic()
             described = self._admin.describe_topic(record.kafka_topic, deadline)
             now = self._entities.read(record.name, record.name, deadline)
             still = now is not None and _is_life(decode_topic(now.value), record, LifeState.DELETING)
             if still and (described is None or described.topic_id == record.kafka_topic_id):
+                if self._clock.monotonic() - began_s > LONGEST_LOOK_S:
+                    raise errors.DeadlineExceeded(
+                        f"looking at {record.kafka_topic} took longer than {LONGEST_LOOK_S:.0f} s"
+                    )
                 self._admin.delete_topic(record.kafka_topic, deadline)
         self._set_state(record, LifeState.DELETED, deadline)
 
-    def _end_former_life(self, name: TopicName, deadline: Deadline) -> None:
-        """Kafka has no two topics of one name: what is being deleted goes at once."""
+    def _version_without_former_life(self, name: TopicName, deadline: Deadline) -> int:
+        """Which version of the topic's record was the newest, 0 for none. Kafka has no two topics of one name: what is
+        being deleted goes at once, before this."""
         found = self._read(name, deadline)
         if found is not None and found[1].state is LifeState.DELETING:
             self.finish_deletion(found[1], deadline)
+            found = self._read(name, deadline)
+        return 0 if found is None else found[0].version
 
     def _create(self, name: TopicName, partitions: int, entries_per_ledger: int, deadline: Deadline) -> Topic:
-        self._end_former_life(name, deadline)
+        intent = None
+        while intent is None:
+            deadline.check(f"topic {name} to be created")
+            intent = self._begin_creation(name, partitions, entries_per_ledger, deadline)
+        return self._finish(name, intent, deadline)
+
+    def _begin_creation(
+        self, name: TopicName, partitions: int, entries_per_ledger: int, deadline: Deadline
+    ) -> Versioned | None:
+        """What is on record then; None where a life of the topic began and ended meanwhile: what was found in Kafka may
+        have been its."""
+        version = self._version_without_former_life(name, deadline)
         kafka_name = kafka_topic(name)
         described = self._admin.describe_topic(kafka_name, deadline)
         if described is not None:
@@ -448,14 +472,20 @@ class Topics:
             str(name), LifeState.CREATING, kafka_name, partitions, entries_per_ledger, bound=described is not None,
             created_ms=self._clock.now_ms(),
         )  # fmt: skip
-        return self._finish(name, self._begin(name, record, deadline), deadline)
+        intent = self._begin(name, record, deadline, unless_after=version)
+        return None if decode_topic(intent.value).state is LifeState.DELETED else intent
 
-    def _begin(self, name: TopicName, record: TopicRecord, deadline: Deadline) -> Versioned:
-        """Write the intent; somebody else's intent or topic wins over ours if it was first."""
+    def _begin(
+        self, name: TopicName, record: TopicRecord, deadline: Deadline, *, unless_after: int | None = None
+    ) -> Versioned:
+        """Write the intent; somebody else's intent or topic wins over ours if it was first. Nothing is written where
+        another version than `unless_after` is the newest."""
 
         def intent(current: Versioned | None) -> bytes | None:
             before = None if current is None else decode_topic(current.value)
             if before is not None and before.state is not LifeState.DELETED:
+                return None
+            if unless_after is not None and current is not None and current.version != unless_after:
                 return None
             return encode(replace(record, former=0 if before is None else before.incarnation))
 
@@ -540,7 +570,9 @@ class Topics:
 
 
 def _is_life(record: TopicRecord, life: TopicRecord, state: LifeState | None = None) -> bool:
-    return record.incarnation == life.incarnation and state in (None, record.state)
+    # A life that is only being made has no incarnation yet, which reads as 0, and that may be the one of another.
+    same = (record.incarnation, record.kafka_topic_id) == (life.incarnation, life.kafka_topic_id)
+    return same and state in (None, record.state)
 
 
 def _of_partition(topic: Topic, name: TopicName) -> Topic:

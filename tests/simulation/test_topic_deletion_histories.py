@@ -1,0 +1,378 @@
+"""Topics that are deleted ledger by ledger under random histories: those who delete, maintain, work off events and make
+topics anew are stopped for long, killed, and hear nothing of what became of their writes and requests.
+
+All but Kafka and the queue of events is the real code. A cluster that knows which lives were condemned judges each
+deletion. In the end there is a Kafka topic for each living topic, with all of its data, and no other one. `make soak`
+runs more.
+
+Kafka deletes by name, whatever has it by then. So whoever is stopped here is stopped for more than the five seconds
+after which it does not go on; and nobody between its last look and its making of a Kafka topic.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from layer.errors import LayerError, StoreError
+from layer.kafka.records import TopicDescription
+from layer.ledgers.deletion import Verdict, judge
+from layer.ledgers.following import LogRange
+from layer.ledgers.model import Ledger, Place
+from layer.ledgers.partition_look import PartitionLook
+from layer.ledgers.topic_deletion import TopicDeletion, ledgers_of
+from layer.ledgers.trimming import Needs
+from layer.metadata.entities import Entities
+from layer.metadata.topics import TOPIC_KEYS, Topics
+from layer.statelog.api import StateLog
+from layer.statelog.memory_log import MemoryStateLog
+from mapping.state_keys import TopicKey, decode_key
+from mapping.state_records.metadata import LifeState, TopicRecord, decode_topic
+from mapping.state_topics import LEDGERS, StateTopic
+from mapping.topic_name import TopicName
+from tests.simulation.test_deletion_histories import Queue, SeenQueue
+from tests.simulation.turns import NEVER, Actor, ActorsLog, ManualClock, Schedule, kafka_cleans, simulated_topic
+
+SIZE = 5
+NAMES = [TopicName.parse(f"persistent://public/default/{name}") for name in ("a", "b")]
+STEP_S = 6
+"""More than what may lie between the last look at a Kafka topic and its deletion."""
+
+
+@dataclass
+class KafkaTopic:
+    name: str
+    id: str
+    logs: dict[int, LogRange]
+
+
+class Cluster:
+    """Kafka's topics, and what may become of them."""
+
+    def __init__(self, told: str) -> None:
+        self.told = told
+        self.topics: dict[str, KafkaTopic] = {}
+        self.condemned: dict[str, Mapping[str, int]] = {}
+        """By the id of a Kafka topic whose life is DELETING: up to where each of its ledgers was asked for."""
+        self.made = self.cut = 0
+        self.at_once = self.by_ledgers = 0
+
+    def create(self, name: str, partitions: int) -> bool:
+        if name in self.topics:
+            return False
+        self.made += 1
+        self.topics[name] = KafkaTopic(name, f"id{self.made}", {p: LogRange(0, 0) for p in range(max(1, partitions))})
+        return True
+
+    def delete(self, name: str, *, all_of_it: bool) -> bool:
+        topic = self.topics.get(name)
+        if topic is None:
+            return False
+        assert topic.id in self.condemned, f"{self.told}: Kafka topic {topic} went, and nobody wanted that"
+        if not all_of_it:
+            ends = self.condemned[topic.id]
+            left = {p: log for p, log in topic.logs.items() if log.start < ends.get(str(p), log.end + 1)}
+            assert not left, f"{self.told}: Kafka topic {name} went before its ledgers {left}"
+        self.by_ledgers += not all_of_it
+        self.at_once += all_of_it
+        del self.topics[name]
+        return True
+
+    def cut_off(self, name: str, partition: int, before: int) -> None:
+        topic = self.topics.get(name)
+        if topic is None or partition not in topic.logs:
+            raise StoreError("simulated: no such topic")
+        assert topic.id in self.condemned, f"{self.told}: {name} lives and lost what lies below {before}"
+        start, end = topic.logs[partition]
+        self.cut += before > start
+        topic.logs[partition] = LogRange(max(start, min(before, end)), end)
+
+
+class TopicsLog(MemoryStateLog):
+    """Tells the cluster of what is on record."""
+
+    cluster: Cluster
+
+    def append_many(self, topic: StateTopic, partition: int, records: Any, deadline: Any) -> list[int]:
+        for key, value in records:
+            if value is not None and isinstance(decode_key(key), TopicKey):
+                self._hear(decode_topic(value))
+        return super().append_many(topic, partition, records, deadline)
+
+    def _hear(self, record: TopicRecord) -> None:
+        cluster = self.cluster
+        if record.state is LifeState.DELETING:
+            cluster.condemned.setdefault(record.kafka_topic_id, {})
+            if record.deletion_ends:
+                cluster.condemned[record.kafka_topic_id] = record.deletion_ends
+        if record.state is LifeState.DELETED:
+            there = [topic for topic in cluster.topics.values() if topic.id == record.kafka_topic_id]
+            assert not there, f"{cluster.told}: {record} is said to be gone, and is there"
+
+
+class SeenKafka:
+    """What is used of `KafkaAdmin`, as one actor meets it: after each look the others may have their turns, and what is
+    asked for may fail, done or not. `all_of_it`: it may delete topics that hold data."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        may_be_made: Callable[[str], bool],
+        actor: Actor | None,
+        rng: random.Random,
+        *,
+        all_of_it: bool,
+    ) -> None:
+        self._cluster = cluster
+        self._may_be_made = may_be_made
+        self._actor = actor
+        self._rng = rng
+        self._all_of_it = all_of_it
+
+    def describe_topic(self, topic: str, deadline: Any) -> TopicDescription | None:
+        found = self._cluster.topics.get(topic)
+        described = None if found is None else TopicDescription(topic, found.id, len(found.logs))
+        self._others(0.3)
+        return described
+
+    def log_ranges(self, partitions: Sequence[tuple[str, int]], deadline: Any) -> dict[tuple[str, int], LogRange]:
+        there = {(topic.name, p): log for topic in self._cluster.topics.values() for p, log in topic.logs.items()}
+        found = {where: there[where] for where in partitions if where in there}
+        self._others(0.3)
+        return found
+
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str], deadline: Any) -> bool:
+        if topic not in self._cluster.topics and not self._may_be_made(topic):
+            raise StoreError("simulated: it was stopped for long before this")
+        made = self._cluster.create(topic, partitions)
+        self._others(0.4)
+        return made
+
+    def delete_topic(self, topic: str, deadline: Any) -> bool:
+        gone = self._cluster.delete(topic, all_of_it=self._all_of_it)
+        self._others(0.4)
+        return gone
+
+    def delete_records(self, topic: str, before: Mapping[int, int], deadline: Any) -> None:
+        for partition, offset in before.items():
+            self._cluster.cut_off(topic, partition, offset)
+            self._others(0.4)
+
+    def _others(self, share: float) -> None:
+        if self._actor is not None and self._rng.random() < share:
+            self._actor.pause()
+        if self._actor is not None and self._rng.random() < 0.03:
+            raise StoreError("simulated")
+
+
+class Process:
+    """The code of one process, on the log and the Kafka that it meets."""
+
+    def __init__(self, history: History, actor: Actor | None = None, *, all_of_it: bool = False) -> None:
+        rng = history.rng
+        log: StateLog = history.log
+        if actor is not None:
+            log = ActorsLog(history.log, actor, rng, history.late, history.unknown_share, between=0.2)
+        self._cluster = history.cluster
+        self.verdicts = history.verdicts
+        admin: Any = SeenKafka(history.cluster, history.is_creating, actor, rng, all_of_it=all_of_it)
+        self.kafka: SeenKafka = admin
+        namespaces: Any = SimpleNamespace(
+            require=lambda namespace, deadline: None, policies_for_topics=lambda namespace, deadline: {}
+        )
+        entities = Entities(log, history.topic, TOPIC_KEYS, history.clock)
+        self.topics = Topics(entities, namespaces, admin, history.clock)
+        self.deletion = TopicDeletion(self.topics, admin, SeenQueue(history.queue, actor, rng))
+        services: Any = SimpleNamespace(
+            topics=self.topics,
+            admin=admin,
+            clock=history.clock,
+            ledger_views=SimpleNamespace(ask=lambda name, question, deadline: question(self)),
+        )
+        use: Any = SimpleNamespace(log_of=self._log_of, needs_of=self._needs_of)
+        self.look = PartitionLook(services, use, self.deletion)
+
+    # Of living topics: all of their ledgers are listed, and needed ---------------------------------------------------
+
+    def ledgers(self, place: Place) -> list[Ledger]:
+        life = self.topics.last_life(TopicName.parse(place.topic), NEVER)
+        if life is None or life.topic is None or life.incarnation != place.incarnation:
+            raise StoreError("simulated: it went meanwhile")
+        topic = self._cluster.topics.get(life.topic.kafka_topic)
+        if topic is None or topic.id != life.topic.kafka_topic_id:
+            raise StoreError("simulated: it went meanwhile")
+        record = TopicRecord(place.topic, LifeState.ACTIVE, topic.name, 0, SIZE, incarnation=place.incarnation)
+        return list(ledgers_of(record, {place.partition: topic.logs[place.partition]}))
+
+    def _log_of(self, topic: Any, partition: int, deadline: Any) -> LogRange | None:
+        where = (topic.kafka_topic, partition)
+        return self.kafka.log_ranges([where], deadline).get(where)
+
+    def _needs_of(self, topic: Any, partitions: Collection[int], deadline: Any) -> dict[int, Needs]:
+        return {partition: Needs([0], []) for partition in partitions}
+
+    # What a worker does ---------------------------------------------------------------------------------------------
+
+    def carry_out(self, event: tuple[str, int, int]) -> Verdict:
+        """As `DeletionWorker` does it."""
+        name, partition, ledger_id = event
+        found = self.look.at(TopicName.parse(name), partition, NEVER, with_list=True)
+        judgement = judge(name, partition, ledger_id, found.now, former=found.former)
+        if judgement.verdict is Verdict.DELETE and found.whose is not None:
+            self.look.delete(found.whose, partition, judgement.before, NEVER)
+        if found.doomed is not None and judgement.verdict is not Verdict.REFUSE:
+            self.look.end(found.doomed, NEVER)
+        self.verdicts[judgement.verdict] += 1
+        return judgement.verdict
+
+
+class History:
+    def __init__(self, seed: int, steps: int = 700) -> None:
+        self.told = f"seed {seed}"
+        self.steps = steps
+        self.rng = random.Random(seed)
+        self.clock = ManualClock()
+        self.schedule = Schedule(self.rng, self.clock)
+        self.cluster = Cluster(self.told)
+        self.log = TopicsLog(self.clock)
+        self.log.cluster = self.cluster
+        self.topic = simulated_topic(with_lag=self.rng.random() < 0.5)
+        self.queue = Queue()
+        self.late: list[Callable[[], object]] = []
+        self.unknown_share = self.rng.choice([0.0, 0.05, 0.15])
+        self.verdicts = dict.fromkeys(Verdict, 0)
+
+    def is_creating(self, kafka_topic: str) -> bool:
+        """Whether somebody wants this Kafka topic to be made."""
+        entities = Entities(self.log, self.topic, TOPIC_KEYS, self.clock)
+        records = [decode_topic(found.value) for found in entities.all(NEVER)]
+        return any(each.kafka_topic == kafka_topic and each.state is LifeState.CREATING for each in records)
+
+    def run(self) -> Cluster:
+        lives = [self._maintainer, self._maintainer, self._worker, self._worker, self._user, self._user]
+        actors = [Actor(life) for life in lives]
+        try:
+            for _ in range(self.steps):
+                self.clock.seconds += STEP_S
+                draw = self.rng.random()
+                if draw < 0.85:
+                    self.schedule.step_one_of(actors)
+                elif draw < 0.9:
+                    self._messages_come()
+                elif draw < 0.96:
+                    kafka_cleans(self.log, self.topic, self.clock, self.rng)
+                elif draw < 0.98 and self.late:
+                    self.late.pop(self.rng.randrange(len(self.late)))()
+                elif draw > 0.985:
+                    place = self.rng.randrange(len(actors))
+                    actors[place].end()
+                    actors[place] = Actor(lives[place])
+        finally:
+            for actor in actors:
+                actor.end()
+        for arrival in self.late:
+            arrival()
+        self._all_comes_to_its_end()
+        return self.cluster
+
+    def _messages_come(self) -> None:
+        """Also to a topic that is being deleted: its producers have not heard of that."""
+        if self.cluster.topics:
+            topic = self.cluster.topics[self.rng.choice(sorted(self.cluster.topics))]
+            partition = self.rng.choice(sorted(topic.logs))
+            start, end = topic.logs[partition]
+            topic.logs[partition] = LogRange(start, end + self.rng.choice([1, 4, 5, 17]))
+
+    # Who lives here -----------------------------------------------------------------------------------------------
+
+    def _maintainer(self, actor: Actor) -> None:
+        process = Process(self, actor)
+        while True:
+            actor.pause()
+            _attempt(process.deletion.run, range(LEDGERS.partitions), NEVER)
+
+    def _worker(self, actor: Actor) -> None:
+        process = Process(self, actor)
+        while True:
+            actor.pause()
+            event = self._forged(process) if self.rng.random() < 0.1 else self._next_event()
+            if event is None:
+                continue
+            verdict = _attempt(process.carry_out, event)
+            actor.pause()  # a worker that ends here has not acknowledged
+            if verdict in (Verdict.DONE, Verdict.DELETE, Verdict.REFUSE) and event in self.queue.events:
+                self.queue.events.remove(event)
+
+    def _next_event(self) -> tuple[str, int, int] | None:
+        return self.rng.choice(self.queue.events) if self.queue.events else None
+
+    def _forged(self, process: Process) -> tuple[str, int, int] | None:
+        """One that asks for a ledger of a topic that lives, or did a moment ago."""
+        topic = _attempt(process.topics.find, self.rng.choice(NAMES), NEVER)
+        return None if topic is None else (str(topic.name), 0, topic.layout.ledger_id(0, self.rng.randrange(3)))
+
+    def _user(self, actor: Actor) -> None:
+        """Makes topics and deletes them; some at once, as those that somebody is connected to are."""
+        process = Process(self, actor, all_of_it=True)
+        while True:
+            actor.pause()
+            name = self.rng.choice(NAMES)
+            draw = self.rng.random()
+            if draw < 0.4:
+                _attempt(process.topics.create, name, self.rng.choice([0, 2]), NEVER, entries_per_ledger=SIZE)
+            elif draw < 0.55:
+                doomed = _attempt(process.topics.begin_deletion, name, NEVER)
+                if doomed is not None and self.rng.random() < 0.2:
+                    _attempt(process.topics.finish_deletion, doomed, NEVER)
+
+    # What must hold -----------------------------------------------------------------------------------------------
+
+    def _all_comes_to_its_end(self) -> None:
+        self.clock.seconds += 1000
+        process = Process(self)
+        for name in NAMES:  # who finds a topic half made finishes it
+            process.topics.find(name, NEVER)
+        for _ in range(3):
+            process.deletion.run(range(LEDGERS.partitions), NEVER)
+            waiting = [event for event in self.queue.events if process.carry_out(event) is Verdict.WAIT]
+            self.queue.events = waiting
+        assert not self.queue.events, f"{self.told}: {self.queue.events} would wait for ever"
+        assert not process.topics.being_deleted(NEVER), self.told
+        living = {record.kafka_topic: record for record in process.topics.active(NEVER)}
+        assert living.keys() == self.cluster.topics.keys(), f"{self.told}: {living}, Kafka has {self.cluster.topics}"
+        for kafka_name, topic in self.cluster.topics.items():
+            assert topic.id == living[kafka_name].kafka_topic_id, self.told
+            assert not living[kafka_name].bound, f"{self.told}: {topic} was left over for who made it anew"
+            assert all(log.start == 0 for log in topic.logs.values()), f"{self.told}: {topic} lost data"
+
+
+def _attempt(wish: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """What it gives; None where it fails."""
+    try:
+        return wish(*arguments, **options)
+    except LayerError:
+        return None
+
+
+def test_a_topic_goes_with_the_last_of_its_ledgers_and_no_other_one_does() -> None:
+    found = [History(seed).run() for seed in range(40)]
+    assert sum(cluster.by_ledgers for cluster in found) > 30
+    assert sum(cluster.at_once for cluster in found) > 100
+    assert sum(cluster.cut for cluster in found) > 100
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_in_thousands_of_histories_topics_go_with_their_ledgers() -> None:
+    verdicts = dict.fromkeys(Verdict, 0)
+    for seed in range(40, 5040):
+        history = History(seed)
+        history.run()
+        for verdict, count in history.verdicts.items():
+            verdicts[verdict] += count
+    assert all(count > 1_000 for count in verdicts.values()), verdicts
