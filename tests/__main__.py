@@ -44,6 +44,8 @@ class Phase:
     """pytest's -m."""
     workers: Sequence[str]
     """pytest-xdist's options."""
+    folders: Sequence[str]
+    """Where its tests are, unless the user says where. Each process reads all test files of these."""
 
     def run(self, arguments: Sequence[str], report: Path) -> int:
         """pytest's exit code; what failed is in `report`, as JUnit XML."""
@@ -67,13 +69,22 @@ class Phase:
             "--require",
             "spark",
         ]
-        return subprocess.run([*command, *arguments], check=False).returncode
+        where = () if any(Path(argument.partition("::")[0]).exists() for argument in arguments) else self.folders
+        return subprocess.run([*command, *arguments, *where], check=False).returncode
 
+
+_PURE: Final = ("tests/unit", "tests/property", "tests/simulation")
+_ON_A_BROKER: Final = ("tests/contract", "tests/integration", "tests/spark", "tests/chaos")
 
 PHASES: Final = (
-    Phase("pure tests", "not kafka and not spark", ("-n", "auto", "--maxprocesses", "8")),
-    Phase("tests on a broker and on Spark", "(kafka or spark) and not kills", ("-n", _BROKERS, "--dist", "loadfile")),
-    Phase("tests that kill and stop", "kafka and kills", ("-n", _KILLERS, "--dist", "loadfile")),
+    Phase("pure tests", "not kafka and not spark", ("-n", "auto", "--maxprocesses", "8"), (*_PURE, *_ON_A_BROKER[:-1])),
+    Phase(
+        "tests on a broker and on Spark",
+        "(kafka or spark) and not kills",
+        ("-n", _BROKERS, "--dist", "loadfile"),
+        _ON_A_BROKER,
+    ),
+    Phase("tests that kill and stop", "kafka and kills", ("-n", _KILLERS, "--dist", "loadfile"), _ON_A_BROKER),
 )
 
 
