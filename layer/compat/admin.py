@@ -13,13 +13,16 @@ from typing import Any, Final, Protocol
 
 from layer import exceptions
 from layer.admin import AdminClient
+from layer.compat.pulsar_policies import requests_for
 from layer.compat.secured import ADMIN, Logins
 from layer.deadline import Deadline
+from layer.ledgers.maintenance import Maintenance
 from layer.registry.model import StoredSchema
 from layer.waiting import wait_until
 from schema_compat import SchemaInfo, SchemaType
 
 _TIMEOUT_S: Final = 30.0
+_KEEP_UP_S: Final = 1.0
 _NOT_FOUND: Final = 404
 _FIRST_SERVER_ERROR: Final = 500
 
@@ -75,6 +78,12 @@ class Admin(Protocol):
 
     def compact(self, topic: str) -> None:
         """Returns when it is done."""
+
+    def set_policies(self, namespace: str, **policies: Any) -> None:
+        """By the names of `layer.metadata.policies`."""
+
+    def keep_up(self) -> None:
+        """See to it that policies are acted on from now on, as often as this cluster can."""
 
     def set_schema_compatibility_strategy(self, namespace: str, strategy: str) -> None: ...
     def set_schema_validation_enforced(self, namespace: str, *, enforced: bool) -> None: ...
@@ -192,6 +201,13 @@ class PulsarRest:
         if not wait_until(done, Deadline.after(_TIMEOUT_S)):
             raise AdminError(f"compaction of {topic} took more than {_TIMEOUT_S:.0f} s")
 
+    def set_policies(self, namespace: str, **policies: Any) -> None:
+        for request in requests_for(policies):
+            self._ask("POST", f"/namespaces/{namespace}/{request.path}", request.body)
+
+    def keep_up(self) -> None:
+        """Brokers do; how often is in their configuration."""
+
     def set_schema_compatibility_strategy(self, namespace: str, strategy: str) -> None:
         self._ask("PUT", f"/namespaces/{namespace}/schemaCompatibilityStrategy", strategy)
 
@@ -240,8 +256,11 @@ class LayerAdmin:
 
     def __init__(self, url: str, kafka_config: Mapping[str, str] | None = None, **login: Any) -> None:
         self._client = AdminClient(url, kafka_config=kafka_config, **login)
+        self._maintenance: Maintenance | None = None
 
     def close(self) -> None:
+        if self._maintenance is not None:
+            self._maintenance.close(Deadline.after(_TIMEOUT_S))
         self._client.close()
 
     def create_topic(self, topic: str) -> None:
@@ -332,6 +351,16 @@ class LayerAdmin:
     def compact(self, topic: str) -> None:
         with _alike():
             self._client.compact(topic)
+
+    def set_policies(self, namespace: str, **policies: Any) -> None:
+        with _alike():
+            for name, value in policies.items():
+                self._client.set_policy(namespace, name, value)
+
+    def keep_up(self) -> None:
+        """In this process, every second, until `close`; a second call does nothing."""
+        if self._maintenance is None:
+            self._maintenance = Maintenance(self._client.node, every_s=_KEEP_UP_S)
 
     def set_schema_compatibility_strategy(self, namespace: str, strategy: str) -> None:
         with _alike():

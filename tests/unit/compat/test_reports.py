@@ -137,4 +137,4 @@ def test_a_folder_that_cannot_be_used_is_said_in_one_line(tmp_path: Path) -> Non
 def test_every_built_in_scenario_says_what_it_shows() -> None:
     for found in load().values():
         assert found.title
-        assert found.time_limit_s <= 120
+        assert found.time_limit_s <= 200  # after a minute, brokers look for idle subscriptions once a minute
