@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+import layer as pulsar
 import spark_connector
 from spark_connector import SparkNotReady
 
@@ -51,6 +52,13 @@ def spark(missing: Callable[[str, str], None]) -> Iterator[SparkSession]:
     made.sparkContext.setLogLevel("ERROR")
     yield made
     made.stop()
+
+
+@pytest.fixture
+def transactional(service_url: str) -> Iterator[pulsar.Client]:
+    made = pulsar.Client(service_url, enable_transaction=True)
+    yield made
+    made.close()
 
 
 @pytest.fixture(autouse=True)

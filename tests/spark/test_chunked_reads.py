@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -28,13 +28,6 @@ RECORD_BYTES = 4096
 LARGE = bytes(range(256)) * 40
 """Four chunks and more."""
 EARLIEST = pulsar.InitialPosition.Earliest
-
-
-@pytest.fixture
-def transactional(service_url: str) -> Iterator[pulsar.Client]:
-    made = pulsar.Client(service_url, enable_transaction=True)
-    yield made
-    made.close()
 
 
 @pytest.fixture

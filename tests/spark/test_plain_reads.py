@@ -26,32 +26,28 @@ def read_all(client: pulsar.Client, topic: str) -> list[pulsar.Message]:
     return found
 
 
-@pytest.mark.parametrize("partitions", [0, 3, 40])
 def test_columns_are_what_messages_show(
-    spark: SparkSession,
-    client: pulsar.Client,
-    admin: AdminClient,
-    service_url: str,
-    unique: Callable[..., str],
-    partitions: int,
+    spark: SparkSession, client: pulsar.Client, admin: AdminClient, service_url: str, unique: Callable[..., str]
 ) -> None:
-    topic = unique()
-    if partitions:
-        admin.create_partitioned_topic(topic, partitions, entries_per_ledger=3)
-    else:
-        admin.create_topic(topic, entries_per_ledger=3)
-    producer = client.create_producer(topic, producer_name="p:1")
-    for number in range(25):
-        producer.send(
-            f"m{number}".encode(),
-            partition_key=f"k{number}" if number % 5 else None,
-            ordering_key=f"o{number}" if number % 3 == 0 else None,
-            event_timestamp=number * 1000 if number % 2 else None,
-            properties={"a": str(number), "ü": "ß"} if number % 4 else {},
-        )
-    messages = {message.message_id().serialize(): message for message in read_all(client, topic)}
-    rows = read_pulsar(spark, service_url=service_url, topic=topic, columns=COLUMNS).collect()
-    assert len(rows) == 25
+    topics = {unique(f"of-{partitions}"): partitions for partitions in (0, 3, 40)}
+    messages = {}
+    for topic, partitions in topics.items():
+        if partitions:
+            admin.create_partitioned_topic(topic, partitions, entries_per_ledger=3)
+        else:
+            admin.create_topic(topic, entries_per_ledger=3)
+        producer = client.create_producer(topic, producer_name="p:1")
+        for number in range(25):
+            producer.send(
+                f"m{number}".encode(),
+                partition_key=f"k{number}" if number % 5 else None,
+                ordering_key=f"o{number}" if number % 3 == 0 else None,
+                event_timestamp=number * 1000 if number % 2 else None,
+                properties={"a": str(number), "ü": "ß"} if number % 4 else {},
+            )
+        messages.update({message.message_id().serialize(): message for message in read_all(client, topic)})
+    rows = read_pulsar(spark, service_url=service_url, topics=",".join(topics), columns=COLUMNS).collect()
+    assert len(rows) == 75
     for row in rows:
         message = messages[bytes(row["__messageId"])]
         assert bytes(row["value"]) == message.data()
@@ -65,7 +61,7 @@ def test_columns_are_what_messages_show(
         assert row["__partition"] == max(0, message.message_id().partition())
         assert row["__batchIndex"] is None
         assert row["__schemaVersion"] is None
-    assert sorted(row["__sequenceId"] for row in rows) == list(range(25))
+    assert sorted(row["__sequenceId"] for row in rows) == [number for number in range(25) for _ in topics]
 
 
 def test_the_fluent_form_reads_several_topics(
@@ -117,27 +113,31 @@ def test_headers_are_read_where_somebody_may_have_written_more_than_plain_messag
     assert "headers#" in plan_of(read_pulsar(spark, **{**options, "topic": foreign})), "it is bound: who knows"
 
 
-@pytest.mark.parametrize("what", ["batches", "transactions", "delays", "null", "chunks"])
 def test_every_kind_of_record_that_headers_tell_of_is_announced(
-    spark: SparkSession, service_url: str, unique: Callable[..., str], what: str
+    spark: SparkSession, transactional: pulsar.Client, service_url: str, unique: Callable[..., str]
 ) -> None:
-    topic = unique()
-    client = pulsar.Client(service_url, enable_transaction=True)
-    client.create_producer(topic).send(b"plain")
-    options = {"service_url": service_url, "topic": topic, "columns": "value,__messageId"}
-    assert "headers#" not in plan_of(read_pulsar(spark, **options))
-    producer = client.create_producer(topic, batching_enabled=what == "batches", chunking_enabled=what == "chunks")
-    if what == "transactions":
-        with client.new_transaction(60_000) as txn:
-            producer.send(b"more", txn=txn)
-    elif what == "delays":
-        producer.send(b"more", deliver_at=1)
-    elif what == "null":
-        producer.send(None)
-    else:
-        producer.send(b"more")
-    found = read_pulsar(spark, **options)
-    assert "headers#" in plan_of(found)
-    values = [row["value"] for row in found.sort("__messageId").collect()]
-    assert values == [b"plain", None if what == "null" else b"more"]
-    client.close()
+    kinds = ("batches", "transactions", "delays", "null", "chunks")
+    topics = {kind: unique(kind) for kind in kinds}
+    for topic in topics.values():
+        transactional.create_producer(topic).send(b"plain")
+    options = {"service_url": service_url, "columns": "value,__topic,__messageId"}
+    before = read_pulsar(spark, topics=",".join(topics.values()), **options)
+    assert "headers#" not in plan_of(before)
+    for kind, topic in topics.items():
+        producer = transactional.create_producer(
+            topic, batching_enabled=kind == "batches", chunking_enabled=kind == "chunks"
+        )
+        if kind == "transactions":
+            with transactional.new_transaction(60_000) as txn:
+                producer.send(b"more", txn=txn)
+        elif kind == "delays":
+            producer.send(b"more", deliver_at=1)
+        elif kind == "null":
+            producer.send(None)
+        else:
+            producer.send(b"more")
+        assert "headers#" in plan_of(read_pulsar(spark, topic=topic, **options)), kind
+    found: dict[str, list[bytes | None]] = {}
+    for row in read_pulsar(spark, topics=",".join(topics.values()), **options).sort("__messageId").collect():
+        found.setdefault(row["__topic"].rpartition("/")[2], []).append(row["value"])
+    assert found == {topic: [b"plain", None if kind == "null" else b"more"] for kind, topic in topics.items()}

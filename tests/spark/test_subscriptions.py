@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import reduce
@@ -59,13 +59,6 @@ def shown(messages: list[pulsar.Message]) -> Counter[Shown]:
         )
         for message in messages
     )
-
-
-@pytest.fixture
-def transactional(service_url: str) -> Iterator[pulsar.Client]:
-    made = pulsar.Client(service_url, enable_transaction=True)
-    yield made
-    made.close()
 
 
 class History:
