@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-import pytest
 from PIL import Image
 
 from layer.admin.cursor_view import PartitionCursor, view_of
@@ -13,13 +12,14 @@ from layer.cli.holes import drawn, save_png
 from layer.cursor.machine import CursorState
 from layer.cursor.saved import Recovered
 from mapping.ledger import LedgerLayout
+from tests.seeds import for_each_seed
 
 
 def a_view(state: CursorState, end: int, size: int) -> PartitionCursor:
     return view_of(0, Recovered(state, None, "commit"), LedgerLayout(7, size), 0, end, "commit", 120, [])
 
 
-@pytest.mark.parametrize("seed", range(200))
+@for_each_seed(range(200))
 def test_shares_are_those_of_a_plain_set(seed: int) -> None:
     rng = random.Random(seed)
     size, end = rng.choice((1, 7, 10, 100)), rng.randrange(1, 300)

@@ -16,6 +16,7 @@ from layer.client.message_id import PartitionOrigin
 from layer.deadline import Deadline
 from layer.exceptions import Result
 from mapping.ledger import LedgerLayout
+from tests.seeds import for_each_seed
 
 ORIGIN = PartitionOrigin(LedgerLayout(incarnation=1, entries_per_ledger=100), -1, "t")
 
@@ -69,7 +70,7 @@ def sent_as(flight: InFlight, sequence: int) -> Ticket:
     return ticket
 
 
-@pytest.mark.parametrize("seed", range(300))
+@for_each_seed(range(300))
 def test_every_history_accounts_for_every_ticket(seed: int) -> None:
     rng = random.Random(seed)
     reports = Reports()

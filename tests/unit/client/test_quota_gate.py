@@ -14,6 +14,7 @@ from layer.client.quota_gate import QuotaGate
 from layer.exceptions import AlreadyClosed, ProducerBlockedQuotaExceededException
 from layer.kafka.errors import is_local_refusal
 from layer.kafka.producer import KafkaProducer
+from tests.seeds import for_each_seed
 
 
 class Handed:
@@ -63,7 +64,7 @@ def _send(gate: QuotaGate, handed: Handed, number: int, sent: Sent) -> bool:
         return True
 
 
-@pytest.mark.parametrize("seed", range(300))
+@for_each_seed(range(300))
 def test_each_message_is_sent_once_in_order_or_its_sender_hears_once(seed: int) -> None:
     rng = random.Random(seed)
     handed, gate = Handed(rng), QuotaGate(0)

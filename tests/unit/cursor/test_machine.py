@@ -8,6 +8,7 @@ from layer.cursor.batch_acks import BatchAckSet
 from layer.cursor.machine import CursorState
 from layer.cursor.positions import PositionSet
 from layer.errors import InvalidCursorPosition, InvalidOption
+from tests.seeds import for_each_seed
 
 
 def test_a_fresh_cursor_has_nothing_acknowledged() -> None:
@@ -172,7 +173,7 @@ def _assert_equal(cursor: CursorState, acked: set[int]) -> None:
     assert gaps == (set(range(floor, largest)) - above if largest is not None else set())
 
 
-@pytest.mark.parametrize("seed", range(300))
+@for_each_seed(range(300))
 def test_after_counts_what_is_not_acknowledged(seed: int) -> None:
     rng = random.Random(seed)
     cursor = CursorState(rng.randrange(10), rng.choice((1, 3, 10, 50)))

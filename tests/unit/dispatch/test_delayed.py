@@ -11,6 +11,7 @@ from layer.dispatch.delayed import TICK_MS, DelayedMessages, deliver_at_ms
 from layer.dispatch.delivery import Delivery
 from layer.dispatch.endpoint import Endpoint
 from mapping.headers import DELIVER_AT, PRODUCER
+from tests.seeds import for_each_seed
 from tests.unit.dispatch.test_owned_partition import Record, a_partition, taken
 
 HOUR_MS = 3_600_000
@@ -57,7 +58,7 @@ def test_cleared_is_empty() -> None:
     assert (len(delayed), delayed.has_due, delayed.next_due_ms()) == (0, False, None)
 
 
-@pytest.mark.parametrize("seed", range(300))
+@for_each_seed(range(300))
 def test_random_histories(seed: int) -> None:
     chance = random.Random(seed)
     delayed = DelayedMessages()
@@ -128,7 +129,7 @@ def test_a_rewind_forgets_what_was_set_aside() -> None:
     assert len(delayed) == 0
 
 
-@pytest.mark.parametrize("seed", range(100))
+@for_each_seed(range(100))
 def test_what_nobody_wants_is_not_due(seed: int) -> None:
     rng = random.Random(seed)
     delayed, plain = DelayedMessages(), DelayedMessages()

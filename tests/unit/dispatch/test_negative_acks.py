@@ -12,6 +12,7 @@ from layer.dispatch.delivery import Delivery, Feed, PartitionSlot
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.negative_acks import NegativeAcks
 from mapping.ledger import LedgerLayout
+from tests.seeds import for_each_seed
 
 
 def a_consumer(name: str = "joe") -> Endpoint:
@@ -75,7 +76,7 @@ def test_a_hundred_thousand_put_off_messages_are_few_bitmaps() -> None:
     assert len(nacks.waiting(0)) <= 6
 
 
-@pytest.mark.parametrize("seed", range(200))
+@for_each_seed(range(200))
 def test_each_comes_once_at_its_time(seed: int) -> None:
     rng = random.Random(seed)
     nacks, joe = NegativeAcks(), a_consumer()

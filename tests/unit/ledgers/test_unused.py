@@ -19,6 +19,7 @@ from layer.metadata.topics import Topic
 from mapping.ledger import LedgerLayout
 from mapping.state_records.metadata import LifeState, TopicRecord, Unused
 from mapping.topic_name import TopicName
+from tests.seeds import for_each_seed
 
 NAME = TopicName.parse("persistent://a/b/c")
 LAYOUT = LedgerLayout(1, 100)
@@ -90,7 +91,7 @@ class World:
         return duty.run([TopicLogs(str(NAME), "k", LAYOUT, {0: LogRange(0, self.end)})], NEVER)
 
 
-@pytest.mark.parametrize("seed", range(200))
+@for_each_seed(range(200))
 def test_a_subscription_goes_when_it_was_unused_for_long_enough(seed: int) -> None:
     rng = random.Random(seed)
     world = World({"subscription_expiration_time_minutes": 5})

@@ -18,6 +18,7 @@ from mapping.state_records.cursor_state import (
 )
 from mapping.state_records.deliveries import Deliveries, read_deliveries, write_deliveries
 from mapping.varint import Reader
+from tests.seeds import for_each_seed
 
 LINEAGE = Lineage("t" * 22, 1, 2, b"s" * 16, 3, 4)
 
@@ -35,7 +36,7 @@ def some(rng: random.Random) -> Deliveries:
     )
 
 
-@pytest.mark.parametrize("seed", range(200))
+@for_each_seed(range(200))
 def test_what_goes_in_comes_out(seed: int) -> None:
     deliveries = some(random.Random(seed))
     for given in (deliveries, None):
@@ -53,7 +54,7 @@ def test_a_thousand_neighbours_take_few_bytes() -> None:
     assert len(out) < 60
 
 
-@pytest.mark.parametrize("seed", range(200))
+@for_each_seed(range(200))
 def test_what_is_cut_or_changed_is_corrupt_or_something_else(seed: int) -> None:
     rng = random.Random(seed)
     out = bytearray()

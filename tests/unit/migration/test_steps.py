@@ -17,6 +17,7 @@ from layer.statelog.memory_log import MemoryStateLog
 from mapping.errors import CorruptRecord
 from mapping.state_records.migrations import MigrationRecord, MigrationStep, decode_migration, encode_migration
 from mapping.state_topics import TENANTS
+from tests.seeds import for_each_seed
 
 LATER = Deadline.after(10_000)
 
@@ -63,7 +64,7 @@ def test_one_migration_of_a_tenant_at_a_time() -> None:
     assert begun(done, "acme", "east", "west", 9) == MigrationRecord("acme", "east", "west", MigrationStep.METADATA, 9)
 
 
-@pytest.mark.parametrize("seed", range(300))
+@for_each_seed(range(300))
 def test_workers_that_die_and_meet(seed: int) -> None:
     """Each does its step (again), and only then has it on record; whoever read an older step is refused. The truth: a
     step's work was done before anybody is in a later one, and the record never leaves the table."""

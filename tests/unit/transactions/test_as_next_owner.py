@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-import pytest
-
 from layer.clock import SystemClock
 from layer.cursor.machine import CursorState
 from layer.errors import LayerError
@@ -16,6 +14,7 @@ from layer.transactions.pending_acks.as_next_owner import held_by_open
 from layer.transactions.pending_acks.holdings import Holdings
 from layer.transactions.pending_acks.log import PendingAckLog
 from mapping.state_topics import TRANSACTION_PENDING_ACK as TOPIC
+from tests.seeds import for_each_seed
 from tests.unit.transactions.pending_ack_owner import (
     COORDINATOR,
     LIFE,
@@ -55,7 +54,7 @@ def test_held_is_what_is_open_and_acknowledged_what_was_committed() -> None:
     assert left_over.in_batches() == {11}, "what is below the low-water mark was left over"
 
 
-@pytest.mark.parametrize("seed", range(200))
+@for_each_seed(range(200))
 def test_it_is_what_an_owner_that_takes_over_finds(seed: int) -> None:
     chance = random.Random(seed)
     log = MemoryStateLog()
