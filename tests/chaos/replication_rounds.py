@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import layer as pulsar
+from layer.admin import AdminClient
 from layer.embedded import EmbeddedBroker
 from tests.chaos.processes import PATIENCE_S, eventually
 from tests.integration.two_clusters import Cluster
@@ -68,6 +69,50 @@ class Publishing:
         return self.count
 
 
+class Watching:
+    """How much is copied, as somebody sees who has nothing to do with those who publish: after a question without an
+    answer with a new connection, since librdkafka may take minutes to find a broker again that came back."""
+
+    def __init__(self, source: Cluster, target: str, topic: str) -> None:
+        self._url = source.url
+        self._target = target
+        self._topic = topic
+        self._connections = 0
+        self._admin: AdminClient | None = None
+        self._most = 0
+        self._trouble = "nothing"
+
+    def copied(self) -> int:
+        """The most that was seen: it stays while nobody answers."""
+        try:
+            stats = self._connected().topic_stats(self._topic)
+        except pulsar.PulsarException as failure:
+            self._trouble = f"connection {self._connections}: {failure}"
+            self.close()
+        else:
+            found = stats.replication.get(self._target)
+            self._trouble = "no replicator is known" if found is None else f"backlog {found.backlog}"
+            if found is not None:
+                self._most = max(self._most, sum(stats.end_offsets.values()) - found.backlog)
+        return self._most
+
+    def __str__(self) -> str:
+        return f"{self._most} are copied, last seen: {self._trouble}"
+
+    def _connected(self) -> AdminClient:
+        if self._admin is None:
+            self._connections += 1
+            # A name of its own: Clients of one process with the same settings share their connection.
+            settings = {"client.id": f"watching-{self._topic.rpartition('/')[2]}-{self._connections}"}
+            self._admin = AdminClient(self._url, operation_timeout_seconds=10, kafka_config=settings)
+        return self._admin
+
+    def close(self) -> None:
+        admin, self._admin = self._admin, None
+        if admin is not None:
+            admin.close()
+
+
 def play(
     source: Cluster,
     target: Cluster,
@@ -83,18 +128,11 @@ def play(
     stopped: list[Service] = []
     publishing = Publishing(source.client, topic)
 
-    def copied() -> int:
-        """-1 while nobody answers."""
-        try:
-            stats = source.admin.topic_stats(topic)
-        except pulsar.PulsarException:
-            return -1
-        found = stats.replication.get(target.name)
-        return -1 if found is None else sum(stats.end_offsets.values()) - found.backlog
+    watching = Watching(source, target.name, topic)
 
     def goes_on() -> None:
-        before = copied()
-        eventually(f"copying goes on behind {before} ({log})", lambda: copied() > max(before, 0))
+        before = watching.copied()
+        eventually(lambda: f"copying goes on behind {before}: {watching} ({log})", lambda: watching.copied() > before)
 
     try:
         goes_on()
@@ -112,17 +150,20 @@ def play(
                     broker = brokers[fault == "kill target"]
                     broker.kill()
                     broker.start()
+                case _:
+                    raise ValueError(f"fault {fault!r} is none of {FAULTS}")
             goes_on()
             while stopped:
                 services.insert(0, stopped.pop())
                 services[0].signal(signal.SIGCONT)
                 goes_on()
         total = publishing.end()
-        eventually(f"all {total} are copied ({log})", lambda: copied() >= total)
+        eventually(lambda: f"all {total} are copied: {watching} ({log})", lambda: watching.copied() >= total)
     finally:
         for service in (*services, *stopped):
             service.kill()
         publishing.end()
+        watching.close()
     return list(_read(target.client, topic, total))
 
 
