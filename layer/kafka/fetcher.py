@@ -39,7 +39,7 @@ class Fetcher:
         self._closed = False
         self._assigned_to: object | None = None  # which reading the consumer's assignment belongs to
         self._unknown_since_s: dict[str, float] = {}
-        """Topics of which librdkafka says that it does not know the partition that is asked for, or its leader."""
+        """By topic: since when librdkafka does not know a partition that is asked for, or its leader, or is silent."""
         self._lock = threading.RLock()  # reentrant: an abandoned iterator may be finalized in here
 
     def open(self) -> None:
@@ -58,32 +58,34 @@ class Fetcher:
     def watermarks(self, topic: str, partition: int, deadline: Deadline) -> tuple[int, int]:
         """(log start, high watermark) as the leader says now."""
         with self._lock:
+            began_s = time.monotonic()
             try:
                 low, high = self._consumer().get_watermark_offsets(
                     TopicPartition(topic, partition), timeout=max(0.001, min(deadline.remaining_s(), 3600))
                 )
             except KafkaException as failure:
                 error = failure.args[0]
-                if error.code() == KafkaError._UNKNOWN_PARTITION or has_no_leader_now(error):
-                    self._renew_when_stale(topic)
+                if error.code() in (KafkaError._UNKNOWN_PARTITION, KafkaError._TIMED_OUT) or has_no_leader_now(error):
+                    self._renew_when_stale(topic, began_s)
                 raise translate(
                     failure, f"asking for the end of {topic}-{partition}", on_topic("Read", topic)
                 ) from failure
             self._unknown_since_s.pop(topic, None)
             return low, high
 
-    def _renew_when_stale(self, topic: str) -> None:
-        """Go on with another handle once this one has not known a partition of `topic`, or its leader, for two seconds.
+    def _renew_when_stale(self, topic: str, since_s: float) -> None:
+        """Go on with another handle once this one has not known a partition of `topic`, or its leader, or not answered,
+        for two seconds. `since_s`: when the call began that heard so.
 
         What a handle knows of a topic that was made, or grew, while it looked for it may stay as it is until its
         metadata expires (seen with librdkafka 2.16: for more than a minute, while other processes knew better).
         """
         now_s = time.monotonic()
-        if now_s - self._unknown_since_s.setdefault(topic, now_s) < _STALE_S:
+        if now_s - self._unknown_since_s.setdefault(topic, since_s) < _STALE_S:
             return
         self._unknown_since_s.clear()
         if self._handle is not None:
-            _log.info("librdkafka does not know the partitions of %s or their leaders: asking with a new handle", topic)
+            _log.info("librdkafka does not know %s or its leaders, or does not answer: asking with a new handle", topic)
             self._release()
 
     def _release(self) -> None:
@@ -104,8 +106,12 @@ class Fetcher:
         """
         position = start
         reading = object()
+        began_s = time.monotonic()
         try:
             while position < end:
+                if position == start and deadline.passed():  # nothing came at all
+                    with self._lock:
+                        self._renew_when_stale(topic, began_s)
                 deadline.check(f"{topic}-{partition} to be read to {end}, now at {position}")
                 with self._lock:
                     if self._assigned_to is not reading:
