@@ -25,6 +25,8 @@ _BATCH: Final = 1000
 READ_THROUGH: Final = 2000
 """A gap below so many records is read through."""
 _STALE_S: Final = 2.0
+_SILENT_S: Final = 5.0
+"""Longer, because a new handle first connects: on a busy machine that alone takes a second."""
 
 
 class Fetcher:
@@ -65,23 +67,25 @@ class Fetcher:
                 )
             except KafkaException as failure:
                 error = failure.args[0]
-                if error.code() in (KafkaError._UNKNOWN_PARTITION, KafkaError._TIMED_OUT) or has_no_leader_now(error):
-                    self._renew_when_stale(topic, began_s)
+                if error.code() == KafkaError._UNKNOWN_PARTITION or has_no_leader_now(error):
+                    self._renew_when_stale(topic, began_s, _STALE_S)
+                elif error.code() == KafkaError._TIMED_OUT:
+                    self._renew_when_stale(topic, began_s, _SILENT_S)
                 raise translate(
                     failure, f"asking for the end of {topic}-{partition}", on_topic("Read", topic)
                 ) from failure
             self._unknown_since_s.pop(topic, None)
             return low, high
 
-    def _renew_when_stale(self, topic: str, since_s: float) -> None:
+    def _renew_when_stale(self, topic: str, since_s: float, after_s: float) -> None:
         """Go on with another handle once this one has not known a partition of `topic`, or its leader, or not answered,
-        for two seconds. `since_s`: when the call began that heard so.
+        for `after_s`. `since_s`: when the call began that heard so.
 
         What a handle knows of a topic that was made, or grew, while it looked for it may stay as it is until its
         metadata expires (seen with librdkafka 2.16: for more than a minute, while other processes knew better).
         """
         now_s = time.monotonic()
-        if now_s - self._unknown_since_s.setdefault(topic, since_s) < _STALE_S:
+        if now_s - self._unknown_since_s.setdefault(topic, since_s) < after_s:
             return
         self._unknown_since_s.clear()
         if self._handle is not None:
@@ -107,17 +111,21 @@ class Fetcher:
         position = start
         reading = object()
         began_s = time.monotonic()
+        asked = False
         try:
             while position < end:
-                if position == start and deadline.passed():  # nothing came at all
+                if asked and position == start and deadline.passed():  # nothing came at all
                     with self._lock:
-                        self._renew_when_stale(topic, began_s)
+                        self._renew_when_stale(topic, began_s, _SILENT_S)
+                asked = True
                 deadline.check(f"{topic}-{partition} to be read to {end}, now at {position}")
                 with self._lock:
                     if self._assigned_to is not reading:
                         self._assigned_to = reading  # first, so that no finalizer takes the assignment away
                         self._consumer().assign([TopicPartition(topic, partition, position)])
                     records, position = self._next(topic, partition, position, end, deadline)
+                    if position > start:
+                        self._unknown_since_s.pop(topic, None)
                 if records:
                     yield records
         finally:
