@@ -1,8 +1,8 @@
 """`python -m tests [--second-look] [arguments of pytest]`: what `make test` runs, in phases, each to its end.
 
-Pure tests spread over the cores. Tests on a broker share three processes, a file always in one of them (Spark's all in
-the same one), each process with a broker of its own: most of their time is waiting. Those that kill and stop processes,
-or whole brokers, come after them, two files at a time: each starts many processes.
+Pure tests spread over the cores. Tests on a broker share three processes, a file always in one of them (all on Spark in
+the same one, and all on two clusters), each process with a broker of its own: most of their time is waiting. Those that
+kill and stop processes, or whole brokers, come after them, two files at a time: each starts many processes.
 
 With `--second-look` (CI) at most two tests that failed run once more, alone. What passes then is told as FLAKY, with
 its first failure, and does not fail the run; it is a bug to be cured all the same. More than two, or failing again,

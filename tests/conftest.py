@@ -1,4 +1,7 @@
-"""One broker for the whole run, started when the first test needs it; brokers of their own for tests that kill them."""
+"""One broker for the whole run, started when the first test needs it; brokers of their own for tests that kill them.
+
+Tests on two clusters have theirs in `tests/clusters`.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +35,10 @@ settings.register_profile(
 settings.load_profile("project")
 
 _KILLS_S = 600
-_SPARK = "tests/spark"
+_TOGETHER = ("tests/spark/", "tests/clusters/")
+"""Directories whose tests share what is dear to start and warm up: a JVM with Spark, two brokers."""
 _CHAOS = Path(__file__).parent / "chaos"
-_BROKER_FIXTURES = frozenset({"kafka_broker", "bootstrap", "service_url", "own_broker"})
+_BROKER_FIXTURES = frozenset({"kafka_broker", "bootstrap", "service_url", "own_broker", "two_brokers"})
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -56,16 +60,24 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """`--dist loadfile`, but for Spark's tests, which all go to one process: each would start a JVM and warm it up."""
+    """`--dist loadfile`, but all of a directory of `_TOGETHER` goes to one process, which begins with it: otherwise
+    xdist begins with the file of most tests, and a few long ones would be what everybody waits for in the end."""
     if config.getoption("dist") != "loadfile":
         return None
     from xdist.scheduler import LoadFileScheduling
 
-    class OneProcessForSpark(LoadFileScheduling):
+    class SomeTogether(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return _SPARK if nodeid.startswith(f"{_SPARK}/") else super()._split_scope(nodeid)
+            found = (directory for directory in _TOGETHER if nodeid.startswith(directory))
+            return next(found, None) or super()._split_scope(nodeid)
 
-    return OneProcessForSpark(config, log)
+        def _assign_work_unit(self, node: Any) -> None:
+            for directory in _TOGETHER:
+                if directory in self.workqueue:
+                    self.workqueue.move_to_end(directory, last=False)
+            super()._assign_work_unit(node)
+
+    return SomeTogether(config, log)
 
 
 @pytest.hookimpl(tryfirst=True)

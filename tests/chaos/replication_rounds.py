@@ -15,7 +15,7 @@ import layer as pulsar
 from layer.admin import AdminClient
 from layer.embedded import EmbeddedBroker
 from tests.chaos.processes import PATIENCE_S, eventually
-from tests.integration.two_clusters import Cluster
+from tests.clusters.cluster import Cluster
 
 _ROOT = Path(__file__).parents[2]
 FAULTS = ("kill", "stop", "kill source", "kill target")

@@ -14,8 +14,8 @@ import pytest
 from layer.embedded import EmbeddedBroker, EmbeddedBrokerError
 from tests.chaos.processes import eventually
 from tests.chaos.replication_rounds import FAULTS, Service, play
+from tests.clusters.cluster import Cluster, clusters_of, embedded_broker
 from tests.integration.sdk_support import receive
-from tests.integration.two_clusters import Cluster, clusters_of, embedded_broker
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
 

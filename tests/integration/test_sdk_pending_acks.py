@@ -234,21 +234,6 @@ def test_nothing_stays_on_record_of_an_idle_subscription(client: pulsar.Client, 
     until(lambda: is_clean(bootstrap, topic), "the state topic to be clean", PATIENCE_S)
 
 
-def test_plain_consumers_make_no_state_topic_and_leave_no_mark(own_broker: object, unique: Unique) -> None:
-    bootstrap = own_broker.bootstrap  # type: ignore[attr-defined]
-    client = pulsar.Client(f"kafka://{bootstrap}")
-    topic = unique()
-    consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
-    send(client, topic, 3)
-    for message in receive(consumer, 3):
-        consumer.acknowledge(message)
-    consumer.close()
-    client.subscribe(topic, "s", SHARED)
-    names = client._session.node().admin.list_topics(client._session.deadline())
-    assert not [name for name in names if "transaction" in name]
-    client.close()
-
-
 def test_a_seek_comes_after_what_was_committed(client: pulsar.Client, unique: Unique) -> None:
     topic, consumer, messages = received(client, unique, 3)
     kept, held = begin(client), begin(client)

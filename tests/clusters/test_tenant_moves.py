@@ -3,58 +3,31 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 import layer as pulsar
-from layer.admin import AdminClient
 from layer.deadline import Deadline
-from layer.embedded import Broker, EmbeddedBroker
-from layer.http_server import HttpServer
-from layer.lookup.cluster_metadata import ClusterMetadata
-from layer.lookup.followed_map import FollowedMap
-from layer.lookup.gateway import LookupGateway
 from layer.lookup.http_directory import HttpDirectory
 from layer.lookup.model import Move
 from layer.lookup.places import LookupFailed
 from layer.waiting import wait_until
-
-TENANT = "acme"
-
-
-@pytest.fixture
-def both(kafka_broker: Broker, own_broker: EmbeddedBroker) -> Iterator[tuple[AdminClient, AdminClient]]:
-    """West, which has the map, and east."""
-    with (
-        AdminClient(f"kafka://{kafka_broker.bootstrap}") as west,
-        AdminClient(f"kafka://{own_broker.bootstrap}") as east,
-    ):
-        yield west, east
+from tests.clusters.cluster import Cluster
 
 
 @pytest.fixture
-def lookup_port(both: tuple[AdminClient, AdminClient]) -> Iterator[int]:
+def lookup_port(west: Cluster) -> Iterator[int]:
     """A lookup service of west's map, which knows both."""
-    node = both[0].node
-    urls = {"west": f"kafka://{both[0].node.settings.bootstrap}", "east": f"kafka://{both[1].node.settings.bootstrap}"}
-    followed = FollowedMap(node.tenants.all, lambda deadline: urls, node.clock)
-    metadata = ClusterMetadata({})
-    server = HttpServer("127.0.0.1", 0, LookupGateway(followed, metadata))
-    yield server.port
-    server.close()
-    followed.close()
-    metadata.close()
+    with west.lookup_port() as port:
+        yield port
 
 
-def test_clients_move_with_their_tenant(
-    both: tuple[AdminClient, AdminClient], lookup_port: int, unique: Callable[..., str]
-) -> None:
-    west, east = both
+def test_clients_move_with_their_tenant(clusters: dict[str, Cluster], lookup_port: int, tenant: str) -> None:
+    west, east = clusters["west"].admin, clusters["east"].admin
     tenants = west.node.tenants
-    tenant = unique(TENANT)
     topic = f"persistent://{tenant}/ns/orders"
-    for admin in both:
+    for admin in (west, east):
         admin.create_namespace(f"{tenant}/ns")
         admin.create_partitioned_topic(topic, 2)
     east.create_subscription(topic, "billing", from_earliest=True)
@@ -62,7 +35,7 @@ def test_clients_move_with_their_tenant(
     with pytest.raises(pulsar.ConnectError, match="is on no cluster"):
         client.create_producer(topic)
     west.assign_tenant(tenant, "west")
-    wait_until(lambda: _is_there(lookup_port, tenant), Deadline.after(10))
+    assert wait_until(lambda: _is_there(lookup_port, tenant), Deadline.after(10))
 
     producer = client.create_producer(topic, "shop", block_if_queue_full=True)
     consumer = client.subscribe(topic, "billing", pulsar.ConsumerType.Shared)

@@ -4,28 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 
 import pytest
 
 import layer as pulsar
-from layer.admin import AdminClient
 from layer.deadline import Deadline
-from layer.embedded import EmbeddedBrokerError
 from layer.errors import Refused
-from layer.http_server import HttpServer
-from layer.lookup.cluster_metadata import ClusterMetadata
-from layer.lookup.followed_map import FollowedMap
-from layer.lookup.gateway import LookupGateway
 from layer.migration.worker import MigrationWorker
 from layer.waiting import wait_until
 from mapping.state_records.migrations import MigrationStep
-from tests.integration.two_clusters import PATIENCE_S, Cluster, clusters_of, embedded_broker
-
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
-
-Unique = Callable[..., str]
+from tests.clusters.cluster import PATIENCE_S, Cluster
 
 
 class Order(pulsar.schema.Record):
@@ -35,35 +24,6 @@ class Order(pulsar.schema.Record):
 class OrderWithNote(pulsar.schema.Record):
     number = pulsar.schema.Integer()
     note = pulsar.schema.String()
-
-
-@pytest.fixture(scope="module")
-def clusters(missing: Callable[[str, str], None]) -> Iterator[dict[str, Cluster]]:
-    with ExitStack() as stack:
-        try:
-            urls = {name: f"kafka://{stack.enter_context(embedded_broker()).bootstrap}" for name in ("west", "east")}
-        except EmbeddedBrokerError as error:
-            missing("kafka", f"no broker: {error}")
-        yield stack.enter_context(clusters_of(urls))
-
-
-@contextmanager
-def lookup_service(home: AdminClient) -> Iterator[str]:
-    node = home.node
-
-    def addresses(deadline: Deadline) -> dict[str, str]:
-        return {name: at.service_url for name, at in node.clusters.registry(deadline).clusters.items()}
-
-    followed = FollowedMap(node.tenants.all, addresses, node.clock)
-    metadata = ClusterMetadata({})
-    server = HttpServer("127.0.0.1", 0, LookupGateway(followed, metadata))
-    assert wait_until(lambda: not followed.failure(), Deadline.after(PATIENCE_S))
-    try:
-        yield f"pok+lookup://127.0.0.1:{server.port}"
-    finally:
-        server.close()
-        followed.close()
-        metadata.close()
 
 
 class Program:
@@ -117,10 +77,9 @@ class Killed(BaseException):
 
 
 def test_a_tenant_moves_and_comes_back(
-    clusters: dict[str, Cluster], unique: Unique, monkeypatch: pytest.MonkeyPatch
+    clusters: dict[str, Cluster], tenant: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     west, east = clusters["west"].admin, clusters["east"].admin
-    tenant = unique("acme")
     topic = f"persistent://{tenant}/eu/orders"
     west.create_namespace(f"{tenant}/eu")
     west.set_policy(f"{tenant}/eu", "schema_compatibility_strategy", "ALWAYS_COMPATIBLE")
@@ -137,7 +96,8 @@ def test_a_tenant_moves_and_comes_back(
     with ExitStack() as stack:
         for cluster in clusters.values():
             stack.enter_context(cluster.replicating())
-        program = Program(stack.enter_context(lookup_service(west)), topic)
+        port = stack.enter_context(clusters["west"].lookup_port())
+        program = Program(f"pok+lookup://127.0.0.1:{port}", topic)
         assert wait_until(lambda: len(program.received) > 500, Deadline.after(PATIENCE_S))
         west.node.migrations.begin(tenant, "west", "east", Deadline.after(PATIENCE_S))
         with pytest.raises(Refused, match="cannot switch"):
@@ -173,9 +133,8 @@ def test_a_tenant_moves_and_comes_back(
     assert west.tenant_place(tenant).cluster == "west"  # type: ignore[union-attr]
 
 
-def test_a_tenant_moves_for_good(clusters: dict[str, Cluster], unique: Unique) -> None:
+def test_a_tenant_moves_for_good(clusters: dict[str, Cluster], tenant: str) -> None:
     west, east = clusters["west"].admin, clusters["east"].admin
-    tenant = unique("globex")
     topic = f"persistent://{tenant}/eu/orders"
     west.create_namespace(f"{tenant}/eu")
     west.create_topic(topic)
@@ -193,7 +152,7 @@ def test_a_tenant_moves_for_good(clusters: dict[str, Cluster], unique: Unique) -
         consumer.acknowledge(message)
     with clusters["west"].replicating():
         worker.run(lambda record: None)
-        impatient = MigrationWorker(west, west, east, worker.record, 1)
+        impatient = MigrationWorker(west, west, east, worker.record, 0)
         with pytest.raises(Refused, match="programs stay on the cluster"):
             impatient.switch()
         assert "programs stay" in west.node.migrations.require(tenant, Deadline.after(PATIENCE_S)).problem

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import closing
 
 import pytest
 
 import layer as pulsar
 from layer.admin import AdminClient
 from layer.deadline import Deadline
-from layer.embedded import EmbeddedBroker
 from layer.transactions.coordinator_state import txn_id
 from mapping.state_topics import (
     TRANSACTION_BUFFER_SNAPSHOT,
@@ -18,12 +17,11 @@ from mapping.state_topics import (
     TRANSACTION_PENDING_ACK,
     TRANSACTION_REQUESTS,
 )
+from tests.clusters.cluster import Cluster
 from tests.integration.command_line import CommandLine
+from tests.integration.sdk_support import receive, send
 from tests.integration.transaction_support import PATIENCE_S, on_record
 
-pytestmark = pytest.mark.kafka
-
-Unique = Callable[..., str]
 STATE = (
     TRANSACTION_BUFFER_SNAPSHOT,
     TRANSACTION_COORDINATOR_ASSIGN,
@@ -42,17 +40,15 @@ def state_topics(admin: AdminClient) -> list[str]:
 
 
 def test_looking_makes_no_topics_and_another_cluster_is_refused_before_anything_is_written(
-    own_broker: EmbeddedBroker, bootstrap: str, unique: Unique
+    west: Cluster, east: Cluster, topic: str
 ) -> None:
-    url = f"kafka://{own_broker.bootstrap}"
-    here, there = client_of(f"kafka://{bootstrap}"), client_of(url)
-    admin = AdminClient(url)
-    try:
-        producer = there.create_producer("orders")
+    admin = east.admin
+    with closing(client_of(west.url)) as here, closing(client_of(east.url)) as there:
+        producer = there.create_producer(topic)
         producer.send(b"a")
-        consumer = there.subscribe("orders", "s", initial_position=pulsar.InitialPosition.Earliest)
+        consumer = there.subscribe(topic, "s", initial_position=pulsar.InitialPosition.Earliest)
         message = consumer.receive(int(PATIENCE_S * 1000))
-        _look_at_everything(admin, CommandLine(url, "transactions"))
+        _look_at_everything(admin, CommandLine(east.url, "transactions"), topic)
         assert state_topics(admin) == []
         txn = here.new_transaction()
         with pytest.raises(
@@ -62,26 +58,22 @@ def test_looking_makes_no_topics_and_another_cluster_is_refused_before_anything_
         with pytest.raises(pulsar.InvalidConfiguration, match="cannot be used for subscription s of"):
             consumer.acknowledge(message, txn=txn)
         assert state_topics(admin) == []
-        found = on_record(bootstrap, txn.txn_id)
+        found = on_record(west.url.removeprefix("kafka://"), txn.txn_id)
         assert found is not None
         assert found.participants == 0
-        here.create_producer(unique()).send(b"c", txn=txn)
+        here.create_producer(topic).send(b"c", txn=txn)
         txn.commit()
         consumer.acknowledge(message)
-    finally:
-        admin.close()
-        here.close()
-        there.close()
 
 
-def _look_at_everything(admin: AdminClient, pok: CommandLine) -> None:
+def _look_at_everything(admin: AdminClient, pok: CommandLine, topic: str) -> None:
     for words in (("list",), ("list", "--all"), ("list", "-c", "3"), ("slow",), ("coordinators",)):
         pok(*words)
     assert "never begun" in pok("show", "0:7", exits=1).stderr
     assert "never begun" in pok("abort", "0:7", "--yes", exits=1).stderr
-    pok("buffer", "orders", "--transactions")
-    pok("pending-acks", "orders", "-s", "s", "--transactions")
-    pok("verify", "orders")
+    pok("buffer", topic, "--transactions")
+    pok("pending-acks", topic, "-s", "s", "--transactions")
+    pok("verify", topic)
     assert admin.list_transactions() == []
     assert len(admin.list_transaction_coordinators()) == 16
     assert admin.get_coordinator_stats(4).highest_id == -1
@@ -89,15 +81,26 @@ def _look_at_everything(admin: AdminClient, pok: CommandLine) -> None:
         admin.get_transaction_metadata(txn_id(0, 7))
 
 
-def test_another_client_of_the_cluster_takes_part(service_url: str, unique: Unique) -> None:
-    topic = unique()
-    one, other = client_of(service_url), client_of(service_url.replace("127.0.0.1", "localhost"))
-    try:
+def test_plain_consumers_make_no_state_topic(east: Cluster, topic: str) -> None:
+    def subscribe() -> pulsar.Consumer:
+        return east.client.subscribe(
+            topic, "s", pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest
+        )
+
+    consumer = subscribe()
+    send(east.client, topic, 3)
+    for message in receive(consumer, 3):
+        consumer.acknowledge(message)
+    consumer.close()
+    subscribe()
+    assert state_topics(east.admin) == []
+
+
+def test_another_client_of_the_cluster_takes_part(west: Cluster, topic: str) -> None:
+    other_url = west.url.replace("127.0.0.1", "localhost")
+    with closing(client_of(west.url)) as one, closing(client_of(other_url)) as other:
         txn = one.new_transaction()
         other.create_producer(topic).send(b"a", txn=txn)
         txn.commit()
         reader = one.create_reader(topic, pulsar.MessageId.earliest)
         assert reader.read_next(int(PATIENCE_S * 1000)).data() == b"a"
-    finally:
-        one.close()
-        other.close()

@@ -1,0 +1,1 @@
+"""Tests on two Kafka clusters that know one another, `west` and `east`."""

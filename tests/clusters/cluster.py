@@ -1,0 +1,105 @@
+"""Kafka clusters that know one another, as tests use them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import layer as pulsar
+from layer.admin import AdminClient
+from layer.deadline import Deadline
+from layer.embedded import BrokerOptions, EmbeddedBroker
+from layer.http_server import HttpServer
+from layer.lookup.cluster_metadata import ClusterMetadata
+from layer.lookup.followed_map import FollowedMap
+from layer.lookup.gateway import LookupGateway
+from layer.replication.replication import Replication
+from layer.waiting import wait_until
+
+PATIENCE_S = 90.0
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """One of them, with a client of its own."""
+
+    name: str
+    url: str
+    client: pulsar.Client
+    admin: AdminClient
+
+    @contextmanager
+    def replicating(self) -> Iterator[Replication]:
+        """What is to be copied from here is, while inside."""
+        duty = Replication(self.admin.node, "test-replication", every_s=0.2)
+        try:
+            yield duty
+        finally:
+            duty.close(Deadline.after(PATIENCE_S))
+
+    def has_copied(self, topic: str, to: Cluster) -> bool:
+        """Whether the replicator has saved that nothing is left; it saves once a second."""
+        found = self.admin.topic_stats(topic).replication.get(to.name)
+        return found is not None and found.backlog == 0
+
+    @contextmanager
+    def lookup_port(self) -> Iterator[int]:
+        """The port of a lookup service of this cluster's map of tenants."""
+        node = self.admin.node
+
+        def addresses(deadline: Deadline) -> dict[str, str]:
+            return {name: at.service_url for name, at in node.clusters.registry(deadline).clusters.items()}
+
+        with ExitStack() as stack:
+            followed = FollowedMap(node.tenants.all, addresses, node.clock)
+            stack.callback(followed.close)
+            metadata = ClusterMetadata({})
+            stack.callback(metadata.close)
+            server = HttpServer("127.0.0.1", 0, LookupGateway(followed, metadata))
+            stack.callback(server.close)
+            assert wait_until(lambda: not followed.failure(), Deadline.after(PATIENCE_S))
+            yield server.port
+
+
+@contextmanager
+def administrators(urls: Mapping[str, str]) -> Iterator[dict[str, AdminClient]]:
+    """Of clusters by name, each with all of them registered."""
+    with ExitStack() as stack:
+        made = {name: stack.enter_context(AdminClient(url)) for name, url in urls.items()}
+        for name, admin in made.items():
+            admin.set_local_cluster(name)
+            for other, at in urls.items():
+                admin.create_cluster(other, at)
+        yield made
+
+
+@contextmanager
+def clients_of(urls: Mapping[str, str], admins: Mapping[str, AdminClient]) -> Iterator[dict[str, Cluster]]:
+    """The clusters, with clients that are closed in the end, and with them their producers and consumers."""
+    with ExitStack() as stack:
+        made = {}
+        for name, url in urls.items():
+            client = pulsar.Client(url, stand_in=False)
+            stack.callback(client.close)
+            made[name] = Cluster(name, url, client, admins[name])
+        yield made
+
+
+@contextmanager
+def clusters_of(urls: Mapping[str, str]) -> Iterator[dict[str, Cluster]]:
+    """Clusters by name, each with all of them registered."""
+    with administrators(urls) as admins, clients_of(urls, admins) as made:
+        yield made
+
+
+def delete_tenant(admin: AdminClient, tenant: str) -> None:
+    """All its topics and namespaces, whoever uses them."""
+    for namespace in admin.list_namespaces(tenant):
+        for topic in admin.list_topics(namespace):
+            admin.delete_topic(topic, force=True)
+        admin.delete_namespace(namespace)
+
+
+def embedded_broker() -> EmbeddedBroker:
+    return EmbeddedBroker(BrokerOptions(heap_mb=384, start_timeout_s=300))

@@ -1,0 +1,101 @@
+"""Topics that are copied from one cluster to another, on two real brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import layer as pulsar
+from layer.deadline import Deadline
+from mapping.message_record import RecordHeaders, decode_headers
+from mapping.schema_version import SchemaVersion
+from mapping.topic_name import TopicName
+from tests.clusters.cluster import Cluster
+from tests.integration.sdk_support import nothing_comes, receive, until
+
+Unique = Callable[..., str]
+
+
+class Reading(pulsar.schema.Record):
+    value = pulsar.schema.Integer()
+
+
+class Other(pulsar.schema.Record):
+    text = pulsar.schema.String()
+
+
+def said(message: Any) -> RecordHeaders:
+    return decode_headers(message.record.headers())
+
+
+def seen(message: Any) -> tuple[Any, ...]:
+    """What a consumer sees of a message, but for its id."""
+    return (
+        message.data(), message.properties(), message.partition_key(), message.ordering_key(),
+        message.event_timestamp(), message.producer_name(), message.publish_timestamp(), message.topic_name(),
+    )  # fmt: skip
+
+
+def test_a_topic_is_copied_with_all_that_its_consumers_see(
+    west: Cluster, east: Cluster, topic: str, unique: Unique
+) -> None:
+    west.admin.create_partitioned_topic(topic, 2)
+    here = west.client.subscribe(topic, "s")
+    west.admin.set_policy(topic, "replication_clusters", ["west", "east"])
+    producer = west.client.create_producer(topic, producer_name=unique("p"))
+    for number in range(20):
+        producer.send(b"%d" % number, properties={"n": str(number)}, partition_key=f"k{number % 3}", event_timestamp=7)
+    producer.send(b"ordered", ordering_key="o")
+    producer.send(b"stays", disable_replication=True)
+    producer.send(b"elsewhere", replication_clusters=["asia"])
+    producer.send(b"named", replication_clusters=["east"])
+    batches = west.client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=50)
+    for number in range(10):
+        batches.send_async(b"batch %d" % number, None, properties={"b": str(number)})
+    batches.flush()
+    chunks = west.client.create_producer(topic, chunking_enabled=True)
+    chunks.send(b"x" * 6_000_000)
+    with west.replicating():
+        there = until(
+            lambda: east.admin.node.topics.find(TopicName.parse(topic), Deadline.after(30)), "the topic to be made"
+        )
+        assert (there.partitions, there.partitioned) == (2, True)
+        east.admin.create_subscription(topic, "s", from_earliest=True)
+        copies = receive(east.client.subscribe(topic, "s"), 33)
+    originals = [message for message in receive(here, 35) if message.data() not in (b"stays", b"elsewhere")]
+    assert sorted(map(seen, originals)) == sorted(map(seen, copies))
+    assert {said(copy).replicated_from for copy in copies} == {"west"}
+    assert None not in {said(copy).original_id for copy in copies}
+    assert east.admin.list_subscriptions(topic) == ["s"]
+    assert west.admin.topic_stats(topic).replication["east"].backlog == 0
+
+
+def test_both_ways_without_loops_what_is_committed_and_with_schemas(west: Cluster, east: Cluster, topic: str) -> None:
+    schema = pulsar.schema.AvroSchema(Reading)
+    east.admin.create_schema(topic, pulsar.schema.AvroSchema(Other).schema_info())
+    east.admin.delete_schema(topic)  # so that a schema has other numbers there
+    for cluster in (west, east):
+        cluster.admin.node.topics.open(TopicName.parse(topic), Deadline.after(30))
+        cluster.admin.create_subscription(topic, "s")
+        cluster.admin.set_policy(topic, "replication_clusters", ["west", "east"])
+    with west.replicating(), east.replicating():
+        producers = {each.name: each.client.create_producer(topic, schema=schema) for each in (west, east)}
+        for number in range(5):
+            producers["west"].send(Reading(value=number))
+            producers["east"].send(Reading(value=100 + number))
+        with closing(pulsar.Client(west.url, enable_transaction=True, stand_in=False)) as client:
+            sender = client.create_producer(topic, schema=schema)
+            for number, ends in ((50, "abort"), (51, "commit")):
+                transaction = client.new_transaction()
+                sender.send(Reading(value=number), txn=transaction)
+                getattr(transaction, ends)()
+        wanted = {*range(5), 51, *range(100, 105)}
+        for each in (west, east):
+            consumer = each.client.subscribe(topic, "s", schema=schema)
+            messages = receive(consumer, 11)
+            assert {message.value().value for message in messages} == wanted
+            assert nothing_comes(consumer)
+            assert {said(message).schema_version for message in messages} == {
+                SchemaVersion(0 if each is west else 2).header()
+            }
