@@ -11,15 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from mapping.headers import (
-    MARKER,
-    ORIGINAL_ID,
-    REPLICATED_FROM,
-    REPLICATOR,
-    MarkerType,
-    exclusive_epoch,
-    producer_epoch,
-)
+from mapping.headers import MARKER, REPLICATOR, MarkerType, exclusive_epoch, producer_epoch
+from mapping.original_position import copy_headers
 
 RecordHeaders = Iterable[tuple[str, bytes | None]] | None
 
@@ -65,13 +58,8 @@ def replicator_marker(origin: str, epoch: int) -> list[tuple[str, bytes | None]]
 
 
 def _copied_by(headers: RecordHeaders) -> Claimed | None:
-    origin = position = None
-    for name, value in headers or ():
-        if name == REPLICATED_FROM:
-            origin = value
-        elif name == ORIGINAL_ID:
-            position = value
-    if origin is None or position is None:
+    found = copy_headers(headers)
+    if found is None:
         return None
-    epoch = position.rpartition(b":")[2]
-    return Claimed(origin.decode("utf-8", "replace"), int(epoch)) if epoch.isdigit() else None
+    epoch = found.position.rpartition(b":")[2]
+    return Claimed(found.cluster.decode("utf-8", "replace"), int(epoch)) if epoch.isdigit() else None

@@ -9,9 +9,11 @@ whoever reads a batch compares these bytes once, and then the offsets as numbers
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from mapping.errors import MappingError
+from mapping.headers import ORIGINAL_ID, REPLICATED_FROM
 
 _FORM: Final = re.compile(rb"([0-9]{1,19}):([0-9]{1,10}):([0-9]{1,19}):([0-9]{1,39})")
 
@@ -27,6 +29,24 @@ class OriginalPosition(NamedTuple):
     partition: int
     incarnation: int
     epoch: int = 0
+
+
+class CopyHeaders(NamedTuple):
+    """What makes a record a copy, as it stands there: the origin's name and the position of the original."""
+
+    cluster: bytes
+    position: bytes
+
+
+def copy_headers(headers: Iterable[tuple[str, bytes | None]] | None) -> CopyHeaders | None:
+    """None of a record that is no copy."""
+    cluster = position = None
+    for name, value in headers or ():
+        if name == REPLICATED_FROM:
+            cluster = value
+        elif name == ORIGINAL_ID:
+            position = value
+    return None if cluster is None or position is None else CopyHeaders(cluster, position)
 
 
 def original_suffix(partition: int, incarnation: int, epoch: int) -> bytes:

@@ -10,8 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 from layer.deadline import Deadline
 from layer.kafka.records import KafkaRecord
-from mapping.headers import ORIGINAL_ID, REPLICATED_FROM
-from mapping.original_position import OriginalPosition, decode_original
+from mapping.original_position import OriginalPosition, copy_headers, decode_original
 
 Life = tuple[int, int]
 """(incarnation, Kafka offset) of an original: grows in its partition, over all lives of the topic."""
@@ -82,10 +81,5 @@ class Copies:
         return None
 
     def _original(self, record: KafkaRecord) -> OriginalPosition | None:
-        source = original = None
-        for name, value in record.headers() or ():
-            if name == REPLICATED_FROM:
-                source = value
-            elif name == ORIGINAL_ID:
-                original = value
-        return decode_original(original) if source == self._source and original is not None else None
+        found = copy_headers(record.headers())
+        return decode_original(found.position) if found is not None and found.cluster == self._source else None

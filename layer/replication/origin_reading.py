@@ -13,6 +13,7 @@ from layer.kafka.records import KafkaRecord
 from layer.metadata.topics import Topic
 from layer.replication.origin_index import OriginIndex
 from layer.replication.origins import copied, is_marker
+from mapping.fence import begun_by
 
 AT_ONCE: Final = 200_000
 """Records of one partition that are read in one go."""
@@ -69,12 +70,14 @@ class OriginReading:
 
 def _tell(index: OriginIndex, record: Any, partition: int) -> None:
     headers = record.headers()
-    found = copied(headers, partition)
     if is_marker(headers):
         index.no_message(record.offset())
-        if found is not None:
-            index.begun(found.origin.cluster, found.epoch)
-    elif found is not None:
-        index.copied(record.offset(), found.origin, found.there, found.epoch)
-    else:
+        begun = begun_by(headers)
+        if begun is not None and begun.origin:
+            index.begun(begun.origin, begun.epoch)
+        return
+    found = copied(headers, partition)
+    if found is None:
         index.published_here(record.offset())
+    else:
+        index.copied(record.offset(), found.origin, found.there, found.epoch)

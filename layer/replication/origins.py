@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from mapping.errors import CorruptRecord
-from mapping.headers import MARKER, ORIGINAL_ID, REPLICATED_FROM
-from mapping.original_position import decode_original
+from mapping.headers import MARKER
+from mapping.original_position import copy_headers, decode_original
 from mapping.state_records.subscription_progress import Origin
 
 Headers = Iterable[tuple[str, bytes | None]] | None
@@ -28,19 +28,14 @@ def copied(headers: Headers, partition: int) -> Copied | None:
     Raises:
         CorruptRecord: the headers say that it is a copy, and cannot be read.
     """
-    cluster = original = None
-    for name, value in headers or ():
-        if name == REPLICATED_FROM:
-            cluster = value
-        elif name == ORIGINAL_ID:
-            original = value
-    if cluster is None or original is None:
+    said = copy_headers(headers)
+    if said is None:
         return None
     try:
-        found = decode_original(original)
-        origin = Origin(cluster.decode("utf-8"), found.incarnation)
+        found = decode_original(said.position)
+        origin = Origin(said.cluster.decode("utf-8"), found.incarnation)
     except ValueError as error:
-        raise CorruptRecord(f"a copy from {cluster!r:.100} says it was {original!r:.100}: {error}") from error
+        raise CorruptRecord(f"a copy from {said.cluster!r:.100} says it was {said.position!r:.100}: {error}") from error
     return Copied(origin, found.kafka_offset, found.epoch) if found.partition == partition else None
 
 

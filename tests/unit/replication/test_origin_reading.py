@@ -1,0 +1,58 @@
+"""What a log says of where its records began, as it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+from layer.deadline import Deadline
+from layer.replication.origin_index import Run
+from layer.replication.origin_reading import OriginReading
+from mapping.fence import replicator_marker
+from mapping.headers import ORIGINAL_ID, REPLICATED_FROM
+from mapping.original_position import OriginalPosition, encode_original
+from mapping.state_records.subscription_progress import Origin
+
+LIFE = 5
+WEST = Origin("west", LIFE)
+
+
+class Record:
+    def __init__(self, offset: int, headers: list[tuple[str, bytes | None]]) -> None:
+        self._offset, self._headers = offset, headers
+
+    def offset(self) -> int:
+        return self._offset
+
+    def headers(self) -> list[tuple[str, bytes | None]]:
+        return self._headers
+
+
+class Log:
+    """One partition, as `RangeReader` and `KafkaAdmin` are asked for it."""
+
+    def __init__(self, *headers: list[tuple[str, bytes | None]]) -> None:
+        self.records = [Record(offset, each) for offset, each in enumerate(headers)]
+
+    def start_offsets(self, _: str, partitions: list[int], __: Deadline) -> dict[int, int]:
+        return dict.fromkeys(partitions, 0)
+
+    def read(self, ranges: list[Any], take: Callable[[int, list[Record]], None], _: Deadline) -> dict[int, Exception]:
+        for number, each in enumerate(ranges):
+            take(number, self.records[each.start : each.end])
+        return {}
+
+
+def copy(original: int, epoch: int) -> list[tuple[str, bytes | None]]:
+    return [(REPLICATED_FROM, b"west"), (ORIGINAL_ID, encode_original(OriginalPosition(original, 0, LIFE, epoch)))]
+
+
+def test_a_copy_behind_the_marker_of_a_later_replicator_is_no_message() -> None:
+    """It is void: nobody receives it, so its acknowledgement says nothing of the message, which is copied once more."""
+    log = Log(copy(0, 1), [], replicator_marker("west", 2), copy(1, 1), copy(1, 2), copy(2, 2), copy(2, 2))
+    reading = OriginReading(cast("Any", log), cast("Any", log))
+    topic = cast("Any", SimpleNamespace(kafka_topic="t", kafka_topic_id="id"))
+    index = reading.read_on(topic, {0: 7}, Deadline.after(5))[0]
+    assert list(index.runs(WEST)) == [Run(0, 0, 1), Run(1, 4, 2)]
+    assert list(index.nothing) == [2, 3, 6]
