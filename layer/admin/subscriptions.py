@@ -162,9 +162,12 @@ class SubscriptionAdmin(PolicyAdmin):
             _, ends = self._log_ends(found.topic, deadline)
             self._move(found, {p: AcknowledgeUpTo(end - 1) for p, end in ends.items()}, deadline)
 
-    def compare_subscription(self, topic: str, subscription: str, cluster: str) -> list[PartitionComparison]:
+    def compare_subscription(
+        self, topic: str, subscription: str, cluster: str, *, kafka_config: Mapping[str, str] | None = None
+    ) -> list[PartitionComparison]:
         """Whether a subscription has acknowledged the same messages here and in another registered cluster, partition
         by partition; live owners save first. Reads both logs from their starts.
+        `kafka_config`: librdkafka's options for that cluster on top of what is registered, above all secrets.
 
         Raises:
             NotAllowedError: the cluster is not registered, or has no name of its own.
@@ -175,7 +178,7 @@ class SubscriptionAdmin(PolicyAdmin):
             address = self.node.clusters.registry(deadline).remote(cluster)
             if address is None:
                 raise errors.NoSuchCluster(f"there is no other cluster {cluster!r:.120} (pok clusters list)")
-            there = acquire(peer_settings(address, {}), deadline)
+            there = acquire(peer_settings(address, kafka_config or {}), deadline)
             try:
                 return compare_subscription(self.node, there, TopicName.parse(topic), subscription, deadline)
             finally:

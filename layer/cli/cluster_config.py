@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Annotated, Optional
 
 import typer
 
 from layer.cli.settings import read_kafka_config
+
+ClusterConfigOption = Annotated[
+    Optional[list[str]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+    typer.Option(
+        "--cluster-config",
+        metavar="NAME:FILE|NAME:KEY=VALUE",
+        help="librdkafka's options for a registered cluster, above all secrets. May be repeated.",
+    ),
+]
 
 
 def read_cluster_config(given: Sequence[str]) -> dict[str, dict[str, str]]:

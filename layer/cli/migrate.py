@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Final
 
 import typer
 
 from layer.admin import AdminClient
+from layer.cli.cluster_config import ClusterConfigOption, read_cluster_config
 from layer.cli.command import command
 from layer.cli.confirm import YES_HELP, confirm
 from layer.cli.connection import admin_of
@@ -27,6 +28,9 @@ app = typer.Typer(
 
 _CALL_S: Final = 60.0
 
+Secrets = Mapping[str, Mapping[str, str]]
+"""librdkafka's options by cluster."""
+
 TenantArgument = Annotated[str, typer.Argument(metavar="TENANT")]
 ToOption = Annotated[str, typer.Option("--to", metavar="CLUSTER", help="The cluster that it moves to.")]
 PatienceOption = Annotated[
@@ -35,10 +39,11 @@ PatienceOption = Annotated[
 
 
 @command(app, "plan")
-def plan(settings: Settings, tenant: TenantArgument, to: ToOption) -> None:
+def plan(settings: Settings, tenant: TenantArgument, to: ToOption, cluster_config: ClusterConfigOption = None) -> None:
     """Say what would be made on the other cluster; change nothing."""
-    with admin_of(settings) as home, _side(settings, home, _cluster_of(home, tenant)) as source:
-        with _side(settings, home, to) as target, pulsar_errors():
+    secrets = read_cluster_config(cluster_config or ())
+    with admin_of(settings) as home, _side(settings, home, _cluster_of(home, tenant), secrets) as source:
+        with _side(settings, home, to, secrets) as target, pulsar_errors():
             deadline = Deadline.after(_CALL_S)
             here, there = inventory(source, tenant, deadline), inventory(target, tenant, deadline)
             missing = lacking(here, there)
@@ -47,16 +52,23 @@ def plan(settings: Settings, tenant: TenantArgument, to: ToOption) -> None:
 
 
 @command(app, "run")
-def run(settings: Settings, tenant: TenantArgument, to: ToOption, timeout: PatienceOption = 3600.0) -> None:
+def run(
+    settings: Settings,
+    tenant: TenantArgument,
+    to: ToOption,
+    timeout: PatienceOption = 3600.0,
+    cluster_config: ClusterConfigOption = None,
+) -> None:
     """Copy metadata, messages and progress, until the switch may be made. Goes on where a killed one was.
 
     Messages are copied by `pok serve` of the tenant's cluster. Programs go on meanwhile.
     """
+    secrets = read_cluster_config(cluster_config or ())
     with admin_of(settings) as home:
         with pulsar_errors():
             deadline = Deadline.after(_CALL_S)
             home.node.migrations.begin(tenant, _source_of(home, tenant, to), to, deadline)
-        with _worker(settings, home, tenant, timeout) as worker, pulsar_errors():
+        with _worker(settings, home, tenant, timeout, secrets) as worker, pulsar_errors():
             record = worker.run(lambda now: news(f"{now.step.value} ..."))
         _show(settings, record)
 
@@ -69,12 +81,13 @@ def status(settings: Settings, tenant: TenantArgument) -> None:
 
 
 @command(app, "verify")
-def verify(settings: Settings, tenant: TenantArgument) -> None:
+def verify(settings: Settings, tenant: TenantArgument, cluster_config: ClusterConfigOption = None) -> None:
     """Read both sides, and compare every message and acknowledgement; exits with 1 if anything differs.
 
     While programs produce and consume the last moments differ.
     """
-    with admin_of(settings) as home, _worker(settings, home, tenant, _CALL_S) as worker, pulsar_errors():
+    secrets = read_cluster_config(cluster_config or ())
+    with admin_of(settings) as home, _worker(settings, home, tenant, _CALL_S, secrets) as worker, pulsar_errors():
         report = worker.compare()
     _show_report(settings, report)
     if not report.good:
@@ -87,9 +100,11 @@ def switch(
     tenant: TenantArgument,
     timeout: PatienceOption = 120.0,
     yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
+    cluster_config: ClusterConfigOption = None,
 ) -> None:
     """Send the tenant's programs to the new cluster. What fails on the way leaves them on the old one."""
-    with admin_of(settings) as home, _worker(settings, home, tenant, timeout) as worker:
+    secrets = read_cluster_config(cluster_config or ())
+    with admin_of(settings) as home, _worker(settings, home, tenant, timeout, secrets) as worker:
         confirm(f"send the programs of tenant {tenant} from {worker.record.source} to {worker.record.target}", yes)
         with pulsar_errors():
             record = worker.switch()
@@ -102,10 +117,12 @@ def rollback(
     tenant: TenantArgument,
     timeout: PatienceOption = 120.0,
     yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
+    cluster_config: ClusterConfigOption = None,
 ) -> None:
     """Have the tenant on the old cluster, with what was sent and acknowledged on the new one since. Possible until
     `clean`."""
-    with admin_of(settings) as home, _worker(settings, home, tenant, timeout) as worker:
+    secrets = read_cluster_config(cluster_config or ())
+    with admin_of(settings) as home, _worker(settings, home, tenant, timeout, secrets) as worker:
         confirm(f"have tenant {tenant} on {worker.record.source}, and end its migration to {worker.record.target}", yes)
         with pulsar_errors():
             record = worker.roll_back()
@@ -117,9 +134,11 @@ def clean(
     settings: Settings,
     tenant: TenantArgument,
     yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
+    cluster_config: ClusterConfigOption = None,
 ) -> None:
     """Delete what the tenant has on the old cluster, topics and messages. There is no way back after that."""
-    with admin_of(settings) as home, _worker(settings, home, tenant, _CALL_S) as worker:
+    secrets = read_cluster_config(cluster_config or ())
+    with admin_of(settings) as home, _worker(settings, home, tenant, _CALL_S, secrets) as worker:
         with pulsar_errors():
             topics = len(inventory(worker.source, tenant, Deadline.after(_CALL_S)).topics)
         confirm(f"delete all {topics} topics of tenant {tenant} on {worker.record.source}", yes)
@@ -129,16 +148,21 @@ def clean(
 
 
 @contextmanager
-def _worker(settings: Settings, home: AdminClient, tenant: str, patience_s: float) -> Iterator[MigrationWorker]:
+def _worker(
+    settings: Settings, home: AdminClient, tenant: str, patience_s: float, secrets: Secrets
+) -> Iterator[MigrationWorker]:
     with pulsar_errors():
         record = home.node.migrations.require(tenant, Deadline.after(_CALL_S))
-    with _side(settings, home, record.source) as source, _side(settings, home, record.target) as target:
+    with (
+        _side(settings, home, record.source, secrets) as source,
+        _side(settings, home, record.target, secrets) as target,
+    ):
         yield MigrationWorker(home, source, target, record, patience_s)
 
 
 @contextmanager
-def _side(settings: Settings, home: AdminClient, cluster: str) -> Iterator[AdminClient]:
-    """A registered cluster, with the options of the command beside those of the registry."""
+def _side(settings: Settings, home: AdminClient, cluster: str, secrets: Secrets) -> Iterator[AdminClient]:
+    """A registered cluster; the command's options for all clusters, and for this one, go on top of the registry's."""
     registry = {info.name: info for info in home.clusters()}
     info = registry.get(cluster)
     if info is None:
@@ -149,7 +173,7 @@ def _side(settings: Settings, home: AdminClient, cluster: str) -> Iterator[Admin
         info.service_url,
         operation_timeout_seconds=OPERATION_TIMEOUT_S,
         connection_timeout_ms=CONNECT_TIMEOUT_MS,
-        kafka_config={**info.kafka_config, **settings.kafka_config},
+        kafka_config={**info.kafka_config, **settings.kafka_config, **secrets.get(cluster, {})},
     ) as admin:
         yield admin
 

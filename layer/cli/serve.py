@@ -10,7 +10,7 @@ import typer
 from prometheus_client import CollectorRegistry
 
 from layer.admin import AdminClient
-from layer.cli.cluster_config import read_cluster_config
+from layer.cli.cluster_config import ClusterConfigOption, read_cluster_config
 from layer.cli.command import command
 from layer.cli.output import news, show_result
 from layer.cli.settings import CONNECT_TIMEOUT_MS, OPERATION_TIMEOUT_S, Settings
@@ -54,14 +54,7 @@ def serve(
         Optional[list[DutyName]],  # noqa: UP045
         typer.Option("--without", help="Leave this to others. May be repeated."),
     ] = None,
-    cluster_config: Annotated[
-        Optional[list[str]],  # noqa: UP045
-        typer.Option(
-            "--cluster-config",
-            metavar="NAME:FILE|NAME:KEY=VALUE",
-            help="librdkafka's options for a registered cluster, above all secrets. May be repeated.",
-        ),
-    ] = None,
+    cluster_config: ClusterConfigOption = None,
     stop_timeout: Annotated[
         float, typer.Option("--stop-timeout", min=0, max=3600, help="How long ending its work may take, in seconds.")
     ] = 20.0,

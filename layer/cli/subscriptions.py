@@ -12,6 +12,7 @@ from typing import Annotated, Optional
 import typer
 
 from layer.admin import AdminClient, SubscriptionStats
+from layer.cli.cluster_config import ClusterConfigOption, read_cluster_config
 from layer.cli.command import command
 from layer.cli.confirm import YES_HELP, confirm
 from layer.cli.connection import admin_of
@@ -291,10 +292,12 @@ def compare(
     topic: TopicArgument,
     subscription: SubscriptionOption,
     cluster: Annotated[str, typer.Option("--with", metavar="CLUSTER", help="A registered cluster.")],
+    cluster_config: ClusterConfigOption = None,
 ) -> None:
     """Whether the subscription has acknowledged the same messages here and there; exit code 1 when it has not."""
+    secrets = read_cluster_config(cluster_config or ())
     with admin_of(settings) as admin:
-        found = admin.compare_subscription(topic, subscription, cluster)
+        found = admin.compare_subscription(topic, subscription, cluster, kafka_config=secrets.get(cluster))
     equal = all(partition.equal for partition in found)
     if settings.json:
         write_json({"equal": equal, "partitions": [{"equal": each.equal, **asdict(each)} for each in found]})
