@@ -8,13 +8,11 @@ mapping/decisions/0020.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Final
 
-import orjson
-
-from mapping.errors import CorruptRecord
+from mapping.state_records.json_record import decode_record, encode_record
 
 FORMAT: Final = 1
 
@@ -47,34 +45,10 @@ class MigrationRecord:
     problem: str = ""
 
 
-_FIELD_TYPES: Final[dict[str, type[object]]] = {
-    "tenant": str,
-    "source": str,
-    "target": str,
-    "started_ms": int,
-    "problem": str,
-}
-
-
 def encode_migration(record: MigrationRecord) -> bytes:
-    return orjson.dumps({"v": FORMAT, **asdict(record)}, option=orjson.OPT_SORT_KEYS)
+    return encode_record(record, FORMAT)
 
 
 def decode_migration(value: bytes) -> MigrationRecord:
     """Raises CorruptRecord."""
-    try:
-        parsed = orjson.loads(value)
-    except orjson.JSONDecodeError as error:
-        raise CorruptRecord(f"migration record is no JSON: {value[:60]!r} ({error})") from error
-    if not isinstance(parsed, dict) or parsed.get("v") != FORMAT:
-        raise CorruptRecord(f"migration record is no object with v={FORMAT}: {value[:60]!r}")
-    fields: dict[str, Any] = {name: parsed[name] for name in MigrationRecord.__dataclass_fields__ if name in parsed}
-    try:
-        fields["step"] = MigrationStep(fields.get("step"))
-        record = MigrationRecord(**fields)
-    except (TypeError, ValueError) as error:
-        raise CorruptRecord(f"migration record {value[:200]!r} lacks or mistypes a field: {error}") from error
-    for name, wanted in _FIELD_TYPES.items():
-        if type(getattr(record, name)) is not wanted:
-            raise CorruptRecord(f"field {name} is {getattr(record, name)!r}, expected {wanted.__name__}")
-    return record
+    return decode_record(value, MigrationRecord, "migration record", FORMAT)

@@ -2,19 +2,17 @@
 
     {"v":1,"cluster":"west","epoch":4,"state":"SWITCHING","target":"east","tenant":"acme"}
 
-People read them with Kafka's own tools, hence JSON. An unknown field is ignored, a missing or mistyped one is corrupt.
 Decision: mapping/decisions/0019.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
-
-import orjson
+from typing import Final
 
 from mapping.errors import CorruptRecord
+from mapping.state_records.json_record import decode_record, encode_record
 
 FORMAT: Final = 1
 EVERY_OTHER_TENANT: Final = "*"
@@ -42,30 +40,13 @@ class TenantRecord:
     target: str = ""
 
 
-_FIELD_TYPES: Final[dict[str, type[object]]] = {"tenant": str, "cluster": str, "epoch": int, "target": str}
-
-
 def encode_tenant(record: TenantRecord) -> bytes:
-    return orjson.dumps({"v": FORMAT, **asdict(record)}, option=orjson.OPT_SORT_KEYS)
+    return encode_record(record, FORMAT)
 
 
 def decode_tenant(value: bytes) -> TenantRecord:
     """Raises CorruptRecord."""
-    try:
-        parsed = orjson.loads(value)
-    except orjson.JSONDecodeError as error:
-        raise CorruptRecord(f"tenant record is no JSON: {value[:60]!r} ({error})") from error
-    if not isinstance(parsed, dict) or parsed.get("v") != FORMAT:
-        raise CorruptRecord(f"tenant record is no object with v={FORMAT}: {value[:60]!r}")
-    fields: dict[str, Any] = {name: parsed[name] for name in TenantRecord.__dataclass_fields__ if name in parsed}
-    try:
-        fields["state"] = TenantState(fields.get("state"))
-        record = TenantRecord(**fields)
-    except (TypeError, ValueError) as error:
-        raise CorruptRecord(f"tenant record {value[:200]!r} lacks or mistypes a field: {error}") from error
-    for name, wanted in _FIELD_TYPES.items():
-        if type(getattr(record, name)) is not wanted:
-            raise CorruptRecord(f"field {name} is {getattr(record, name)!r}, expected {wanted.__name__}")
+    record = decode_record(value, TenantRecord, "tenant record", FORMAT)
     if record.epoch < 1 or (record.target != "") is not (record.state is TenantState.SWITCHING):
         raise CorruptRecord(f"tenant record {value[:200]!r}: epochs count from 1, and exactly a switch has a target")
     return record
