@@ -74,7 +74,7 @@ class Phase:
 
 
 _PURE: Final = ("tests/unit", "tests/property", "tests/simulation")
-_ON_A_BROKER: Final = ("tests/contract", "tests/integration", "tests/spark", "tests/chaos")
+_ON_A_BROKER: Final = ("tests/contract", "tests/integration", "tests/clusters", "tests/spark", "tests/chaos")
 
 PHASES: Final = (
     Phase("pure tests", "not kafka and not spark", ("-n", "auto", "--maxprocesses", "8"), (*_PURE, *_ON_A_BROKER[:-1])),
