@@ -123,8 +123,9 @@ class ReadCommitted:
         return Passed(Run(offsets, records, odd), judged.excluded, upto)
 
     def _keep_met_from(self, start: int) -> None:
-        left = [found for one in self._met if (found := one.from_offset(start)) is not None]
-        self._met = sorted(left, key=_OFFSET)
+        at = bisect_left(self._met, start, key=_OFFSET)
+        reach_over = [found for one in self._met[:at] if (found := one.from_offset(start)) is not None]
+        self._met = sorted(reach_over + self._met[at:], key=_OFFSET)
 
     def _let_go_below(self, upto: int) -> Run:
         at, odd_at = bisect_left(self._offsets, upto), bisect_left(self._odd, upto)

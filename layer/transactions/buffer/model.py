@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
@@ -27,7 +28,7 @@ class DataPartition(NamedTuple):
 class Met(NamedTuple):
     """A record of a transaction, or (`ended` is not None) the marker of its end: True for a commit.
 
-    `more`: later records of the same transaction, with no marker of it between.
+    `more`: later records of the same transaction, ascending, with no marker of it between.
     """
 
     offset: int
@@ -42,8 +43,8 @@ class Met(NamedTuple):
         """What of it lies at or above `start`."""
         if self.offset >= start:
             return self
-        left = [offset for offset in self.offsets() if offset >= start]
-        return Met(left[0], self.txn, self.ended, left[1:]) if left else None
+        at = bisect_left(self.more, start)
+        return Met(self.more[at], self.txn, self.ended, self.more[at + 1 :]) if at < len(self.more) else None
 
 
 class Looked(NamedTuple):
