@@ -299,3 +299,4 @@ def test_nothing_is_lost_and_nothing_acknowledged_that_was_not() -> None:
 @pytest.mark.timeout(0)
 def test_in_thousands_of_histories_nothing_is_lost() -> None:
     run_state_machine_as_test(Histories, settings=settings(max_examples=3000, stateful_step_count=60))
+    print("\n    3,000 histories of up to 60 steps")

@@ -313,3 +313,4 @@ def test_readers_see_what_was_committed_and_nothing_else() -> None:
 @pytest.mark.timeout(0)
 def test_in_thousands_of_histories_readers_see_what_was_committed() -> None:
     run_state_machine_as_test(Histories, settings=settings(max_examples=3000, stateful_step_count=60))
+    print("\n    3,000 histories of up to 60 steps")
