@@ -77,6 +77,10 @@ class DeliveryChannel:
         """Whoever listens hears of what concerns a topic from here on, if its partition is not being read already."""
         self._tail.look(DELIVERIES.partition_for(topic), start)
 
+    def start(self, topic: str, deadline: Deadline) -> int:
+        """From where on what was said about a topic is there still. Raises StoreError."""
+        return self._log.start_offset(DELIVERIES, DELIVERIES.partition_for(topic), deadline)
+
     def end(self, topic: str, deadline: Deadline) -> int:
         """Where the next record about a topic will lie, or behind that. Raises StoreError."""
         return self._log.end_offset(DELIVERIES, DELIVERIES.partition_for(topic), deadline)

@@ -16,6 +16,7 @@ from mapping.state_records.cursor_requests import EVERYBODY
 from mapping.state_records.leases import LeaseRecord, Report, TakeOver, decode, encode, is_lease_record
 
 _WRITE_S: Final = 10.0
+_READ_S: Final = 10.0
 _GROUP_S: Final = 5.0
 
 _T = TypeVar("_T")
@@ -57,6 +58,20 @@ class LeaseChannel:
             return self._channel.write(said, deadline)
 
         return self._run(append)
+
+    def read(self, start: int, most: int) -> Future[lease_terms.HeardAgain]:
+        def read_again() -> lease_terms.HeardAgain:
+            deadline = Deadline.after(_READ_S)
+            is_whole = self._channel.start(self._topic, deadline) <= start
+            found: list[lease_terms.Heard] = []
+            end = self._channel.end(self._topic, deadline)
+            for record in self._channel.written(self._topic, start, end, deadline):
+                found += self._ours([record])
+                if len(found) >= most:
+                    return lease_terms.HeardAgain(found, record.offset + 1, is_whole)
+            return lease_terms.HeardAgain(found, end, is_whole)
+
+        return self._run(read_again)
 
     def take_over(
         self, partition: int, record: TakeOver, since: int, deadline: Deadline
@@ -103,10 +118,13 @@ class LeaseChannel:
 
     def _heard(self, records: Sequence[Heard]) -> None:
         """In the channel's thread."""
-        ours = [
+        ours = self._ours(records)
+        if ours:
+            self._hear(ours)
+
+    def _ours(self, records: Sequence[Heard]) -> list[lease_terms.Heard]:
+        return [
             (offset, key.partition, value)
             for offset, key, value in records
             if key.subscription == self._subscription and is_lease_record(value)
         ]
-        if ours:
-            self._hear(ours)

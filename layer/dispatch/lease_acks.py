@@ -11,6 +11,7 @@ from layer.cursor.batch_acks import BatchAckSet
 from layer.dispatch.batches import gathered
 from layer.dispatch.delivery import PartitionSlot
 from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.lease_saves import Acks
 from layer.dispatch.leased_partition import Holdings, LeasedPartition, merged_acks
 from mapping.state_records.leases import Nack, Report
 
@@ -113,6 +114,14 @@ class LeaseAcks:
     def _begin(self, now_s: float) -> None:
         if not self:
             self.since_s = now_s
+
+    def tell_again(self, partition: int, acks: Acks, now_s: float) -> None:
+        """This was told, and the partition's owner has not heard it."""
+        self._acknowledge(partition, acks.whole, now_s)
+        if acks.batches:
+            batches = self._batch_acks.setdefault(partition, {})
+            for offset, each in acks.batches.items():
+                batches[offset] = merged_acks(batches.get(offset), each)
 
     def forget_refusals(self) -> None:
         """What was held is given up, so it comes again anyway."""

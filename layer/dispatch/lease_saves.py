@@ -1,56 +1,123 @@
-"""Which of a member's reports owners have saved: what a flush waits for."""
+"""Which of a member's reports owners have saved: what a flush waits for.
+
+An owner that took its partition over without a trace of leases has not heard what was told before; it says from where
+on it has (`Saved.since`). What was told before that is told again.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from typing import Final
 
-from layer.dispatch.leased_partition import LeasedPartition
+from pyroaring import BitMap64
 
-_MOST_SAVES: Final = 1000
+from layer.cursor.batch_acks import BatchAckSet
+from layer.dispatch.leased_partition import merged_acks
+from mapping.state_records.leases import Report
+
+_MOST_TOLD: Final = 1000
+
+
+@dataclass(slots=True)
+class Acks:
+    """Of one partition: entries, and messages of batch entries."""
+
+    whole: BitMap64 = field(default_factory=BitMap64)
+    batches: dict[int, BatchAckSet] = field(default_factory=dict)
+
+    def add(self, whole: BitMap64, batches: Mapping[int, BatchAckSet]) -> None:
+        self.whole |= whole
+        for offset, acked in batches.items():
+            self.batches[offset] = merged_acks(self.batches.get(offset), acked)
+
+
+@dataclass(slots=True)
+class _Told:
+    """Acknowledgements by partition, told in reports from offset `first` to `last` of `deliveries`; the number of the
+    first of these reports."""
+
+    number: int
+    first: int
+    last: int
+    acks: dict[int, Acks]
 
 
 class UnsavedReports:
-    """Reports that acknowledge something and are written, but not known to be saved. `partitions` are the member's.
+    """Reports that acknowledge something and are written, but not known to be saved.
 
-    Memory: an entry for each of 1,000 reports; beyond that the newest ones share one, which is saved when all are.
+    Memory: bitmaps and ack sets of 1,000 reports; beyond that the newest ones are one, which is saved when all are.
     """
 
-    def __init__(self, partitions: Mapping[int, LeasedPartition]) -> None:
-        self._partitions = partitions
-        self._saves: deque[tuple[int, dict[int, int]]] = deque()
-        """The number of each report, and up to where owners' saves have to reach, by partition."""
+    def __init__(self) -> None:
+        self._told: deque[_Told] = deque()
+        self._unheard: dict[int, Acks] = {}
+        """By partition: its owner saved without having heard this."""
+        self._unheard_number = 0
+        self.newest = 0
+        """The number of the last report that acknowledged something."""
+
+    def __bool__(self) -> bool:
+        return bool(self._told or self._unheard)
 
     @property
-    def newest(self) -> int:
-        """The number of the last of them, 0 when there is none."""
-        return self._saves[-1][0] if self._saves else 0
+    def has_unheard(self) -> bool:
+        """Something is to be told again (`take_unheard`)."""
+        return bool(self._unheard)
 
-    @property
-    def any_left(self) -> bool:
-        """Some partition's owner has not saved all that is written of it."""
-        return any(leased.durable_upto < leased.written_upto for leased in self._partitions.values())
+    def written(self, number: int, offset: int, report: Report) -> None:
+        """The report, which acknowledges from report `number` on, is in the log at this offset."""
+        acks: dict[int, Acks] = {}
+        for partition in {*report.acks, *report.batch_acks}:
+            batches = {o: BatchAckSet(*each) for o, each in report.batch_acks.get(partition, {}).items()}
+            acks[partition] = Acks(BitMap64(report.acks.get(partition, ())), batches)
+        if not acks:
+            return
+        self.newest = number
+        if len(self._told) < _MOST_TOLD:
+            self._told.append(_Told(number, offset, offset, acks))
+            return
+        newest = self._told[-1]
+        newest.number, newest.last = min(newest.number, number), offset
+        for partition, each in acks.items():
+            newest.acks.setdefault(partition, Acks()).add(each.whole, each.batches)
 
-    def written(self, number: int, offset: int, acknowledged: Collection[int]) -> None:
-        """The report of this number is in the log at this offset, and acknowledges something of these partitions."""
-        for partition in acknowledged:
-            self._partitions[partition].written_upto = offset + 1
-        if acknowledged:
-            self._forget_saved()
-            upto = dict.fromkeys(acknowledged, offset + 1)
-            if len(self._saves) >= _MOST_SAVES:
-                upto = {**self._saves.pop()[1], **upto}
-            self._saves.append((number, upto))
+    def saved(self, partition: int, since: int, upto: int) -> None:
+        """The partition's owner has saved what reports in [since, upto) acknowledge."""
+        for told in self._told:
+            if told.last >= upto or partition not in told.acks:
+                continue
+            acks = told.acks.pop(partition)
+            if told.first < since:
+                self._unheard_number = min(told.number, self._unheard_number if self._unheard else told.number)
+                self._unheard.setdefault(partition, Acks()).add(acks.whole, acks.batches)
+        self._forget_saved()
+
+    def take_unheard(self, number: int) -> tuple[int, dict[int, Acks]]:
+        """What report `number` is to tell again, and from which report on it acknowledges then."""
+        if not self._unheard:
+            return number, {}
+        unheard, self._unheard = self._unheard, {}
+        return min(number, self._unheard_number), unheard
+
+    def take(self, partitions: Collection[int]) -> Acks:
+        """Their owner is this process itself now, which saves this on its own. Together, so ask for one at a time where
+        it matters which."""
+        found = Acks()
+        for by_partition in (self._unheard, *(told.acks for told in self._told)):
+            for partition in by_partition.keys() & partitions:
+                acks = by_partition.pop(partition)
+                found.add(acks.whole, acks.batches)
+        self._forget_saved()
+        return found
 
     def are_saved(self, upto: int) -> bool:
         """All reports up to this number are, as far as their partitions are others' still."""
-        self._forget_saved()
-        return not self._saves or self._saves[0][0] > upto
+        if self._unheard and self._unheard_number <= upto:
+            return False
+        return all(told.number > upto for told in self._told)
 
     def _forget_saved(self) -> None:
-        while self._saves and all(
-            number not in self._partitions or self._partitions[number].durable_upto >= upto
-            for number, upto in self._saves[0][1].items()
-        ):
-            self._saves.popleft()
+        if any(not told.acks for told in self._told):
+            self._told = deque(told for told in self._told if told.acks)

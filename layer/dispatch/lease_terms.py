@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from layer.deadline import Deadline
 from mapping.state_records.cursor_requests import CursorLife
@@ -13,6 +13,14 @@ from mapping.state_records.leases import LeaseRecord, Report, TakeOver
 
 Heard = tuple[int, int, bytes]
 """(offset in `deliveries`, partition that it is about or EVERYBODY, value)."""
+
+
+class HeardAgain(NamedTuple):
+    """Records that were read again: all there are before offset `upto`. Not `is_whole` when retention took some."""
+
+    records: list[Heard]
+    upto: int
+    is_whole: bool = True
 
 
 class LeaseTraffic(Protocol):
@@ -24,6 +32,9 @@ class LeaseTraffic(Protocol):
     def write(self, records: Sequence[tuple[int, LeaseRecord]]) -> Future[list[int]]:
         """Append records and the partitions that they are about; gives their offsets once they are durable. One call at
         a time."""
+
+    def read(self, start: int, most: int) -> Future[HeardAgain]:
+        """What was said from offset `start` on, at least `most` records of it or up to the log's end."""
 
     def take_over(
         self, partition: int, record: TakeOver, since: int, deadline: Deadline
@@ -54,9 +65,11 @@ class RecordReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LeaseTerms:
-    """`client_id` names the membership in its Kafka group; `reader` reads what is leased to it."""
+    """`client_id` names the membership in its Kafka group; `reader` reads what is leased to it; `most_heard` records
+    wait to be taken in."""
 
     client_id: str
     life: CursorLife
     traffic: LeaseTraffic
     reader: RecordReader
+    most_heard: int = 20_000

@@ -31,9 +31,6 @@ class LeasedPartition:
         self.owner = b""
         self.asked: int | None = None
         """A TAKE_OVER of this version is to be answered."""
-        self.durable_upto = 0
-        self.written_upto = 0
-        """Behind the last report that acknowledges something here."""
 
     def hold(self, entries: Sequence[LeasedEntry], feed: Feed) -> None:
         plain: list[int] = []

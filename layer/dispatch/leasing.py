@@ -20,6 +20,7 @@ from layer.deadline import Deadline
 from layer.dispatch.dispatcher import Dispatcher
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.handle import SubscriptionHandle
+from layer.dispatch.lease_inbox import LeaseInbox
 from layer.dispatch.lease_terms import Heard, LeaseTerms
 from layer.dispatch.leased_records import LeasedRecords
 from layer.dispatch.lessee import Lessee
@@ -36,7 +37,7 @@ _ASK_AFTER_S: Final = 0.5
 _AGAIN_S: Final = 0.2
 _FORBIDDEN_AGAIN_S: Final = 30.0
 _BUSY_POLL_S: Final = 0.01
-_MOST_HEARD: Final = 100_000
+_MOST_HEARD_BYTES: Final = 16 * 1024 * 1024
 _FINISH_S: Final = 2.0
 
 _log = logging.getLogger(__name__)
@@ -45,8 +46,7 @@ _log = logging.getLogger(__name__)
 class Leasing:
     """`owned` and `endpoints` are the member's own, seen from here.
 
-    Memory: what Lessor and Lessee say, and 100,000 records that were heard and not taken in; more are dropped, which
-    makes those concerned begin anew.
+    Memory: what Lessor, Lessee and LeaseInbox say, with 20,000 records or 16 MiB in the inbox.
     """
 
     def __init__(
@@ -70,10 +70,12 @@ class Leasing:
         self._owned = owned
         self._endpoints = endpoints
         self._wake = wake
-        self._heard: deque[Heard] = deque()
+        self._inbox = LeaseInbox(terms.traffic.read, wake, most_records=terms.most_heard, most_bytes=_MOST_HEARD_BYTES)
         self._outbox: list[tuple[int, LeaseRecord]] = []
+        self._heard_since: int | None = None
+        """The first record that was taken in."""
         self._heard_upto = 0
-        """Behind the last record that was taken in."""
+        """Behind the last one."""
         self._flushes: deque[tuple[int, Future[None]]] = deque()
         """Those who wait until what this process acknowledged is durable, and the number of the report that says it."""
         self._writing: tuple[Future[list[int]], int, bool] | None = None
@@ -94,9 +96,7 @@ class Leasing:
 
     def heard(self, records: Sequence[Heard]) -> None:
         """Records about this subscription, in the order of the log."""
-        if len(self._heard) < _MOST_HEARD:
-            self._heard.extend(records)
-            self._wake()
+        self._inbox.hear(records)
 
     # The member's loop --------------------------------------------------------------------------------------------
 
@@ -114,7 +114,7 @@ class Leasing:
             self._records.read()
         else:
             self._records.rest()
-        if self.tells_owners:
+        if self.tells_owners or (joined and not self._refused):
             self._drain()
         if self.lessor.in_use:
             self._look_after_members(now_s)
@@ -130,9 +130,11 @@ class Leasing:
 
     def poll_limit(self) -> float:
         """How long the member may wait, in seconds."""
-        if self._heard:
+        if self._inbox:
             return 0.0
-        if self.lessor.in_use or self.lessee.holds_any or self._writing is not None:
+        if self.lessor.in_use or self.lessee.holds_any or self._flushes:
+            return _BUSY_POLL_S
+        if self._writing is not None or self._inbox.is_behind:
             return _BUSY_POLL_S
         return inf
 
@@ -143,17 +145,28 @@ class Leasing:
 
     @property
     def tells_owners(self) -> bool:
-        """What is acknowledged here of others' partitions reaches their owners."""
+        """This process waits for messages of others' partitions, or has some."""
         return self.lessee.asking or self.lessee.holds_any
 
     @property
+    def reaches_owners(self) -> bool:
+        """What is acknowledged here of others' partitions reaches their owners: nothing forbids to tell them."""
+        return not self._refused
+
+    @property
     def has_heard(self) -> bool:
-        return bool(self._heard)
+        return bool(self._inbox)
 
     def take_in(self) -> None:
         """Fold in what was heard; what cannot be yet stays."""
-        for _ in range(len(self._heard)):
-            offset, partition, value = self._heard[0]
+        if not self._inbox.catch_up(self._clock.monotonic()):
+            _log.warning("subscription=%s what other members said is gone: everybody begins anew", self._handle)
+            self.lessee.begin_anew()
+            self.lessor.not_heard()
+        for _ in range(len(self._inbox)):
+            offset, partition, value = self._inbox.first()
+            if self._heard_since is None:
+                self._heard_since = offset
             try:
                 record = decode(value, None if self._owned else self._terms.client_id)
                 if record is not None:
@@ -163,7 +176,7 @@ class Leasing:
             except errors.StoreError as failure:
                 _log.warning("subscription=%s acknowledgements have to wait: %s", self._handle, failure)
                 return
-            self._heard.popleft()
+            self._inbox.took_in()
             self._heard_upto = offset + 1
 
     def _hear(self, offset: int, partition: int, record: LeaseRecord) -> None:
@@ -183,6 +196,7 @@ class Leasing:
     def _look_after_members(self, now_s: float) -> None:
         for owned in self._owned.values():
             if owned.cursor.leased_from is None:
+                owned.folded_since = max(owned.folded_since, self._heard_since or 0)
                 owned.folded = max(owned.folded, self._heard_upto)
                 owned.cursor.leased_from = owned.folded
                 owned.cursor.revision += 1
@@ -219,7 +233,7 @@ class Leasing:
         failure = answer.exception()
         if failure is None:
             if has_report:
-                self.lessee.written(answer.result()[-1])
+                self.lessee.written(answer.result()[-1], self._owned)
             return
         forbidden = isinstance(failure, errors.NotAuthorized)
         self._write_s = now_s + (_FORBIDDEN_AGAIN_S if forbidden else _AGAIN_S)
@@ -265,17 +279,19 @@ class Leasing:
             if acks or batches:
                 owned.acknowledge_elsewhere(list(acks or ()), batches or {})
             nacked.update((nack.offset, nack) for nack in report.nacks.get(number, ()))
-        owned.folded = at + 1
+        owned.folded_since, owned.folded = leased_from, at + 1
         return {offset: nack for offset, nack in nacked.items() if not owned.cursor.is_acknowledged(offset)}
 
     def opened(self, owned: OwnedPartition, nacked: Mapping[int, Nack] | None) -> None:
         """It is served from now on, as far as members do not hold it: `nacked` as `take_over` gave it."""
         number = owned.slot.number
         self.lessor.now_s = self._clock.monotonic()
-        acks, batches, ours = self.lessee.unwritten(number)
+        acks, batches, ours = self.lessee.take_unsaved(number)
         if acks or batches:
             owned.acknowledge_elsewhere(acks, batches)
-        if nacked is not None:
+        if nacked is None:
+            owned.folded_since = self._heard_upto
+        else:
             self.lessor.took_over(number, owned.saves.saved.lineage.version, {**nacked, **ours})
         leased = self.lessee.owned_now(number)
         if leased is None:
@@ -320,8 +336,7 @@ class Leasing:
     def have_saved(self) -> Future[None] | None:
         """Have the owners of other partitions save what was acknowledged of them here up to now; None where they know
         that already. The future is settled when they have, and fails with Closed when this membership ends before."""
-        if self.tells_owners:
-            self._drain()
+        self._drain()
         if not self.lessee.unsaved:
             return None
         done: Future[None] = Future()

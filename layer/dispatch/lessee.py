@@ -12,7 +12,7 @@ counts.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from pyroaring import BitMap64
@@ -58,12 +58,14 @@ class Lessee:
         self._holdings = Holdings()
         self._permits = LeasePermits(consumers, self._holdings)
         self._acks = LeaseAcks(self._holdings, self._permits.numbers)
-        self._saves = UnsavedReports(self._holdings.partitions)
+        self._saves = UnsavedReports()
         self._said_s = -KNOCK_S
         self._said_consumers: frozenset[int] = frozenset()
         self._unwritten: Report | None = None
         self._reports = 0
         """How many were made, in all epochs."""
+        self._acknowledges_from = 0
+        """The first report of which the last one has acknowledgements: it may tell some again."""
         self._asked_to_save = 0
         """The last report that asked for a save, by the same count."""
         self._leased_s: dict[Endpoint, float] = {}
@@ -105,10 +107,8 @@ class Lessee:
                 leased = self._holdings.of(slot)
                 if self._counts(leased, record) and record.version >= leased.version:
                     self._forget(leased)
-            case Saved(_, version, upto) if slot is not None and slot.number in self.partitions:
-                leased = self.partitions[slot.number]
-                if version >= leased.version:
-                    leased.durable_upto = max(leased.durable_upto, upto)
+            case Saved() if slot is not None:
+                self._saves.saved(slot.number, record.since, record.upto)
             case Welcome() if record.to == self.id:
                 self._permits.open(record.owner)
             case Expel() if record.to == self.id:
@@ -202,9 +202,14 @@ class Lessee:
         if self._permits.numbers.pop(endpoint, None) is not None:
             self._holdings.drop_consumer(endpoint)
 
-    def unwritten(self, number: int) -> tuple[list[int], dict[int, tuple[int, int]], dict[int, Nack]]:
-        """What is acknowledged of a partition, of batch entries in it, and refused, and perhaps not said yet."""
-        return self._acks.with_report(number, self._unwritten)
+    def take_unsaved(self, number: int) -> tuple[list[int], dict[int, tuple[int, int]], dict[int, Nack]]:
+        """What is acknowledged of a partition, of batch entries in it, and refused, and perhaps not said yet, or not
+        saved by those who owned it: for this process, which owns it now."""
+        told = self._saves.take([number])
+        acks, batches, nacks = self._acks.with_report(number, self._unwritten)
+        for offset, each in told.batches.items():
+            batches[offset] = (each.batch_size, each.acked | batches.get(offset, (0, 0))[1])
+        return [*{*acks, *told.whole}], batches, nacks
 
     def owned_now(self, number: int) -> LeasedPartition | None:
         """This process owns the partition: what its consumers hold is given to it, without what was not read yet."""
@@ -216,7 +221,7 @@ class Lessee:
     def unsaved(self) -> bool:
         """Something acknowledged is not known to be durable."""
         said = self._unwritten is not None and bool(self._unwritten.acks or self._unwritten.batch_acks)
-        return self._acks.acknowledges or said or self._saves.any_left
+        return self._acks.acknowledges or said or bool(self._saves)
 
     def mark(self) -> int:
         """The number of the report that acknowledges what was drained up to now, for `is_saved`."""
@@ -225,7 +230,7 @@ class Lessee:
     def is_saved(self, mark: int) -> bool:
         """Owners have saved what the report of this number and all before it acknowledge, as far as they own it still;
         what became this process's own since is for it to save."""
-        if self._reports < mark or (self._reports == mark and self._unwritten is not None):
+        if self._reports < mark or (self._unwritten is not None and self._acknowledges_from <= mark):
             return False
         return self._saves.are_saved(mark)
 
@@ -238,9 +243,12 @@ class Lessee:
             return None
         self._sequence += 1
         self._reports += 1
+        save = self.save_wanted and self.unsaved
+        self._acknowledges_from, again = self._saves.take_unheard(self._reports)
+        for number, each in again.items():
+            self._acks.tell_again(number, each, self.now_s)
         consumers = self._permits.described(asking=self.asking) if self.asking or self.holds_any else ()
         acks, batch_acks, nacks = self._acks.take()
-        save = self.save_wanted and self.unsaved
         if save:
             self._asked_to_save = self._reports
         self._unwritten = Report(
@@ -262,15 +270,15 @@ class Lessee:
         self._said_consumers = frozenset(each.number for each in consumers)
         return self._unwritten
 
-    def written(self, offset: int) -> None:
-        """The report is in the log, at this offset."""
+    def written(self, offset: int, owned: Collection[int] = ()) -> None:
+        """The report is in the log, at this offset; of `owned` partitions this process itself saves what it says."""
         report, self._unwritten = self._unwritten, None
         if report is not None:
-            acknowledged = {*report.acks, *report.batch_acks} & self.partitions.keys()
-            self._saves.written(self._reports, offset, acknowledged)
+            self._saves.written(self._acknowledges_from, offset, report)
+            self._saves.take(owned)
 
     def _is_due(self) -> bool:
-        if self._acks.refuses:
+        if self._acks.refuses or self._saves.has_unheard:
             return True
         if self._acks and self.now_s - self._acks.since_s >= ACKS_S:
             return True

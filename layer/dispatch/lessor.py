@@ -88,8 +88,8 @@ class Lessor:
 
     @property
     def in_use(self) -> bool:
-        """There are members elsewhere, or may be."""
-        return bool(self._members) or self.is_asking
+        """There are members elsewhere, or may be, or somebody is to hear of a save."""
+        return bool(self._members) or self.is_asking or self._saves.in_use
 
     @property
     def is_asking(self) -> bool:
@@ -141,6 +141,8 @@ class Lessor:
             acks, batches = report.acks.get(number), report.batch_acks.get(number)
             if acks or batches:
                 owned.acknowledge_elsewhere(list(acks or ()), batches or {})
+                if report.member.client_id != self._client_id:
+                    self._saves.heard(number)
         if report.member.client_id != self._client_id:
             self._hear_member(offset, report, fresh)
         for owned in fresh.values():
@@ -272,7 +274,7 @@ class Lessor:
 
     def saved(self, owned: OwnedPartition) -> None:
         """The group has accepted a save: tell members what they acknowledged durably."""
-        self._saves.saved(owned, anybody_waits=bool(self._members))
+        self._saves.saved(owned)
 
     # Members go ---------------------------------------------------------------------------------------------------
 
@@ -301,8 +303,14 @@ class Lessor:
 
     def not_written(self) -> None:
         """Something that was said may not be in the log: nobody knows what members hold."""
+        self._saves.not_written()
         for member in list(self._members.values()):
             self._expel(member, "what was written to it may be lost")
+
+    def not_heard(self) -> None:
+        """Something that members said is gone."""
+        for member in list(self._members.values()):
+            self._expel(member, "what it wrote is gone from the log")
 
     def _all_answered(self, number: int, asked: Asked) -> None:
         self._take_overs.end(number)

@@ -121,7 +121,7 @@ class Ownership:
 
     def give_up_unowned_acknowledgements(self) -> None:
         """Count as lost what was acknowledged for partitions that are not ours (any more), unless owners hear it."""
-        if self.leasing is not None and self.leasing.tells_owners:
+        if self.leasing is not None and self.leasing.reaches_owners:
             return
         for slot in self._handle.slots():
             if slot.number not in self._owned and slot.forget_acknowledgements():

@@ -77,6 +77,8 @@ class OwnedPartition:
         """Nothing goes out: others may hold messages of it, and have not said which."""
         self.folded = 0
         """What stands in `deliveries` below this offset has been taken in."""
+        self.folded_since = 0
+        """From this offset of `deliveries` on nothing that stands there was missed."""
         self.meter = SubscriptionMeter()
         """Its owner's, once it is owned."""
         self.read_again: Callable[[int], Any | None] = lambda offset: None

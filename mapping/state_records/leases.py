@@ -94,11 +94,13 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A durable save of the partition's cursor holds what reports before offset `upto` of this log acknowledge."""
+    """A durable save of the partition's cursor holds what reports in the offsets [since, upto) of this log acknowledge.
+    What stands before that this owner has not heard."""
 
     owner: bytes
     version: int
     upto: int
+    since: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,11 +201,11 @@ def encode(record: LeaseRecord) -> bytes:
         case Recall(owner, version, to, number):
             out.append(_RECALL)
             _write_numbered(out, owner, version, to, number)
-        case Saved(owner, version, upto):
+        case Saved(owner, version, upto, since):
             out.append(_SAVED)
             out += owner
-            write_varint(out, version)
-            write_varint(out, upto)
+            for number in (version, upto, since):
+                write_varint(out, number)
         case Welcome(owner, to):
             out.append(_WELCOME)
             out += owner
@@ -484,7 +486,7 @@ _READERS: Final[Mapping[int, Callable[[Reader], LeaseRecord]]] = {
     _TAKE_OVER: lambda reader: TakeOver(_read_life(reader), reader.take(OWNER_BYTES), reader.varint()),
     _LEASE: lambda reader: Lease(*_read_numbered(reader), reader.varint(), _read_entries(reader)),
     _RECALL: lambda reader: Recall(*_read_numbered(reader)),
-    _SAVED: lambda reader: Saved(reader.take(OWNER_BYTES), reader.varint(), reader.varint()),
+    _SAVED: lambda reader: Saved(reader.take(OWNER_BYTES), reader.varint(), reader.varint(), reader.varint()),
     _WELCOME: lambda reader: Welcome(reader.take(OWNER_BYTES), _read_member(reader)),
     _EXPEL: lambda reader: Expel(reader.take(OWNER_BYTES), _read_member(reader), _read_text(reader)),
     _REPORT: _read_report,

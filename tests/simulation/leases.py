@@ -1,7 +1,8 @@
 """Processes that share one partition by leases, on a log, a Kafka group and an application that are played.
 
 The real dispatcher, cursor store, lessor and lessee. Any process may be killed or paused at any step, appends may fail
-or be answered late, what is written is heard late, and the group notices that a member is gone some time after it is.
+or be answered late, what is written is heard late, inboxes have room for some records only, and the group notices that
+a member is gone some time after it is. It may take the partition from a live owner, and operators seek.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from layer.deadline import Deadline
 from layer.dispatch.delivery import Delivery, PartitionSlot
 from layer.dispatch.dispatcher import Dispatcher
 from layer.dispatch.endpoint import Endpoint
-from layer.dispatch.lease_terms import Heard, LeaseTerms
+from layer.dispatch.lease_terms import Heard, HeardAgain, LeaseTerms
 from layer.dispatch.leasing import Leasing
 from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.strategy import SubscriptionType
@@ -67,6 +68,11 @@ class World:
         self.out: set[int] = set()
         self.holders: dict[int, tuple[Inbox, int]] = {}
         """Received and neither acknowledged nor refused: by whom, and in which epoch of its process."""
+        self.seeks = 0
+        """After one, who had a message before may have it still, and it comes to others."""
+        self.losses = 0
+        """How often a live owner lost the partition."""
+        self.may_seek = rng.random() < 0.2
         self.moves = rng.random() < 0.5
         """Consumers are closed and processes leave, in good order; what they refused just before counts or not."""
         self.troubles = 0
@@ -134,7 +140,8 @@ class Traffic:
     def __init__(self, world: World) -> None:
         self.world = world
         self.hear: Callable[[Sequence[Heard]], None] = lambda records: None
-        self.at = len(world.deliveries)
+        self.at: int | None = None
+        """What it hears next; None until its reader stands anywhere."""
         self.answers: list[Callable[[], None]] = []
         self.may_lease: Callable[[], bool] = lambda: True
         """Whoever owns the partition next would ask who holds something of it."""
@@ -142,7 +149,30 @@ class Traffic:
     def listen(self, hear: Callable[[Sequence[Heard]], None]) -> None:
         self.hear = hear
 
+    def hear_from_here(self) -> None:
+        if self.at is None:
+            self.at = len(self.world.deliveries)
+
+    @property
+    def is_behind(self) -> bool:
+        return self.at is None or self.at < len(self.world.deliveries)
+
+    def read(self, start: int, most: int) -> Future[HeardAgain]:
+        answer = Future[HeardAgain]()
+
+        def now() -> None:
+            log = self.world.deliveries
+            if self.world.faults and self.world.rng.random() < 0.05:
+                answer.set_exception(AppendFailed("no"))
+                return
+            upto = min(len(log), start + most)
+            answer.set_result(HeardAgain([(offset, *log[offset]) for offset in range(start, upto)], upto))
+
+        self.answers.append(now)
+        return answer
+
     def write(self, records: Sequence[tuple[int, LeaseRecord]]) -> Future[list[int]]:
+        self.hear_from_here()
         world, answer = self.world, Future[list[int]]()
         values = [(partition, encode(record)) for partition, record in records]
         assert [decode(value) for _, value in values] == [record for _, record in records]
@@ -172,7 +202,7 @@ class Traffic:
         log = self.world.deliveries
         at = len(log)
         log.append((partition, encode(record)))
-        self.at = min(self.at, at)
+        self.at = at if self.at is None else self.at
         found = [(offset, decode(log[offset][1])) for offset in range(since, at)]
         return at, [(offset, each) for offset, each in found if isinstance(each, Report)]
 
@@ -188,7 +218,10 @@ class Traffic:
         if self.answers and self.world.rng.random() < 0.6:
             self.answers.pop(0)()
         log = self.world.deliveries
-        if self.at < len(log) and self.world.rng.random() < 0.7:
+        if self.at is None:
+            if self.world.rng.random() < 0.2:
+                self.hear_from_here()
+        elif self.at < len(log) and self.world.rng.random() < 0.7:
             upto = min(len(log), self.at + self.world.rng.randrange(1, 6))
             self.hear([(offset, *log[offset]) for offset in range(self.at, upto)])
             self.at = upto
@@ -219,7 +252,8 @@ class Inbox(Endpoint):
             offset = delivery.offset
             if not self.process.out_of_group and not self.process.is_expelled():
                 assert offset not in world.durable, f"{offset} goes out after it was durably acknowledged"
-                self._check_key_order(offset)
+                if not world.seeks:
+                    self._check_key_order(offset)
             world.out.add(offset)
         super().deliver(deliveries)
         assert len(self.queue) <= self.capacity, f"{self.name} of {self.capacity} got {len(self.queue)}"
@@ -267,7 +301,7 @@ class Process:
         fake = cast("Any", world)
         self.position = 0
         self.dispatcher = Dispatcher(handle, fake, fake, fake, self.owned, self.consumers)
-        terms = LeaseTerms(client_id, LIFE, self.traffic, world)
+        terms = LeaseTerms(client_id, LIFE, self.traffic, world, world.rng.choice((2, 5, 1000)))
         self.leasing = Leasing(
             handle, terms, self.session, world, self.dispatcher, self._seek, self.owned, self.consumers, lambda: None
         )
@@ -275,7 +309,10 @@ class Process:
             self.dispatcher.attach(Inbox(self, f"{client_id}-{number}"))
         self.under_way: Save | None = None
         self.held: list[Delivery] = []
-        self.wants_flush: set[int] | None = None
+        self.acked_elsewhere: set[int] = set()
+        """By its application, while it did not own the partition."""
+        self.wants_flush: tuple[int, set[int]] | None = None
+        """The mark of what was told, and that."""
 
     def holds_in(self, epoch: int) -> bool:
         """What it got in this epoch is still its own, as far as others can know."""
@@ -332,7 +369,8 @@ class Process:
         owned = OwnedPartition(self.slot, IDENTITY, found.state, saved)
         owned.save_accepted(save)
         nacked = self.leasing.take_over(owned, DEADLINE)
-        missed = [offset for offset in world.told_acknowledged() if not owned.cursor.is_acknowledged(offset)]
+        told = () if world.seeks or world.losses else world.told_acknowledged()
+        missed = [offset for offset in told if not owned.cursor.is_acknowledged(offset)]
         assert not missed, f"{missed} are acknowledged in the log, and {self.client_id} took over without that"
         self.owned[0] = owned
         self.dispatcher.count_deliveries()
@@ -387,18 +425,21 @@ class Process:
             if rng.random() < 0.85:
                 world.acked.add(offset)
                 delivery.feed.slot.ack(offset)
+                self.acked_elsewhere.add(offset)
             else:
-                world.refused[offset] += (mine and offset not in world.acked) or world.faults
+                counts = mine and offset not in world.acked
+                world.refused[offset] += bool(counts or world.faults or world.seeks)
                 delivery.feed.slot.nacks.append((world.now_s, rng.choice((0.0, 0.3, 3.0)), offset, endpoint))
 
     def receive(self, inbox: Inbox, delivery: Delivery) -> None:
         world, offset = self.world, delivery.offset
         world.received[offset] += 1
         holder, epoch = world.holders.get(offset, (None, 0))
-        if holder is not None and holder is not inbox and not self.out_of_group and not self.waited(delivery):
+        shared = not world.seeks and not self.out_of_group and not self.waited(delivery)
+        if holder is not None and holder is not inbox and shared:
             fine = offset in world.acked or holder.closed or not holder.process.holds_in(epoch)
             assert fine, f"{offset} is {holder.name}'s, and {inbox.name} received it"
-        if world.troubles == 0 and not world.moves and offset not in world.acked:
+        if world.troubles == 0 and not world.moves and not world.seeks and offset not in world.acked:
             assert delivery.redeliveries == world.refused[offset], f"{offset}: {delivery.redeliveries} redeliveries"
         assert delivery.redeliveries <= world.refused[offset], f"{offset}: {delivery.redeliveries} redeliveries"
         world.holders[offset] = (inbox, self.leasing.lessee.id.epoch)
@@ -408,7 +449,7 @@ class Process:
         """It lay in the inbox, and is not this process's any more: nobody has told it yet."""
         if self.owned:
             return self.owned[0].quiet or self.world.owner is not self
-        return self.is_expelled() or self.traffic.at < len(self.world.deliveries)
+        return self.is_expelled() or self.traffic.is_behind
 
     def flush(self) -> None:
         """A member that does not own the partition makes durable what it acknowledged."""
@@ -416,15 +457,46 @@ class Process:
         if self.owned:
             self.wants_flush = None
             lessee.save_wanted = False
+            self.acked_elsewhere.clear()
         elif self.wants_flush is None and self.world.rng.random() < 0.05:
             lessee.drain([self.slot])
-            reported, _, _ = lessee.unwritten(0)
-            self.wants_flush = set(reported)
+            self.wants_flush = lessee.mark(), set(self.acked_elsewhere)
             lessee.save_wanted = True
-        elif self.wants_flush is not None and not lessee.unsaved:
-            self.world.durable |= self.wants_flush
+        elif self.wants_flush is not None and lessee.is_saved(self.wants_flush[0]):
+            self.world.durable |= self.wants_flush[1]
             self.wants_flush = None
             lessee.save_wanted = False
+
+    # What is done to it -------------------------------------------------------------------------------------------
+
+    def seek(self) -> None:
+        """An operator seeks; done when a save holds it."""
+        owned, world = self.owned[0], self.world
+        world.seeks += 1
+        target = world.rng.randrange(world.end + 1)
+        self.dispatcher.drain()
+        self.dispatcher.seek(owned, target, None)
+        self.position = owned.read_position
+        world.holders.clear()
+        world.durable = {offset for offset in world.durable if offset < target}
+        for process in world.processes:
+            process.wants_flush = None
+            process.acked_elsewhere.clear()
+        world.acked.update(range(target))
+
+    def lose_partition(self) -> None:
+        """Kafka gave it to somebody else, or will; it lives on, and what its application acknowledges counts."""
+        owned = self.owned.pop(0)
+        world = self.world
+        world.losses += 1
+        self.under_way = None
+        self.dispatcher.forget(owned)
+        self.leasing.gave_up(0)
+        self.slot.forget_acknowledgements()
+        world.holders = {o: held for o, held in world.holders.items() if held[0].process is not self}
+        self.acked_elsewhere.clear()
+        world.owner = None
+        world.assign()
 
     # Ends ---------------------------------------------------------------------------------------------------------
 

@@ -31,9 +31,15 @@ def disturb(world: World) -> None:
         process.leave()
     elif world.moves and luck < 0.035 and not process.paused:
         process.close_one()
+    owner = world.owner
+    if world.may_seek and 0.5 < luck < 0.503 and owner is not None and owner.owned and not owner.owned[0].quiet:
+        owner.seek()
     if not world.faults:
         return
-    if luck > 0.995 and len(world.processes) > 1:
+    if luck > 0.975 and luck < 0.978 and world.owner is not None and world.owner.owned and not world.owner.paused:
+        world.troubles += 1
+        world.owner.lose_partition()
+    elif luck > 0.995 and len(world.processes) > 1:
         world.troubles += 1
         process.alive = False
         world.processes.remove(process)
