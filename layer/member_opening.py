@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 
 from layer.deadline import Deadline
+from layer.deliveries.transaction_acks import TransactionAcksElsewhere
 from layer.dispatch.compaction import CompactedRange
 from layer.dispatch.delivery import PartitionSlot
 from layer.dispatch.handle import SubscriptionHandle
@@ -20,8 +22,11 @@ from layer.readers import buffer_access, slot_of
 from layer.replication.acknowledged_elsewhere import AcknowledgedElsewhere
 from layer.saved_cursors import SavedCursors
 from layer.services import FETCH_QUEUE_KBYTES, Services
+from mapping.state_keys import DeliveryKey
 from mapping.state_records.cursor_requests import CursorLife
+from mapping.state_records.pending_acks import TxnAck
 from mapping.state_records.subscription_progress import Origin
+from mapping.txn_id import TxnId
 
 
 def new_member(
@@ -33,6 +38,7 @@ def new_member(
     ack_persist_interval_s: float,
     compacted: Mapping[int, CompactedRange],
     lease_channel: Callable[[Subscription], LeaseTraffic],
+    transactions_elsewhere: TransactionAcksElsewhere,
     deadline: Deadline,
 ) -> SubscriptionMember:
     topic = subscription.topic
@@ -87,7 +93,7 @@ def new_member(
         services.fetcher,
         services.clock,
         services.pending_acks,
-        _lease_terms(services, subscription, client_id, lease_channel),
+        _lease_terms(services, subscription, client_id, lease_channel, transactions_elsewhere),
         ack_persist_interval_s=ack_persist_interval_s,
     )
 
@@ -97,6 +103,7 @@ def _lease_terms(
     subscription: Subscription,
     client_id: str,
     lease_channel: Callable[[Subscription], LeaseTraffic],
+    transactions_elsewhere: TransactionAcksElsewhere,
 ) -> LeaseTerms | None:
     """None where a partition's messages go to one process at a time."""
     topic = subscription.topic
@@ -106,7 +113,12 @@ def _lease_terms(
     ahead = services.settings.tail(client_id="leased", fetch_queue_kbytes=FETCH_QUEUE_KBYTES)
     behind = Fetcher(services.settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
     reader = AscendingReader(lambda: AssignedConsumer(ahead, topic.kafka_topic), behind)
-    return LeaseTerms(client_id, life, lease_channel(subscription), reader)
+
+    def ask_owner(partition: int, txn: TxnId, ack: TxnAck, answer: Future[None], deadline: Deadline) -> None:
+        key = DeliveryKey(str(topic.name), partition, subscription.name)
+        transactions_elsewhere.ask(key, life, txn, ack, answer, deadline)
+
+    return LeaseTerms(client_id, life, lease_channel(subscription), reader, ask_owner)
 
 
 def acknowledged_elsewhere(

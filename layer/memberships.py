@@ -19,6 +19,7 @@ from layer.deliveries.channel import DeliveryChannel
 from layer.deliveries.lease_channel import LeaseChannel
 from layer.deliveries.live_cursors import LiveCursors
 from layer.deliveries.owner import Answering, OwnerEar
+from layer.deliveries.transaction_acks import TransactionAcksElsewhere
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.member import SubscriptionMember
 from layer.dispatch.strategy import SubscriptionType
@@ -57,6 +58,7 @@ class Memberships:
         self.deliveries = DeliveryChannel(services.log, self._open_deliveries)
         self._answering = Answering(self.deliveries)
         self._lease_errands = ThreadPoolExecutor(_LEASE_ERRANDS, thread_name_prefix="pok-leases")
+        self._transactions_elsewhere = TransactionAcksElsewhere(self.deliveries)
         self.live_cursors = LiveCursors(
             self.deliveries,
             services.admin,
@@ -129,6 +131,7 @@ class Memberships:
                 ack_persist_interval_s,
                 compacted,
                 self._lease_channel,
+                self._transactions_elsewhere,
                 deadline,
             )
             try:
@@ -352,6 +355,7 @@ class Memberships:
                 except errors.LayerError as failure:
                     _log.warning("cluster=%s closing: %s", self._services.cluster_id, failure)
         self._answering.close()
+        self._transactions_elsewhere.close()
         self._lease_errands.shutdown(wait=False, cancel_futures=True)
         self.deliveries.close(deadline)
 

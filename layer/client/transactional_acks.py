@@ -108,7 +108,7 @@ def begin_acknowledging(
         InvalidTxnStatusError: it is not open. All others make it fail: it can only be aborted then.
         TransactionConflict: some of it is acknowledged already, or another transaction holds it.
         TransactionNotFound: it has ended meanwhile.
-        NotConnected: another process owns the partition now.
+        NotConnected: another process owns the partition now (Exclusive, Failover; elsewhere its owner is asked).
         Timeout: no answer within `deadline`.
     """
     if not isinstance(txn, Transaction):
@@ -118,7 +118,7 @@ def begin_acknowledging(
         txn._inner.begin_operation()
         try:
             txn.register_subscription(topic, partition, subscription)
-            answer = member.acknowledge_in(txn._inner.id, partition, ack)
+            answer = member.acknowledge_in(txn._inner.id, partition, ack, deadline)
         except BaseException as reason:
             _end_operation(txn, reason)
             raise

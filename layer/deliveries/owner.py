@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -11,6 +12,7 @@ from typing import Final
 from layer import errors
 from layer.deadline import Deadline
 from layer.deliveries.channel import DeliveryChannel, Heard, Said
+from layer.deliveries.transaction_acks import MOST_WAITING, refusal
 from layer.dispatch.member import SubscriptionMember
 from layer.metadata.subscription import Subscription
 from mapping.errors import CorruptRecord
@@ -23,6 +25,7 @@ from mapping.state_records.cursor_requests import (
     Request,
     TellConsumers,
     ToldConsumer,
+    TransactionRequest,
     decode,
     encode_answer,
     encode_told,
@@ -32,6 +35,7 @@ _log = logging.getLogger(__name__)
 
 _MOST_WAITING: Final = 1000
 """Requests handed over and not executed; more are dropped, since whoever asks asks again."""
+_MOST_REMEMBERED: Final = 10_000
 _ANSWER_TIMEOUT_S: Final = 10.0
 
 
@@ -62,7 +66,7 @@ class Answering:
 
 
 class OwnerEar:
-    """Listens for one member until `stop`."""
+    """Listens for one member until `stop`. Memory: 1,000 requests, and 10,000 of transactions with their answers."""
 
     def __init__(
         self,
@@ -79,6 +83,10 @@ class OwnerEar:
         self._client_id = client_id
         self._member = member
         self._waiting: set[bytes] = set()
+        self._holding: set[bytes] = set()
+        """Requests of transactions that are not answered."""
+        self._held: OrderedDict[bytes, Answer] = OrderedDict()
+        """The last answers to such requests."""
         self._hear: Callable[[Sequence[Heard]], None] = self._heard
         channel.listen(self._topic, self._hear)
 
@@ -98,6 +106,10 @@ class OwnerEar:
             except CorruptRecord as reason:
                 self._channel.skipped(key, reason)
                 continue
+            if isinstance(found, TransactionRequest):
+                if key.partition in owned:
+                    self._hold(key, found)
+                continue
             if not isinstance(found, Request):
                 continue
             if isinstance(found.wish, CloseConsumers):
@@ -110,6 +122,28 @@ class OwnerEar:
         if mine:
             executed = self._member.execute([(key.partition, request) for key, request in mine])
             executed.add_done_callback(partial(self._executed, mine))
+
+    def _hold(self, key: DeliveryKey, request: TransactionRequest) -> None:
+        """Have a transaction acknowledge something. Asked once more it is answered as before."""
+        known = self._held.get(request.id)
+        if known is not None:
+            self._answering.write([(key, known)])
+        if known is not None or request.id in self._holding or len(self._holding) >= MOST_WAITING:
+            return
+        self._holding.add(request.id)
+
+        def held(done: Future[None]) -> None:
+            self._holding.discard(request.id)
+            failure = errors.Fenced("not this owner's") if done.cancelled() else done.exception()
+            answer = Answer(request.id) if failure is None else refusal(request, failure)
+            if answer is None:
+                return  # its next owner is asked
+            self._held[request.id] = answer
+            while len(self._held) > _MOST_REMEMBERED:
+                self._held.popitem(last=False)
+            self._answering.write([(key, answer)])
+
+        self._member.acknowledge_for_others(key.partition, request).add_done_callback(held)
 
     def _close(self, key: DeliveryKey, request: Request) -> None:
         if key.partition == EVERYBODY and request.life.subscription_incarnation == self._subscription.incarnation:

@@ -16,6 +16,8 @@ class Asked:
     since_s: float
     answered: set[str] = field(default_factory=set)
     """Client ids."""
+    waits_for: frozenset[str] | None = None
+    """Who was in the group whenever that was looked at since; None before. Who came later holds nothing."""
     nacked: dict[int, Nack] = field(default_factory=dict)
     """Refused, and perhaps not known to be by a save; by offset."""
 
@@ -30,7 +32,7 @@ class TakeOvers:
 
     def begin(self, number: int, version: int, nacked: Mapping[int, Nack], now_s: float) -> None:
         """What this process holds itself it knows."""
-        self.asked[number] = Asked(version, now_s, {self._client_id}, dict(nacked))
+        self.asked[number] = Asked(version, now_s, {self._client_id}, nacked=dict(nacked))
 
     # What members say ---------------------------------------------------------------------------------------------
 
@@ -53,6 +55,12 @@ class TakeOvers:
     def answered(self, number: int, client_id: str) -> None:
         self.asked[number].answered.add(client_id)
 
+    def begins(self, report: Report, partitions: Collection[int]) -> None:
+        """Whoever begins behind the TAKE_OVER holds nothing of these: former owners heard that first."""
+        for number, asked in self.asked.items():
+            if number in partitions:
+                asked.answered.add(report.member.client_id)
+
     def holds_nothing(self, report: Report) -> None:
         """The answers of somebody that is no member here: whatever it says to hold comes again."""
         for number, held in report.answers.items():
@@ -63,10 +71,14 @@ class TakeOvers:
 
     def answered_by(self, client_ids: Collection[str], asked_s: float) -> list[tuple[int, Asked]]:
         """The partitions that wait for nobody, if these were the group's members at `asked_s` (monotonic) or after."""
+        for asked in self.asked.values():
+            if asked.since_s <= asked_s:
+                before = asked.waits_for
+                asked.waits_for = frozenset(client_ids) if before is None else before.intersection(client_ids)
         return [
             (number, asked)
             for number, asked in self.asked.items()
-            if asked.since_s <= asked_s and asked.answered.issuperset(client_ids)
+            if asked.waits_for is not None and asked.waits_for <= asked.answered
         ]
 
     def older_than(self, since_s: float) -> list[tuple[int, Asked]]:

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple, Protocol
 from layer.deadline import Deadline
 from mapping.state_records.cursor_requests import CursorLife
 from mapping.state_records.leases import LeaseRecord, Report, TakeOver
+from mapping.state_records.pending_acks import TxnAck
+from mapping.txn_id import TxnId
 
 Heard = tuple[int, int, bytes]
 """(offset in `deliveries`, partition that it is about or EVERYBODY, value)."""
@@ -63,6 +65,10 @@ class RecordReader(Protocol):
     def close(self) -> None: ...
 
 
+AskOwner = Callable[[int, TxnId, TxnAck, "Future[None]", Deadline], None]
+"""Have the owner of this partition let a transaction hold this; see `TransactionAcksElsewhere.ask`."""
+
+
 @dataclass(frozen=True, slots=True)
 class LeaseTerms:
     """`client_id` names the membership in its Kafka group; `reader` reads what is leased to it; `most_heard` records
@@ -72,4 +78,5 @@ class LeaseTerms:
     life: CursorLife
     traffic: LeaseTraffic
     reader: RecordReader
+    ask_owner: AskOwner
     most_heard: int = 20_000

@@ -13,6 +13,7 @@ from layer.dispatch.delivery import Feed, PartitionSlot
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.in_flight import InFlight
 from mapping.state_records.leases import LeasedEntry
+from mapping.state_records.pending_acks import TxnAck
 
 
 class LeasedPartition:
@@ -54,6 +55,19 @@ class LeasedPartition:
         self.in_flight.acknowledged_in_batch(offset, merged.acked.bit_count() - known.acked.bit_count())
         if merged.complete:
             self.let_go([offset])
+
+    def hold_for_transaction(self, ack: TxnAck) -> None:
+        """These are a transaction's now, and nobody's: their time does not run out."""
+        gone = [offset for offset in ack.whole if offset in self.in_flight.holders]
+        for offset, (_, acked) in ack.batches.items():
+            if offset in self.in_flight.unacked_in:
+                self.in_flight.acknowledged_in_batch(offset, acked.bit_count())
+                if self.in_flight.unacked_in[offset] <= 0:
+                    gone.append(offset)
+        for endpoint in {self.in_flight.holders[offset].endpoint for offset in gone}:
+            if endpoint.ack_timeouts is not None:
+                endpoint.ack_timeouts.forget(self.slot.number, BitMap64(gone))
+        self.let_go(gone)
 
     def let_go(self, offsets: Sequence[int]) -> None:
         self.in_flight.let_go(offsets)

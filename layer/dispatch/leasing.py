@@ -29,6 +29,8 @@ from layer.dispatch.partition import OwnedPartition
 from mapping.errors import CorruptRecord
 from mapping.state_records.cursor_requests import EVERYBODY
 from mapping.state_records.leases import LeaseRecord, Nack, Report, TakeOver, decode
+from mapping.state_records.pending_acks import TxnAck
+from mapping.txn_id import TxnId
 
 _LOOK_AT_GROUP_S: Final = 1.0
 _LOOK_WHILE_ASKING_S: Final = 0.1
@@ -81,6 +83,8 @@ class Leasing:
         self._writing: tuple[Future[list[int]], int, bool] | None = None
         """An append: how many records of ours as an owner it has, and whether a report comes behind them."""
         self._write_s = 0.0
+        self._held_by_transactions: deque[tuple[int, TxnAck]] = deque()
+        """Acknowledgements of others' partitions that transactions hold, and that the lessee has not heard of."""
         self._refused = False
         self._had_some_s = 0.0
         """When this process owned a partition last, or had not joined the group."""
@@ -106,6 +110,8 @@ class Leasing:
         self.lessor.now_s = self.lessee.now_s = now_s
         self.take_in()
         lessee = self.lessee
+        while self._held_by_transactions:
+            lessee.hold_for_transaction(*self._held_by_transactions.popleft())
         if self._owned or not joined:
             self._had_some_s = now_s
         without = now_s - self._had_some_s >= _ASK_AFTER_S
@@ -201,6 +207,7 @@ class Leasing:
                 owned.cursor.leased_from = owned.folded
                 owned.cursor.revision += 1
         self.lessor.expire()
+        self._go_on(self.lessor.take_complete())  # at once: what is read from now on must not be behind what was passed
         if self._group is not None:
             answer, asked_s = self._group
             if not answer.done():
@@ -214,7 +221,6 @@ class Leasing:
                 _log.info("subscription=%s cannot look at its group: %s", self._handle, failure)
         elif now_s >= self._look_s or (self.lessor.is_asking and now_s >= self._look_s - _LOOK_AT_GROUP_S):
             self._group = (self._terms.traffic.group(), now_s)
-        self._go_on(self.lessor.take_complete())
 
     def _go_on(self, partitions: Collection[int]) -> None:
         """Everybody has said what they hold of these: read and hand out the rest."""
@@ -350,6 +356,28 @@ class Leasing:
             if done.set_running_or_notify_cancel():
                 done.set_result(None)
         self.lessee.save_wanted = bool(self._flushes)
+
+    # Transactions -------------------------------------------------------------------------------------------------
+
+    def ask_owner(self, partition: int, txn: TxnId, ack: TxnAck, answer: Future[None], deadline: Deadline) -> None:
+        """Have the partition's owner let a transaction hold this. Raises as `TransactionAcksElsewhere.ask`."""
+        answered: Future[None] = Future()
+
+        def settle(done: Future[None]) -> None:
+            """In the asking thread: the message is in nobody's hands before its consumer hears of it."""
+            failure = done.exception()
+            if failure is None:
+                self._held_by_transactions.append((partition, ack))
+                self._wake()
+            if not answer.set_running_or_notify_cancel():
+                return
+            if failure is None:
+                answer.set_result(None)
+            else:
+                answer.set_exception(failure)
+
+        answered.add_done_callback(settle)
+        self._terms.ask_owner(partition, txn, ack, answered, deadline)
 
     # The end ------------------------------------------------------------------------------------------------------
 

@@ -37,6 +37,7 @@ from mapping.state_records.leases import (
     TakeOver,
     Welcome,
 )
+from mapping.state_records.pending_acks import TxnAck
 
 RENEW_S: Final = 3.0
 KNOCK_S: Final = 0.5
@@ -191,6 +192,12 @@ class Lessee:
             if held:
                 endpoint.discard(leased.slot)
                 self._acks.refuse(leased, held, endpoint, 0.0, self.now_s)
+
+    def hold_for_transaction(self, partition: int, ack: TxnAck) -> None:
+        """A transaction holds this: it is in nobody's hands."""
+        leased = self.partitions.get(partition)
+        if leased is not None:
+            leased.hold_for_transaction(ack)
 
     def gone(self, partition: LeasedPartition, offsets: Sequence[int]) -> None:
         """There is nothing to read there (any more), or it cannot be read: it counts as acknowledged."""

@@ -161,6 +161,8 @@ class Lessor:
             for owned in fresh.values():
                 owned.cursor.revision += 1  # also when nothing of it is new: it waits for a save that says so
         self._take_overs.note_refusals(report, fresh)
+        if report.sequence == 1:
+            self._take_overs.begins(report, fresh)
         if member is None:
             member = self._admitted(report)
             if member is None:

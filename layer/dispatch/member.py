@@ -26,7 +26,7 @@ from layer.dispatch.serving import Serving
 from layer.dispatch.strategy import SubscriptionType
 from layer.kafka.fetcher import Fetcher
 from layer.transactions.pending_acks.journal import PendingAckJournal
-from mapping.state_records.cursor_requests import Answer, Request, ToldConsumer
+from mapping.state_records.cursor_requests import Answer, Request, ToldConsumer, TransactionRequest
 from mapping.state_records.pending_acks import TxnAck
 from mapping.txn_id import TxnId
 
@@ -113,16 +113,27 @@ class SubscriptionMember:
         again, as the official client does."""
         slot.nacks.append((self._clock.monotonic(), delay_s, offset, endpoint))
 
-    def acknowledge_in(self, txn: TxnId, partition: int, ack: TxnAck) -> Future[None]:
-        """Have a transaction acknowledge this; the future is settled as `TransactionAcks.ask` says, or with Closed."""
+    def acknowledge_in(self, txn: TxnId, partition: int, ack: TxnAck, deadline: Deadline) -> Future[None]:
+        """Have a transaction acknowledge this; the future is settled as `TransactionAcks.ask` says, or with Closed. Of
+        a partition that another process owns, that one is asked until `deadline` (`LeaseTerms.ask_owner`)."""
         answer: Future[None] = Future()
+        return self._asking(answer, lambda: self._serving.acknowledge_in(txn, partition, ack, answer, deadline))
+
+    def acknowledge_for_others(self, partition: int, request: TransactionRequest) -> Future[None]:
+        """The same for a consumer in another process. Fails with Fenced where this process does not own the partition
+        in that life."""
+        answer: Future[None] = Future()
+        return self._asking(answer, lambda: self._serving.acknowledge_for_others(partition, request, answer))
+
+    def _asking(self, answer: Future[None], ask: Callable[[], None]) -> Future[None]:
+        """`answer`, which `ask` has somebody settle, if it does not fail itself."""
 
         def asked(done: Future[None]) -> None:
             failure = done.exception()
             if failure is not None and answer.set_running_or_notify_cancel():
                 answer.set_exception(failure)
 
-        self.run(lambda: self._serving.transactions.ask(partition, txn, ack, answer)).add_done_callback(asked)
+        self.run(ask).add_done_callback(asked)
         return answer
 
     def redeliver_unacknowledged(self, endpoint: Endpoint) -> None:

@@ -64,7 +64,7 @@ class OwnerRequests:
         self._settle_transactions(requests)
         for index, (partition, request) in enumerate(requests):
             owned = self._owned.get(partition)
-            if owned is None or _life(owned) != request.life:
+            if owned is None or life_of(owned) != request.life:
                 continue
             try:
                 taken.append((index, owned, self._take_in(owned, request)))
@@ -123,6 +123,7 @@ class OwnerRequests:
         self._dispatcher.acknowledge_up_to(owned, upto)
 
 
-def _life(owned: OwnedPartition) -> CursorLife:
+def life_of(owned: OwnedPartition) -> CursorLife:
+    """Which life of topic and subscription a request has to be about."""
     identity = owned.identity
     return CursorLife(identity.kafka_topic_id, identity.topic_incarnation, identity.subscription_incarnation)

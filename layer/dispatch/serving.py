@@ -26,12 +26,14 @@ from layer.dispatch.ownership import Ownership
 from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.passing_by import PassingBy
 from layer.dispatch.reading import PartitionReader
-from layer.dispatch.requests import OwnerRequests
+from layer.dispatch.requests import OwnerRequests, life_of
 from layer.dispatch.saving import STORE_TIMEOUT_S
 from layer.kafka.fetcher import Fetcher
 from layer.kafka.group import GroupCallbacks, GroupConsumer
 from layer.transactions.pending_acks.journal import PendingAckJournal
-from mapping.state_records.cursor_requests import ToldConsumer
+from mapping.state_records.cursor_requests import ToldConsumer, TransactionRequest
+from mapping.state_records.pending_acks import TxnAck
+from mapping.txn_id import TxnId
 
 _log = logging.getLogger(__name__)
 
@@ -272,6 +274,20 @@ class Serving:
         self.dispatcher.redeliver_all(endpoint)
         if self.leasing is not None:
             self.leasing.lessee.redeliver_all(endpoint)
+
+    def acknowledge_in(self, txn: TxnId, partition: int, ack: TxnAck, answer: Future[None], deadline: Deadline) -> None:
+        """See `SubscriptionMember.acknowledge_in`."""
+        if partition in self._owned or self.leasing is None:
+            self.transactions.ask(partition, txn, ack, answer)
+        else:
+            self.leasing.ask_owner(partition, txn, ack, answer, deadline)
+
+    def acknowledge_for_others(self, partition: int, request: TransactionRequest, answer: Future[None]) -> None:
+        """See `SubscriptionMember.acknowledge_for_others`."""
+        owned = self._owned.get(partition)
+        if owned is None or life_of(owned) != request.life:
+            raise errors.Fenced(f"subscription {self._handle}: partition {partition} is another process's now")
+        self.transactions.ask(partition, request.txn, request.ack, answer, again=request.again)
 
     def take_in(self) -> None:
         """See `SubscriptionMember.take_in`."""

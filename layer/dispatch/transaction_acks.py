@@ -30,6 +30,7 @@ from layer.dispatch import holding
 from layer.dispatch.dispatcher import Dispatcher
 from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.saving import CursorSaver
+from layer.transactions.pending_acks.holdings import has
 from layer.transactions.pending_acks.journal import PendingAckJournal, Reading
 from layer.transactions.pending_acks.log import CursorAcks, CursorName
 from layer.transactions.pending_acks.machine import Answer, PendingAcks, State
@@ -115,9 +116,10 @@ class TransactionAcks:
 
     # Requests -----------------------------------------------------------------------------------------------------
 
-    def ask(self, partition: int, txn: TxnId, ack: TxnAck, answer: Future[None]) -> None:
+    def ask(self, partition: int, txn: TxnId, ack: TxnAck, answer: Future[None], *, again: bool = False) -> None:
         """`answer` is settled when the transaction holds this, durably, or may not have it (TransactionConflict,
-        TransactionNotFound, InvalidCursorPosition), or when nobody knows (StoreError).
+        TransactionNotFound, InvalidCursorPosition), or when nobody knows (StoreError). `again`: a former owner was
+        asked before, and may have taken it.
 
         Raises:
             Fenced: this process does not own the partition (any more).
@@ -136,6 +138,9 @@ class TransactionAcks:
         if last >= owned.read_position and last >= self._dispatcher.log_end(owned):
             raise errors.InvalidCursorPosition(f"cursor {owned.identity}: there is no entry at offset {last}")
         ack = holding.complete(owned, served.pending.held, txn, ack)
+        if again and served.pending.state is State.READY and has(served.pending.held.of(txn), ack):
+            answer.set_result(None)
+            return
         ticket = served.pending.ask(txn, ack)
         served.answers[ticket] = answer
         served.asked[ticket] = ack

@@ -2,10 +2,12 @@
 
     {"v":1,"ask":"seek","id":"9f86d081884c7d65","life":["<topic id>",17,42],"offset":120,"batch_size":0,"begun":0}
     {"v":1,"ask":"acknowledge","id":"1b4f0e9851971998","life":["<topic id>",17,42],"ledgers":"<base64>"}
-    {"v":1,"answer":"9f86d081884c7d65","result":0,"refused":""}
+    {"v":1,"ask":"hold","id":"60303ae22b998861","life":["<topic id>",17,42],"txn":[0,7],"ack":"<base64>","again":false}
+    {"v":1,"answer":"9f86d081884c7d65","result":0,"refused":"","reason":""}
     {"v":1,"told":"5c3a1d20aa17be01","member":"<client id>","consumers":[{"name":"a","permits":12, ...}]}
 
     ledgers = count varint | (ledger index varint, holes: see cursor_state)*
+    ack     = what a transaction acknowledges: see pending_acks
 
 A value that is no JSON object, or one with none of `ask`, `answer` and `told`, is of another kind and not for these
 functions.
@@ -24,6 +26,8 @@ import orjson
 
 from mapping.errors import CorruptRecord
 from mapping.state_records.cursor_state import REQUEST_ID_BYTES, Holes, read_holes, write_holes
+from mapping.state_records.pending_acks import TxnAck, read_ack, write_ack
+from mapping.txn_id import TxnId
 from mapping.varint import Reader, write_varint
 
 FORMAT: Final = 1
@@ -106,12 +110,25 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class TransactionRequest:
+    """A transaction is to hold this acknowledgement. `again`: it was asked before, so it may be held already."""
+
+    id: bytes
+    life: CursorLife
+    txn: TxnId
+    ack: TxnAck
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """The request with this id took effect, durably, with this result; or it was `refused`, for that reason."""
 
     id: bytes
     result: int = 0
     refused: str = ""
+    reason: str = ""
+    """What kind of refusal it is, where there are several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +167,7 @@ _WISHES: Final[dict[str, type[Any]]] = {
     "close": CloseConsumers,
     "consumers": TellConsumers,
 }
+_HOLD: Final = "hold"
 _NAMES: Final = {kind: name for name, kind in _WISHES.items()}
 
 
@@ -161,7 +179,20 @@ def encode_request(request: Request) -> bytes:
 
 
 def encode_answer(answer: Answer) -> bytes:
-    return orjson.dumps({"v": FORMAT, "answer": answer.id.hex(), "result": answer.result, "refused": answer.refused})
+    said = {"v": FORMAT, "answer": answer.id.hex(), "result": answer.result, "refused": answer.refused}
+    return orjson.dumps({**said, "reason": answer.reason} if answer.reason else said)
+
+
+def encode_transaction(request: TransactionRequest) -> bytes:
+    """Raises MappingError as `encode_pending_ack`."""
+    ack = bytearray()
+    write_ack(ack, request.ack)
+    return orjson.dumps(
+        {
+            "v": FORMAT, "ask": _HOLD, "id": request.id.hex(), "life": list(request.life), "txn": list(request.txn),
+            "ack": base64.b64encode(bytes(ack)).decode("ascii"), "again": request.again,
+        }
+    )  # fmt: skip
 
 
 def encode_told(told: ConsumersTold) -> bytes:
@@ -169,7 +200,7 @@ def encode_told(told: ConsumersTold) -> bytes:
     return orjson.dumps({"v": FORMAT, "told": told.id.hex(), "member": told.member, "consumers": consumers})
 
 
-def decode(value: bytes) -> Request | Answer | ConsumersTold | None:
+def decode(value: bytes) -> Request | TransactionRequest | Answer | ConsumersTold | None:
     """A request or an answer; None for a value of another kind, a wish that a later version has among them.
 
     Raises:
@@ -202,11 +233,10 @@ def _told(value: bytes, parsed: dict[str, Any]) -> ConsumersTold | None:
         raise CorruptRecord(f"consumers of a process {value[:60]!r}: {reason}") from reason
 
 
-def _request(value: bytes, parsed: dict[str, Any]) -> Request | None:
+def _request(value: bytes, parsed: dict[str, Any]) -> Request | TransactionRequest | None:
     name, life = parsed["ask"], parsed.get("life")
-    if parsed.get("v") != FORMAT or not isinstance(name, str) or name not in _WISHES:
+    if parsed.get("v") != FORMAT or not isinstance(name, str) or name not in {*_WISHES, _HOLD}:
         return None
-    kind = _WISHES[name]
     if (
         not isinstance(life, list)
         or len(life) != len(CursorLife._fields)
@@ -214,6 +244,9 @@ def _request(value: bytes, parsed: dict[str, Any]) -> Request | None:
         or not all(_is_count(number) for number in life[1:])
     ):
         raise CorruptRecord(f"cursor request {value[:200]!r}: life is {life!r:.100}, expected a text and two numbers")
+    if name == _HOLD:
+        return _transaction(value, parsed, CursorLife(*life))
+    kind = _WISHES[name]
     if kind is Acknowledge:
         return Request(_id(value, parsed.get("id")), CursorLife(*life), Acknowledge(_ledgers(value, parsed)))
     numbers = {each.name: parsed.get(each.name) for each in fields(kind)}
@@ -232,15 +265,29 @@ def _ledgers_text(ledgers: Mapping[int, Holes]) -> str:
     return base64.b64encode(bytes(out)).decode("ascii")
 
 
-def _ledgers(value: bytes, parsed: dict[str, Any]) -> dict[int, Holes]:
-    text = parsed.get("ledgers")
+def _transaction(value: bytes, parsed: dict[str, Any], life: CursorLife) -> TransactionRequest:
+    txn, again = parsed.get("txn"), parsed.get("again")
+    if not isinstance(txn, list) or len(txn) != len(TxnId._fields) or not all(_is_count(number) for number in txn):
+        raise CorruptRecord(f"cursor request {value[:200]!r}: txn is {txn!r:.60}, expected two numbers")
+    reader = _base64(value, parsed, "ack")
+    ack = read_ack(reader)
+    reader.expect_end()
+    return TransactionRequest(_id(value, parsed.get("id")), life, TxnId(*txn), ack, again is True)
+
+
+def _base64(value: bytes, parsed: dict[str, Any], name: str) -> Reader:
+    text = parsed.get(name)
     try:
         raw = base64.b64decode(text, validate=True) if isinstance(text, str) else b""
     except (ValueError, binascii.Error):
         raw = b""
     if not raw:
-        raise CorruptRecord(f"cursor request {value[:200]!r}: ledgers must be base64")
-    reader = Reader(raw, "cursor request")
+        raise CorruptRecord(f"cursor request {value[:200]!r}: {name} must be base64")
+    return Reader(raw, "cursor request")
+
+
+def _ledgers(value: bytes, parsed: dict[str, Any]) -> dict[int, Holes]:
+    reader = _base64(value, parsed, "ledgers")
     found = {}
     for _ in range(reader.count(6)):
         index = reader.varint()
@@ -252,11 +299,11 @@ def _ledgers(value: bytes, parsed: dict[str, Any]) -> dict[int, Holes]:
 def _answer(value: bytes, parsed: dict[str, Any]) -> Answer | None:
     if parsed.get("v") != FORMAT:
         return None
-    result, refused = parsed.get("result"), parsed.get("refused")
-    if not _is_count(result) or not isinstance(refused, str):
+    result, refused, reason = parsed.get("result"), parsed.get("refused"), parsed.get("reason", "")
+    if not _is_count(result) or not isinstance(refused, str) or not isinstance(reason, str):
         raise CorruptRecord(f"answer {value[:200]!r}: expected the number result and the text refused")
     assert isinstance(result, int)  # noqa: S101 - checked
-    return Answer(_id(value, parsed["answer"]), result, refused)
+    return Answer(_id(value, parsed["answer"]), result, refused, reason)
 
 
 def _id(value: bytes, text: object) -> bytes:

@@ -79,21 +79,32 @@ def encode_pending_ack(pending: PendingAck) -> bytes:
     """Raises MappingError for a negative number, or bits beyond a batch's size."""
     body = bytearray()
     _write(body, *pending.life, pending.version)
-    write_bitmap(body, pending.ack.whole)
-    write_varint(body, len(pending.ack.batches))
-    for offset in sorted(pending.ack.batches):
-        _write_batch(body, offset, *pending.ack.batches[offset])
-    cumulative = pending.ack.cumulative
-    body.append(cumulative is not None)
-    if cumulative is not None:
-        _write_batch(body, *cumulative)
+    write_ack(body, pending.ack)
     return checked_value(_ACK, bytes(body))
+
+
+def write_ack(body: bytearray, ack: TxnAck) -> None:
+    """Raises MappingError as `encode_pending_ack`."""
+    write_bitmap(body, ack.whole)
+    write_varint(body, len(ack.batches))
+    for offset in sorted(ack.batches):
+        _write_batch(body, offset, *ack.batches[offset])
+    body.append(ack.cumulative is not None)
+    if ack.cumulative is not None:
+        _write_batch(body, *ack.cumulative)
 
 
 def decode_pending_ack(value: bytes) -> PendingAck:
     """Raises CorruptRecord."""
     reader = open_checked(value, _ACK, "pending ack")
     life, version = CursorLife(reader.varint(), reader.varint()), reader.varint()
+    ack = read_ack(reader)
+    reader.expect_end()
+    return PendingAck(life, version, ack)
+
+
+def read_ack(reader: Reader) -> TxnAck:
+    """Raises CorruptRecord."""
     whole = read_bitmap(reader)
     batches: dict[int, tuple[int, int]] = {}
     for _ in range(reader.count(2)):
@@ -102,8 +113,7 @@ def decode_pending_ack(value: bytes) -> PendingAck:
     cumulative = None
     if reader.take(1)[0]:
         cumulative = CumulativeAck(*_read_batch(reader))
-    reader.expect_end()
-    return PendingAck(life, version, TxnAck(whole, batches, cumulative))
+    return TxnAck(whole, batches, cumulative)
 
 
 def split_ack(ack: TxnAck) -> list[TxnAck]:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from pyroaring import BitMap64
 
 import layer as pulsar
+from layer.deadline import Deadline
 from layer.dispatch.saving import CursorSaver
 from layer.kafka.group import GroupConsumer
 from layer.statelog.kafka_log import KafkaStateLog
@@ -123,7 +124,7 @@ def main() -> None:
     most, least = map(int, sys.stdin.readline().split())
     ack = TxnAck(BitMap64((message.offset,)))
     try:
-        consumer._member.acknowledge_in(TxnId(most, least), 0, ack).result(300)
+        consumer._member.acknowledge_in(TxnId(most, least), 0, ack, Deadline.after(300)).result(300)
     except Exception as failure:
         say(f"answer {type(failure).__name__}: {failure}".replace("\n", " "))
     else:

@@ -34,8 +34,7 @@ KEY_SHARED = pulsar.ConsumerType.KeyShared
 pytestmark = pytest.mark.kafka
 
 
-@pytest.fixture
-def process(service_url: str) -> Iterator[Callable[[], pulsar.Client]]:
+def processes(service_url: str) -> Iterator[Callable[[], pulsar.Client]]:
     """Clients that share nothing, as those of several processes."""
     made: list[pulsar.Client] = []
 
@@ -49,6 +48,11 @@ def process(service_url: str) -> Iterator[Callable[[], pulsar.Client]]:
 
 
 Process = Callable[[], pulsar.Client]
+
+
+@pytest.fixture
+def process(service_url: str) -> Iterator[Process]:
+    yield from processes(service_url)
 
 
 def join(process: Process, topic: str, kind: pulsar.ConsumerType = SHARED, **options: Any) -> pulsar.Consumer:

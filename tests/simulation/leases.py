@@ -40,6 +40,10 @@ LIFE = CursorLife("t" * 22, 1, 2)
 DEADLINE = Deadline.never()
 
 
+def no_transactions(*_: object) -> None:
+    """No history has any."""
+
+
 class World:
     """Kafka, the clock, and what a god would know."""
 
@@ -301,7 +305,7 @@ class Process:
         fake = cast("Any", world)
         self.position = 0
         self.dispatcher = Dispatcher(handle, fake, fake, fake, self.owned, self.consumers)
-        terms = LeaseTerms(client_id, LIFE, self.traffic, world, world.rng.choice((2, 5, 1000)))
+        terms = LeaseTerms(client_id, LIFE, self.traffic, world, no_transactions, world.rng.choice((2, 5, 1000)))
         self.leasing = Leasing(
             handle, terms, self.session, world, self.dispatcher, self._seek, self.owned, self.consumers, lambda: None
         )

@@ -202,6 +202,17 @@ class Holdings:
             self.hold(txn, held.as_ack())
 
 
+def has(held: TxnAck, ack: TxnAck) -> bool:
+    """Whether all single messages of `ack` are among those of `held`; False for a cumulative one."""
+    if ack.cumulative is not None or not ack.whole.issubset(held.whole):
+        return False
+    for offset, (size, acked) in ack.batches.items():
+        known_size, known = held.batches.get(offset, (size, 0))
+        if known_size != size or acked & ~known:
+            return False
+    return True
+
+
 def apply_to(cursor: CursorState, ack: TxnAck, through: Callable[[int], object] | None = None) -> None:
     """What a committed transaction held is acknowledged; again if need be, which changes nothing.
 

@@ -127,6 +127,50 @@ def test_a_flush_waits_for_a_save_behind_the_report() -> None:
     assert not member.unsaved
 
 
+def test_a_flush_asks_for_a_save_with_the_report_that_acknowledges() -> None:
+    member, _ = lessee()
+    member.hear(SLOT, lease(1, number=1))
+    SLOT.ack(1)
+    member.drain([SLOT])
+    member.save_wanted = True
+    report = said(member)
+    assert (report.acks, report.save) == ({0: BitMap64([1])}, True)
+
+
+def test_what_a_new_owner_has_not_heard_is_told_again() -> None:
+    """Its save says from where on it has heard: behind the first report."""
+    member, _ = lessee()
+    SLOT.ack(1)
+    SLOT.ack_in_batch((2, 0, 2))
+    member.drain([SLOT])
+    mark = member.mark()
+    member.save_wanted = True
+    assert member.report() is not None
+    member.written(40)
+    member.hear(SLOT, Saved(NEXT_OWNER, 2, upto=60, since=50))
+    assert not member.is_saved(mark)
+    report = member.report()
+    assert report is not None
+    assert (report.acks, report.batch_acks) == ({0: BitMap64([1])}, {0: {2: (2, 0b01)}})
+    assert not member.is_saved(mark)
+    member.written(60)
+    member.hear(SLOT, Saved(NEXT_OWNER, 2, upto=61, since=50))
+    assert member.is_saved(mark)
+
+
+def test_what_became_this_process_s_own_is_no_other_owner_s_to_save() -> None:
+    member, _ = lessee()
+    SLOT.ack(1)
+    member.drain([SLOT])
+    mark = member.mark()
+    member.save_wanted = True
+    assert member.report() is not None
+    member.written(40)
+    acks, _, _ = member.take_unsaved(0)
+    assert acks == [1]
+    assert member.is_saved(mark)
+
+
 def test_owners_share_the_room_of_an_inbox() -> None:
     member, _ = lessee()
     member.hear(SLOT, lease(1, 2, number=1))
@@ -235,6 +279,21 @@ def test_a_member_that_was_given_up_is_told_so_until_it_begins_anew() -> None:
     assert [type(record) for record in owner.written()] == [Welcome]
 
 
+def test_somebody_who_wants_no_messages_hears_of_the_save_of_what_it_acknowledges() -> None:
+    """It owned the partition before, and owns another one now."""
+    owner = Owner()
+    owner.process.leasing._heard_since = 5
+    owner.process.leasing._heard_upto = 9
+    report = Report(LIFE, MEMBER, 7, acks={0: BitMap64([0])}, leaving=True, save=True)
+    owner.process.leasing.lessor.hear(8, report)
+    assert owner.process.leasing.lessor.in_use
+    owner.process.leasing._look_after_members(owner.world.now_s)
+    owner.save()
+    version = owner.owned.saves.saved.lineage.version
+    assert owner.written() == [Saved(owner.process.session, version, upto=9, since=5)]
+    assert not owner.process.leasing.lessor.in_use
+
+
 def test_keys_stay_with_who_holds_them_under_a_new_owner() -> None:
     owner = Owner(SubscriptionType.KEY_SHARED)
     first = 0
@@ -273,3 +332,26 @@ def test_a_new_owner_hands_nothing_out_before_everybody_has_said_what_he_holds(k
     here = {delivery.offset for each in owner.process.consumers for delivery in each.queue}
     assert here
     assert (3 in owner.owned.in_flight.holders) or not known
+
+
+def test_who_came_after_a_take_over_is_not_waited_for() -> None:
+    owner = Owner()
+    owner.owned.cursor.leased_from = 0
+    lessor, me, now_s = owner.process.leasing.lessor, owner.process.client_id, owner.world.now_s
+    lessor.took_over(0, 1, {})
+    assert lessor.group_is({"other", me}, now_s + 1) == []
+    assert lessor.group_is({"other", "late", me}, now_s + 2) == []
+    owner.hear(1)  # its first report: it holds nothing
+    assert lessor.group_is({"other", "late", me}, now_s + 3) == [0]
+
+
+def test_a_partition_that_waited_too_long_is_read_from_its_beginning() -> None:
+    """Also while a question to the group is not answered: what was passed over meanwhile must not count as gone."""
+    owner = Owner()
+    owner.owned.cursor.leased_from = 0
+    owner.process.leasing.lessor.took_over(0, 1, {})
+    owner.process.leasing._look_after_members(owner.world.now_s)  # asks the group
+    owner.process.position = 20
+    owner.process.leasing.lessor.now_s += 30
+    owner.process.leasing._look_after_members(owner.world.now_s)
+    assert (owner.owned.quiet, owner.process.position) == (False, 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyroaring import BitMap
+from pyroaring import BitMap, BitMap64
 
 from mapping.errors import CorruptRecord
 from mapping.state_records.cursor_requests import (
@@ -18,9 +18,11 @@ from mapping.state_records.cursor_requests import (
     SaveNow,
     Seek,
     Skip,
+    TransactionRequest,
     decode,
     encode_answer,
     encode_request,
+    encode_transaction,
 )
 from mapping.state_records.cursor_state import (
     CommitMetadata,
@@ -29,6 +31,8 @@ from mapping.state_records.cursor_state import (
     decode_commit_metadata,
     encode_commit_metadata,
 )
+from mapping.state_records.pending_acks import CumulativeAck, TxnAck
+from mapping.txn_id import TxnId
 
 NUMBERS = st.integers(0, 2**62)
 IDS = st.binary(min_size=8, max_size=8)
@@ -46,13 +50,24 @@ WISHES = st.one_of(
     st.just(CloseConsumers()),
 )
 REQUESTS = st.builds(Request, IDS, LIVES, WISHES)
-ANSWERS = st.builds(Answer, IDS, NUMBERS, st.text(max_size=50))
+ANSWERS = st.builds(Answer, IDS, NUMBERS, st.text(max_size=50), st.sampled_from(["", "TransactionConflict"]))
+ACKS = st.builds(
+    TxnAck, st.sets(NUMBERS, max_size=5).map(BitMap64), st.dictionaries(NUMBERS, BATCH_ACKS, max_size=3),
+    st.none() | st.builds(CumulativeAck, NUMBERS),
+)  # fmt: skip
+TXNS = st.builds(TxnId, st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
+TRANSACTION_REQUESTS = st.builds(TransactionRequest, IDS, LIVES, TXNS, ACKS, st.booleans())
 LINEAGE = Lineage("t" * 22, 1, 2, b"s" * 16, 3, 4)
 
 
 @given(REQUESTS)
 def test_a_request_comes_back_as_it_was(request: Request) -> None:
     assert decode(encode_request(request)) == request
+
+
+@given(TRANSACTION_REQUESTS)
+def test_a_request_of_a_transaction_comes_back_as_it_was(request: TransactionRequest) -> None:
+    assert decode(encode_transaction(request)) == request
 
 
 @given(ANSWERS)
