@@ -53,7 +53,7 @@ REQUESTS = st.builds(Request, IDS, LIVES, WISHES)
 ANSWERS = st.builds(Answer, IDS, NUMBERS, st.text(max_size=50), st.sampled_from(["", "TransactionConflict"]))
 ACKS = st.builds(
     TxnAck, st.sets(NUMBERS, max_size=5).map(BitMap64), st.dictionaries(NUMBERS, BATCH_ACKS, max_size=3),
-    st.none() | st.builds(CumulativeAck, NUMBERS),
+    st.none() | NUMBERS.map(CumulativeAck),
 )  # fmt: skip
 TXNS = st.builds(TxnId, st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1))
 TRANSACTION_REQUESTS = st.builds(TransactionRequest, IDS, LIVES, TXNS, ACKS, st.booleans())
