@@ -11,6 +11,7 @@ from layer.deadline import Deadline
 from layer.metadata.policies import REPLICATION_CLUSTERS
 from layer.metadata.subscription import Subscription
 from layer.metadata.topics import Topic
+from layer.node import Node
 from mapping.replication import cluster_of
 from mapping.state_topics import SYSTEM_NAMESPACE
 from mapping.topic_name import TopicName
@@ -57,16 +58,16 @@ def inventory(admin: AdminClient, tenant: str, deadline: Deadline) -> Inventory:
                     tuple(entry.sha256 for entry in node.schemas.index(topic.name, deadline)),
                     {
                         found.name: SubscriptionEntry(dict(found.properties), found.replicated)
-                        for found in subscriptions(admin, topic, deadline)
+                        for found in subscriptions(node, topic, deadline)
                     },
                 )
     policies = {name: _without_replication(node.namespaces.policies(name, deadline)) for name in namespaces}
     return Inventory(policies, topics)
 
 
-def subscriptions(admin: AdminClient, topic: Topic, deadline: Deadline) -> list[Subscription]:
+def subscriptions(node: Node, topic: Topic, deadline: Deadline) -> list[Subscription]:
     """The tenant's own, by name: without those by which topics are copied to other clusters."""
-    found = admin.node.subscriptions.list(topic, deadline)
+    found = node.subscriptions.list(topic, deadline)
     return [each for each in found if cluster_of(each.name) is None]
 
 

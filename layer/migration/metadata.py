@@ -63,7 +63,7 @@ def _sync_topic(
     if there is None or there.policies != here.policies:
         target.node.topics.change_policies(name, partial(_set, wanted=here.policies), deadline)
     known = {} if there is None else there.subscriptions
-    for subscription in subscriptions(source, opened, deadline):
+    for subscription in subscriptions(source.node, opened, deadline):
         entry = here.subscriptions.get(subscription.name)
         if entry is None or known.get(subscription.name) == entry:
             continue

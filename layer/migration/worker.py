@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,7 +20,10 @@ from layer.metadata.topics import Topic
 from layer.migration.inventory import inventory, lacking, subscriptions
 from layer.migration.metadata import sync_metadata
 from layer.migration.model import Event
-from layer.migration.sides import Compared, CopiedRecords, carried_over, compared, copied_records
+from layer.migration.sides import Compared, compared, copied_records
+from layer.replication.carrying import carry_over
+from layer.replication.comparing import compare_sides
+from layer.replication.side_reading import SideReading
 from layer.waiting import pause
 from mapping.state_records.migrations import MigrationRecord, MigrationStep
 from mapping.topic_name import TopicName
@@ -68,7 +72,7 @@ class Report:
 
 
 class MigrationWorker:
-    """For one thread. Memory: 24 bytes for each message of one partition, and that partition's cursors."""
+    """For one thread. Memory: 16 bytes for each message of one partition, and `SideReading`'s of one topic, twice."""
 
     def __init__(
         self, home: AdminClient, source: AdminClient, target: AdminClient, record: MigrationRecord, patience_s: float
@@ -238,7 +242,7 @@ class MigrationWorker:
             names = sorted(publisher.producer_name for sign in signs for publisher in sign.publishers)
             if names:
                 found.append(f"producers {', '.join(names)} of {topic.name}")
-            for subscription in subscriptions(here, topic, self._call()):
+            for subscription in subscriptions(here.node, topic, self._call()):
                 consumers = here.subscription_stats(str(topic.name), subscription.name).consumers
                 if consumers:
                     found.append(f"consumers {', '.join(consumers)} of {subscription.name} on {topic.name}")
@@ -265,20 +269,12 @@ class MigrationWorker:
 
     def _carry_progress(self, left: AdminClient, reached: AdminClient) -> None:
         """Acknowledge on the other cluster what is acknowledged here, message by message."""
-        for topic, other in self._both(left, reached):
-            for partition in range(topic.partitions):
-                copied = self._copied(topic, other, partition, left, reached)
-                for subscription in subscriptions(left, topic, self._call()):
-                    there = reached.node.subscriptions.find(other, subscription.name, self._call())
-                    if there is None or partition not in subscription.served:
-                        continue
-                    (cursor,) = self._cursors(left, topic, subscription.name, [partition]).values()
-                    acks = carried_over(cursor, copied, other.layout.entries_per_ledger)
-                    reached.node.memberships.acknowledge(there, {partition: acks}, Deadline.after(_READ_S))
-
-    def _cursors(self, here: AdminClient, topic: Topic, subscription: str, partitions: list[int]) -> dict[int, Any]:
-        views = here.subscription_cursors(str(topic.name), subscription, fresh=True)
-        return {view.partition: view.state for view in views if view.partition in partitions}
+        with closing(SideReading(left.node)) as here, closing(SideReading(reached.node)) as there:
+            for topic, other in self._both(left, reached):
+                for mine in subscriptions(left.node, topic, self._call()):
+                    theirs = reached.node.subscriptions.find(other, mine.name, self._call())
+                    if theirs is not None:
+                        carry_over(here, mine, there, theirs, Deadline.after(_READ_S))
 
     # Looking ------------------------------------------------------------------------------------------------------
 
@@ -291,58 +287,31 @@ class MigrationWorker:
         tenant = self.record.tenant
         missing = lacking(inventory(left, tenant, deadline), inventory(reached, tenant, deadline))
         reports = []
-        for topic, other in self._both(left, reached):
-            for partition in range(topic.partitions):
-                found, copied = self._compared(topic, other, partition, left, reached)
-                differ = tuple(
-                    name
-                    for name in self._own(left, topic)
-                    if not self._same_progress(topic, other, partition, name, copied, left, reached)
-                )
-                reports.append(PartitionReport(str(topic.name), partition, found, differ))
+        with closing(SideReading(left.node)) as here, closing(SideReading(reached.node)) as there:
+            for topic, other in self._both(left, reached):
+                differ = self._differing(here, topic, there, other)
+                for partition in range(topic.partitions):
+                    copied = copied_records(
+                        self._records(reached, other, partition), self._cluster(left), topic.layout.incarnation
+                    )
+                    found = compared(self._records(left, topic, partition), copied, self._cluster(reached))
+                    names = tuple(differ.get(partition, ()))
+                    reports.append(PartitionReport(str(topic.name), partition, found, names))
         return Report(tuple(missing), tuple(reports))
 
-    def _same_progress(
-        self,
-        topic: Topic,
-        other: Topic,
-        partition: int,
-        subscription: str,
-        copied: CopiedRecords,
-        left: AdminClient,
-        reached: AdminClient,
-    ) -> bool:
-        """Whether each message is acknowledged on both sides, or on neither."""
-        if reached.node.subscriptions.find(other, subscription, self._call()) is None:
-            return False
-        here = self._cursors(left, topic, subscription, [partition]).get(partition)
-        there = self._cursors(reached, other, subscription, [partition]).get(partition)
-        if here is None or there is None:
-            return here is there
-        return all(
-            here.is_acknowledged(original) == there.is_acknowledged(copy)
-            and here.batches.get(original) == there.batches.get(copy)
-            for original, copy in zip(copied.originals, copied.copies, strict=True)
-        )
-
-    def _own(self, here: AdminClient, topic: Topic) -> list[str]:
-        return [each.name for each in subscriptions(here, topic, self._call())]
-
-    def _compared(
-        self, topic: Topic, other: Topic, partition: int, left: AdminClient, reached: AdminClient
-    ) -> tuple[Compared, CopiedRecords]:
-        copied = self._copied(topic, other, partition, left, reached)
-        return compared(self._records(left, topic, partition), copied, self._cluster(reached)), copied
-
-    def _copied(
-        self, topic: Topic, other: Topic, partition: int, left: AdminClient, reached: AdminClient
-    ) -> CopiedRecords:
-        """The places of messages on both sides: copies that lie there, and, of those that came from there, here."""
-        found = copied_records(self._records(reached, other, partition), self._cluster(left), topic.layout.incarnation)
-        back = copied_records(self._records(left, topic, partition), self._cluster(reached), other.layout.incarnation)
-        for original, copy, digest in zip(back.originals, back.copies, back.digests, strict=True):
-            found.add(copy, original, digest)
-        return found
+    def _differing(self, here: SideReading, topic: Topic, there: SideReading, other: Topic) -> dict[int, list[str]]:
+        """By partition the subscriptions of which a message is acknowledged on one side alone."""
+        differ: dict[int, list[str]] = {}
+        for mine in subscriptions(here.node, topic, self._call()):
+            theirs = there.node.subscriptions.find(other, mine.name, self._call())
+            if theirs is None or theirs.served != mine.served:
+                unequal = [*mine.served]
+            else:
+                found = compare_sides(here, mine, there, theirs, Deadline.after(_READ_S))
+                unequal = [each.partition for each in found if not each.equal]
+            for partition in unequal:
+                differ.setdefault(partition, []).append(mine.name)
+        return differ
 
     def _records(self, here: AdminClient, topic: Topic, partition: int) -> Iterator[list[Any]]:
         node = here.node

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack
-from typing import Final
+from contextlib import closing
 
 from layer import errors
 from layer.deadline import Deadline
-from layer.kafka.range_reader import RangeReader
 from layer.metadata.subscription import Subscription
 from layer.node import Node
 from layer.replication.comparison import PartitionComparison, compare
-from layer.replication.origin_index import OriginIndex
-from layer.replication.origin_reading import OriginReading
-from layer.replication.progress import Side
-from mapping.state_records.cursor_requests import SaveNow
-from mapping.state_records.subscription_progress import Origin
+from layer.replication.side_reading import SideReading
 from mapping.topic_name import TopicName
-
-_QUEUE_KBYTES: Final = 4096
 
 
 def compare_subscription(
@@ -32,39 +24,23 @@ def compare_subscription(
         DeadlineExceeded, StoreError: one side cannot be read in time.
     Memory: an `OriginIndex` of each partition on both sides.
     """
-    with ExitStack() as stack:
-        sides = [_sides(stack, node, topic, name, deadline) for node in (here, there)]
-    if sides[0].keys() != sides[1].keys():
-        raise errors.Refused(f"{topic} has partitions {[*sides[0]]} here and {[*sides[1]]} there: nothing compares")
-    return [compare(partition, sides[0][partition], sides[1][partition]) for partition in sorted(sides[0])]
+    with closing(SideReading(here)) as mine, closing(SideReading(there)) as theirs:
+        found = [_subscription(side.node, topic, name, deadline) for side in (mine, theirs)]
+        return compare_sides(mine, found[0], theirs, found[1], deadline)
 
 
-def _sides(stack: ExitStack, node: Node, topic: TopicName, name: str, deadline: Deadline) -> dict[int, Side]:
-    local = node.clusters.registry(deadline).local
-    if not local:
-        raise errors.Refused(f"the cluster at {node.settings.bootstrap} has no name (pok clusters local NAME)")
-    found = _subscription(node, topic, name, local, deadline)
-    node.memberships.live_cursors.change(found, dict.fromkeys(found.served, SaveNow()), deadline)
-    cursors = node.memberships.cursors.read(found, deadline)
-    ends = node.admin.end_offsets(found.topic.kafka_topic, list(found.served), deadline)
-    reader = RangeReader(node.settings.reader(fetch_queue_kbytes=_QUEUE_KBYTES))
-    stack.callback(reader.close)
-    indexes = _indexes(OriginReading(node.admin, reader), found, ends, deadline)
-    origin = Origin(local, found.topic.layout.incarnation)
-    return {p: Side(origin, cursors[p].state, indexes[p], ends[p]) for p in found.served}
+def compare_sides(
+    here: SideReading, mine: Subscription, there: SideReading, theirs: Subscription, deadline: Deadline
+) -> list[PartitionComparison]:
+    """As `compare_subscription`, of what was looked up and, perhaps, read before."""
+    ours, others = here.sides(mine, deadline), there.sides(theirs, deadline)
+    if ours.keys() != others.keys():
+        raise errors.Refused(f"{mine.topic.name} has partitions {[*ours]} here and {[*others]} there: nothing compares")
+    return [compare(partition, ours[partition], others[partition]) for partition in sorted(ours)]
 
 
-def _indexes(
-    reading: OriginReading, subscription: Subscription, ends: dict[int, int], deadline: Deadline
-) -> dict[int, OriginIndex]:
-    while True:
-        indexes = reading.read_on(subscription.topic, ends, deadline)
-        if all(index.end >= ends[partition] for partition, index in indexes.items()):
-            return indexes
-        deadline.check(f"{subscription.topic.name} to be read")
-
-
-def _subscription(node: Node, topic: TopicName, name: str, cluster: str, deadline: Deadline) -> Subscription:
+def _subscription(node: Node, topic: TopicName, name: str, deadline: Deadline) -> Subscription:
+    cluster = node.clusters.registry(deadline).local or node.settings.bootstrap
     opened = node.topics.find(topic, deadline)
     if opened is None:
         raise errors.NoSuchTopic(f"topic {topic} does not exist in cluster {cluster}")

@@ -107,4 +107,6 @@ class OriginIndex:
 
     def nothing_within(self, start: int, end: int) -> BitMap:
         """`nothing` in [start, end), counted from `start`."""
-        return BitMap([offset - start for offset in self.nothing & BitMap64(range(start, end))])
+        window = BitMap64()
+        window.add_range(start, end)
+        return BitMap([offset - start for offset in self.nothing & window])

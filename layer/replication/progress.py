@@ -95,6 +95,16 @@ def without_acknowledged(found: Acks, cursor: CursorState) -> Acks:
     return left
 
 
+def without_message(side: Side) -> Acks:
+    """Markers, second copies and gaps above mark-delete that are not acknowledged: where nobody consumes, nobody else
+    acknowledges them. Raises StoreError."""
+    found = Acks(side.cursor.deleted.entries_per_ledger)
+    start = side.cursor.next_unacked
+    if start < side.index.end:
+        found.add(start, side.index.nothing_within(start, side.index.end))
+    return without_acknowledged(found, side.cursor)
+
+
 def _runs(side: Side, origin: Origin) -> Iterator[Run]:
     if origin == side.origin:
         return iter((Run(0, 0, side.end),))

@@ -22,7 +22,7 @@ from layer.metadata.subscription import Subscription
 from layer.node import Node
 from layer.replication.acks import Acks
 from layer.replication.origin_reading import OriginReading
-from layer.replication.progress import Progress, Side, said, take_over, tell, without_acknowledged
+from layer.replication.progress import Progress, Side, said, take_over, tell, without_acknowledged, without_message
 from layer.replication.progress_heads import HeadAt, Subject
 from layer.replication.progress_log import ProgressLog, ProgressWriter
 from mapping.state_records.subscription_progress import KNOWS, SAYS, Origin
@@ -228,7 +228,7 @@ class SubscriptionSync:
             if found:
                 news[cluster] = known
                 left.join(without_acknowledged(found, side.cursor))
-        left.join(_without_message(side, subscription))
+        left.join(without_message(side))
         if left:
             if looked.passed():
                 raise errors.DeadlineExceeded(f"it took too long to look at {subscription.name} of {topic.name}")
@@ -292,15 +292,6 @@ class SubscriptionSync:
 
 def _life(subscription: Subscription, partition: int) -> tuple[int, int]:
     return subscription.topic.layout.incarnation, subscription.life(partition)
-
-
-def _without_message(side: Side, subscription: Subscription) -> Acks:
-    """Markers, second copies and gaps above mark-delete: where nobody consumes, nobody else acknowledges them."""
-    found = Acks(subscription.topic.layout.entries_per_ledger)
-    start = side.cursor.next_unacked
-    if start < side.index.end:
-        found.add(start, side.index.nothing_within(start, side.index.end))
-    return without_acknowledged(found, side.cursor)
 
 
 def _counts(done: SyncRound) -> tuple[int, int, int, int]:

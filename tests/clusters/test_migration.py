@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import Counter
 from contextlib import ExitStack
 
 import pytest
@@ -15,6 +13,8 @@ from layer.migration.worker import MigrationWorker
 from layer.waiting import wait_until
 from mapping.state_records.migrations import MigrationStep
 from tests.clusters.cluster import PATIENCE_S, Cluster
+from tests.clusters.program import Program
+from tests.integration.command_line import CommandLine
 
 
 class Order(pulsar.schema.Record):
@@ -24,52 +24,6 @@ class Order(pulsar.schema.Record):
 class OrderWithNote(pulsar.schema.Record):
     number = pulsar.schema.Integer()
     note = pulsar.schema.String()
-
-
-class Program:
-    """Sends numbers and acknowledges what it receives, but for every tenth, until it is told to stop."""
-
-    def __init__(self, url: str, topic: str) -> None:
-        self.client = pulsar.Client(url, stand_in=False)
-        self.producer = self.client.create_producer(topic, "shop", block_if_queue_full=True)
-        self.consumer = self.client.subscribe(topic, "billing", pulsar.ConsumerType.Shared)
-        self.sent = 0
-        self.failed: list[pulsar.Result] = []
-        self.received: Counter[int] = Counter()
-        self.acknowledged: set[int] = set()
-        self.stop = threading.Event()
-        self._threads = [threading.Thread(target=each, daemon=True) for each in (self._send, self._receive)]
-        for thread in self._threads:
-            thread.start()
-
-    def _send(self) -> None:
-        while not self.stop.wait(0.002):
-            self.producer.send_async(b"%d" % self.sent, self._sent)
-            self.sent += 1
-        self.producer.flush()
-
-    def _sent(self, result: pulsar.Result, _: object) -> None:
-        if result is not pulsar.Result.Ok:
-            self.failed.append(result)
-
-    def _receive(self) -> None:
-        while not (self.stop.is_set() and len(self.received) >= self.sent):
-            try:
-                message = self.consumer.receive(1000)
-            except pulsar.Timeout:
-                continue
-            number = int(message.data())
-            self.received[number] += 1
-            if number % 10:
-                self.consumer.acknowledge(message)
-                self.acknowledged.add(number)
-
-    def end(self) -> None:
-        self.stop.set()
-        for thread in self._threads:
-            thread.join(PATIENCE_S)
-            assert not thread.is_alive(), (self.sent, len(self.received))
-        self.client.close()
 
 
 class Killed(BaseException):
@@ -123,10 +77,7 @@ def test_a_tenant_moves_and_comes_back(
         assert wait_until(lambda: len(program.received) > before + 200, Deadline.after(PATIENCE_S)), "it is back"
         program.end()
 
-    assert not program.failed
-    assert set(program.received) == set(range(program.sent)), "nothing is lost"
-    twice = {number for number, times in program.received.items() if times > 1} & program.acknowledged
-    assert len(twice) <= 20, "only what was in flight when it switched comes again"
+    program.check(20)
     cursors = west.subscription_cursors(topic, "billing")
     kept = sum(cursor.end - max(cursor.start, cursor.mark_delete + 1) - cursor.acknowledged for cursor in cursors)
     assert kept == sum(number % 10 == 0 for number in range(program.sent))
@@ -161,6 +112,8 @@ def test_a_tenant_moves_for_good(clusters: dict[str, Cluster], tenant: str) -> N
         worker = MigrationWorker(west, west, east, impatient.record, PATIENCE_S)
         worker.switch()
         assert worker.compare().good
+        pok = CommandLine(clusters["west"].url, "migrate")
+        assert "no.such.option" in pok.refused("verify", tenant, "--cluster-config", "east:no.such.option=1")
         assert worker.clean().step is MigrationStep.DONE
     assert west.list_namespaces(tenant) == []
     left = clusters["east"].client.subscribe(topic, "s", pulsar.ConsumerType.Shared)

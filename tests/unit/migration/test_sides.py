@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
-import pytest
-
-from layer.cursor.batch_acks import BatchAckSet
-from layer.cursor.machine import CursorState
 from layer.migration.inventory import Inventory, SubscriptionEntry, TopicEntry, lacking
-from layer.migration.sides import CopiedRecords, carried_over, compared, copied_records
+from layer.migration.sides import compared, copied_records, digest_of
+from mapping.fence import replicator_marker
 from mapping.headers import MARKER, ORIGINAL_ID, REPLICATE_TO, REPLICATED_FROM, TXN
 from mapping.original_position import OriginalPosition, encode_original
 
@@ -18,7 +14,7 @@ LIFE = 5
 
 
 class Record:
-    def __init__(self, offset: int, value: bytes, *headers: tuple[str, bytes]) -> None:
+    def __init__(self, offset: int, value: bytes, *headers: tuple[str, bytes | None]) -> None:
         self._offset, self._value, self._headers = offset, value, headers
 
     def offset(self) -> int:
@@ -30,12 +26,12 @@ class Record:
     def value(self) -> bytes:
         return self._value
 
-    def headers(self) -> tuple[tuple[str, bytes], ...]:
+    def headers(self) -> tuple[tuple[str, bytes | None], ...]:
         return self._headers
 
 
-def copy(offset: int, original: int, value: bytes, source: str = "west", life: int = LIFE) -> Any:
-    place = encode_original(OriginalPosition(original, 0, life, 1))
+def copy(offset: int, original: int, value: bytes, source: str = "west", life: int = LIFE, epoch: int = 1) -> Any:
+    place = encode_original(OriginalPosition(original, 0, life, epoch))
     return Record(offset, value, ("user", b"x"), (REPLICATED_FROM, source.encode()), (ORIGINAL_ID, place))
 
 
@@ -63,27 +59,17 @@ def test_messages_are_compared_by_place_and_content() -> None:
     assert again.digest != found.digest
 
 
-@pytest.mark.parametrize("seed", range(50))
-def test_every_acknowledgement_is_carried_over_to_its_copy(seed: int) -> None:
-    draw = random.Random(seed)
-    cursor = CursorState(draw.randrange(20), 7)
-    copied, target = CopiedRecords(), 0
-    for original in range(100):
-        if draw.random() < 0.8:
-            target += draw.choice((1, 1, 3))
-            copied.add(original, target, 0)
-        if draw.random() < 0.4:
-            cursor.acknowledge([original])
-        elif original >= cursor.next_unacked and draw.random() < 0.2:
-            cursor.batches.put(original, BatchAckSet(3, 0b101))
-    acks = carried_over(cursor, copied, 11)
-    acked = {index * 11 + entry for index, holes in acks.items() for entry in holes.acked}
-    sets = {index * 11 + entry: found for index, holes in acks.items() for entry, found in holes.batches.items()}
-    pairs = list(zip(copied.originals, copied.copies, strict=True))
-    assert acked == {there for here, there in pairs if cursor.is_acknowledged(here)}
-    assert sets == {
-        there: (3, 0b101) for here, there in pairs if cursor.batches.get(here) and not cursor.is_acknowledged(here)
-    }
+def test_copies_behind_the_marker_of_a_later_replicator_do_not_count() -> None:
+    """They come before those that do, of which some lie before copies of earlier originals."""
+    marker: Any = Record(1, b"", *replicator_marker("west", 2))
+    found = copied_records([[copy(0, 5, b"void", epoch=1), marker, copy(2, 6, b"void", epoch=1)]], "west", LIFE)
+    assert (found.digest(5), found.digest(6)) == (digest_of(mine(0, b"void")), None)
+    found = copied_records(
+        [[marker, *(copy(2 + i, n, b"%d" % n, epoch=2) for i, n in enumerate((3, 7, 5, 7, 8)))]], "west", LIFE
+    )
+    assert [found.digest(n) for n in range(3, 9)] == [
+        digest_of(mine(0, b"%d" % n)) if n not in (4, 6) else None for n in range(3, 9)
+    ]
 
 
 def test_what_the_target_lacks() -> None:
