@@ -99,7 +99,7 @@ def eviction_by_size(run: Run) -> None:
     topic = _topic(run)
     for subscription in ("slow", "live"):
         run.consumer(topic, subscription).close()
-    producer = run.producer(topic)
+    producer = run.producer(topic, send_timeout_millis=0)
     _fill(producer, map(str, range(100)))
     _act(run, topic, backlog_quota_limit_size=50_000, backlog_quota_limit_size_action="consumer_backlog_eviction")
     run.until(lambda: run.admin.backlog(topic, "slow") < 51, "the backlog to fall", _SOON_S)
