@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
 
 from layer import errors
@@ -18,10 +19,10 @@ from spark_connector.connection import node_of
 from spark_connector.errors import InvalidReadOption, NotReadable
 from spark_connector.located_messages import located
 from spark_connector.options import EARLIEST, LATEST
-from spark_connector.ranges import Range
+from spark_connector.passed_by import markers_between, until
 from spark_connector.stream_options import StreamOptions, parse_stream_options
-from spark_connector.stream_plan import ByTopic, Entries, spread
-from spark_connector.visibility import SNAPSHOT_S, find_subscription, find_topic, said_by_producers, view_topic
+from spark_connector.stream_plan import ByTopic, Entries, both, spread
+from spark_connector.visibility import SNAPSHOT_S, find_subscription, find_topic, view_topic
 
 
 def acknowledge(messages: DataFrame, **options: Any) -> int:
@@ -30,7 +31,8 @@ def acknowledge(messages: DataFrame, **options: Any) -> int:
 
     The rows are found by `__messageId`, or by `__partition` and `__offset`, and are put together in the JVM; no row
     comes to Python. The DataFrame is evaluated once, twice when it has messages of batch entries: `cache()` it where
-    that costs much. Of a message in chunks all chunks are acknowledged.
+    that costs much. Of a message in chunks all chunks are acknowledged. What holds no message (markers, records of
+    aborted transactions) is passed up to the last one, as consumers pass it (see `markers_between`).
 
     Options: `service.url`, `topic` or `topics`, `subscription`; `ackTimeoutSeconds`, and how to reach the cluster, as
     those of a stream.
@@ -46,31 +48,30 @@ def acknowledge(messages: DataFrame, **options: Any) -> int:
         deadline = Deadline.after(SNAPSHOT_S)
         topics = [find_topic(node, TopicName.parse(name), deadline) for name in checked.read.topics]
         found = located(messages, topics)
-        chunks = {name: _with_chunks(messages.sparkSession, node, checked, name, found[name]) for name in found}
-        acknowledge_entries(node, checked, chunks)
+        spark = messages.sparkSession
+        whole = {name: _with_what_goes_along(spark, node, checked, name, each) for name, each in found.items()}
+        acknowledge_entries(node, checked, whole)
     return sum(len(e.whole) + len(e.batches) for partitions in found.values() for e in partitions.values())
 
 
-def _with_chunks(
+def _with_what_goes_along(
     spark: SparkSession, node: Node, options: StreamOptions, name: str, named: Mapping[int, Entries]
 ) -> Mapping[int, Entries]:
-    """The same with all chunks of messages in chunks, which are looked for where there may be any."""
+    """The same with all chunks of messages in chunks, and with what is no message below the last one."""
     deadline = Deadline.after(SNAPSHOT_S)
     topic = find_topic(node, TopicName.parse(name), deadline)
-    if not (said_by_producers(node, topic, deadline)[1] if options.read.chunked is None else options.read.chunked):
-        return named
     subscription = find_subscription(node, topic, options.read.subscription or "", deadline)
     read = replace(options.read, starting=EARLIEST, ending=LATEST, fail_on_data_loss=False)
     view = view_topic(node, topic, subscription, sorted(named), read, deadline)
-    upto = {p: replace(one, whole=_until(one.whole, named[p])) for p, one in view.partitions.items()}
-    found = looked_for(spark, read, replace(view, partitions=upto))
-    delivered = {p: Entries(named[p].whole, chunked=one.chunked) for p, one in found.partitions.items()}
-    return spread({name: named}, {name: delivered})[name]
-
-
-def _until(whole: Range, named: Entries) -> Range:
-    last = max((*named.batches, *named.whole[-1:]), default=-1)
-    return Range(whole.start, max(whole.start, min(whole.end, last + 1)))
+    upto = {p: replace(one, whole=until(one.whole, named[p])) for p, one in view.partitions.items()}
+    view = replace(view, partitions=upto)
+    markers = markers_between(spark, read, view, named)
+    delivered = {
+        p: Entries(named[p].whole, chunked=one.chunked) for p, one in looked_for(spark, read, view).partitions.items()
+    }
+    spread_out = spread({name: named}, {name: delivered})[name]
+    along = {p: Entries(one.never & one.whole.offsets() | markers.get(p, BitMap64())) for p, one in upto.items()}
+    return both({name: spread_out}, {name: along})[name]
 
 
 def acknowledge_entries(node: Node, options: StreamOptions, accepted: ByTopic) -> None:

@@ -83,7 +83,7 @@ def _found(
     found: dict[int, dict[int, ChunkInfo | None]] = {p: {} for p in partitions}
     if not any(one.whole.length for one in partitions.values()):
         return found
-    records = _records(spark, options, topic, partitions)
+    records = records_of(spark, options, topic, partitions)
     said = RecordHeaders()
     wanted = said.has(CHUNK)
     unsealed = {txn for one in partitions.values() for txn in one.unsealed}
@@ -97,9 +97,10 @@ def _found(
     return found
 
 
-def _records(
+def records_of(
     spark: SparkSession, options: ReadOptions, topic: Topic, partitions: Mapping[int, PartitionView]
 ) -> DataFrame:
+    """The records that these snapshots show, of all kinds, with their headers."""
     worth = max(1_000_000, sum(one.whole.length for one in partitions.values()) // 10)
     ranges = {p: without_holes(one.whole, one.excluded.holes(one.whole), worth) for p, one in partitions.items()}
     records = scan_all(spark, options, topic, ranges, headers=True)

@@ -64,6 +64,15 @@ def located(messages: DataFrame, topics: Iterable[Topic]) -> Located:
     return _by_topic(found, some, by_life)
 
 
+def located_offsets(records: DataFrame) -> dict[int, BitMap64]:
+    """Offsets of Kafka's records, by partition. Evaluates them once."""
+    bits = F.bitmap_construct_agg(F.col("offset") % _BUCKET).alias("bits")
+    found: dict[int, BitMap64] = {}
+    for row in records.groupBy("partition", _bucket().alias("bucket")).agg(bits).collect():
+        _add_bits(found.setdefault(row["partition"], BitMap64()), row["bucket"], bytes(row["bits"]))
+    return found
+
+
 def located_ids(ids: Iterable[Any], topics: Iterable[Topic]) -> Located:
     """The same of message ids: objects with `serialize()`, or their bytes. Raises NotReadable."""
     found: dict[tuple[int, int], BitMap64] = {}

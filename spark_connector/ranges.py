@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Final
 
+from pyroaring import BitMap64
+
 MOST_RANGES: Final = 8
 """Of one partition: each costs a scan of its own."""
 WORTH_A_RANGE: Final = 10
@@ -27,6 +29,11 @@ class Range:
     @property
     def length(self) -> int:
         return max(0, self.end - self.start)
+
+    def offsets(self) -> BitMap64:
+        found = BitMap64()
+        found.add_range(self.start, max(self.start, self.end))
+        return found
 
 
 def without_holes(whole: Range, holes: Sequence[Range], worth: int) -> list[Range]:

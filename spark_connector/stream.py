@@ -173,11 +173,10 @@ class _Batches:
 
     def run(self, _: DataFrame, batch_id: int) -> None:
         plan = self._plan(batch_id)
-        if plan.delivered:
-            refused = self._outcome(batch_id, plan)
-            if self._options.acknowledge:
-                self._acknowledge(batch_id, accepted(plan.delivered, refused))
-                self._planner.keep_back(spread(refused, plan.delivered))
+        refused = self._outcome(batch_id, plan) if plan.delivered else {}
+        if self._options.acknowledge:
+            self._acknowledge(batch_id, both(accepted(plan.delivered, refused), plan.passed))
+            self._planner.keep_back(spread(refused, plan.delivered))
         self._planner.delivered += plan.entries()
         count_rows(self._spark, plan.entries())
 

@@ -64,12 +64,14 @@ Pending = Mapping[str, Mapping[int, BitMap64]]
 class BatchPlan:
     """`start` and `end` are the batch's offsets as Spark's log has them. `delivered.batches` says which messages of a
     delivered batch entry are *not* delivered, because they were acknowledged before. `pending`: chunks before `end`
-    that the next batch has to look at again."""
+    that the next batch has to look at again. `passed`: what is known to hold no message, as `PartitionView.never` says;
+    it is acknowledged along. Not written: a batch that is run again passes nothing, the next one what it left."""
 
     start: str
     end: str
     delivered: ByTopic
     pending: Pending = field(default_factory=dict)
+    passed: ByTopic = field(default_factory=dict)
 
     def entries(self) -> int:
         return sum(len(each.whole) for partitions in self.delivered.values() for each in partitions.values())

@@ -19,6 +19,7 @@ from pyroaring import BitMap64
 from layer.deadline import Deadline
 from layer.node import Node
 from spark_connector.chunks import ChunkedMessages, KnownChunks
+from spark_connector.ranges import Range
 from spark_connector.rate_limits import entries_within, share_out
 from spark_connector.stream_offset import StreamOffset, TopicPlace, parse_offset
 from spark_connector.stream_options import StreamOptions
@@ -174,7 +175,7 @@ class TopicPlanner:
                 batches = {offset: bits for offset, bits in known_batches(view).items() if offset in offsets}
                 messages = {last: message for last, message in found.messages.items() if last in offsets}
                 delivered.setdefault(name, {})[partition] = Entries(offsets, batches, view.unsealed, messages)
-        return BatchPlan(start, end, delivered, incomplete)
+        return BatchPlan(start, end, delivered, incomplete, _passed(views, ended))
 
     def _put_together(
         self,
@@ -292,6 +293,16 @@ def _partitions(views: Mapping[str, TopicView]) -> Iterator[tuple[Place, Partiti
     for name, found in views.items():
         for partition, view in found.partitions.items():
             yield (name, partition), view
+
+
+def _passed(views: Mapping[str, TopicView], ended: StreamOffset) -> dict[str, dict[int, Entries]]:
+    """What is known to hold no message, up to the end of a batch."""
+    found: dict[str, dict[int, Entries]] = {}
+    for (name, partition), view in _partitions(views):
+        never = view.never & Range(view.whole.start, ended.ends(name).get(partition, 0)).offsets()
+        if never:
+            found.setdefault(name, {})[partition] = Entries(never)
+    return found
 
 
 def _sample(start: int, end: int) -> Sequence[int]:

@@ -54,6 +54,8 @@ class PartitionView:
     unsealed: frozenset[TxnId] = frozenset()
     lost: int = 0
     chunked: Mapping[int, WholeMessage] = field(default_factory=dict)
+    never: BitMap64 = field(default_factory=BitMap64)
+    """Of `whole`, those that are known to hold no message for anybody: of aborted transactions, and void records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,8 +170,8 @@ def _view(
     deadline: Deadline,
 ) -> PartitionView:
     excluded = ExcludedOffsets()
-    if buffer is not None:
-        excluded.add_all(buffer.excluded)
+    never = BitMap64() if buffer is None else buffer.excluded
+    excluded.add_all(never)
     if cursor is None:
         first = asked.start
     else:
@@ -181,10 +183,11 @@ def _view(
         bound = max(start, buffer.bound)
         end = min(end, buffer.readable_end(end, _transactional(node, topic, partition, Range(bound, end), deadline)))
     whole = Range(start, max(start, end))
-    excluded.add_all(_void(node, topic, partition, whole, deadline))
+    void = _void(node, topic, partition, whole, deadline)
+    excluded.add_all(void)
     excluded.clip(whole)
     unsealed = frozenset(() if buffer is None else (t for t, bound in buffer.unsealed.items() if bound < whole.end))
-    return PartitionView(whole, excluded, unsealed, lost)
+    return PartitionView(whole, excluded, unsealed, lost, never=(never | void) & whole.offsets())
 
 
 def _tell_of_loss(

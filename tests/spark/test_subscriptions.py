@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import reduce
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 import layer as pulsar
 from layer.admin import AdminClient
 from layer.client.message_id import NativeMessageId
-from spark_connector import DataLoss, InvalidReadOption, NotReadable, read_pulsar
+from spark_connector import DataLoss, InvalidReadOption, NotReadable, acknowledge, read_pulsar, stream_pulsar
 from tests.integration.sdk_support import receive, receive_rest
 from tests.integration.test_sdk_void_records import a_paused_producer_writes
 
@@ -327,6 +328,46 @@ def test_what_kafka_deleted_is_told_apart_from_what_nobody_misses(
         values(subscription="s")
     assert values(subscription="s", failOnDataLoss=False) == ["4", "5", "6", "7", "8", "9"]
     assert values() == [str(number) for number in range(3, 10)]
+
+
+def test_what_holds_no_message_is_passed_by_who_acknowledges_what_is_behind_it(
+    spark: SparkSession,
+    transactional: pulsar.Client,
+    bootstrap: str,
+    service_url: str,
+    unique: Callable[..., str],
+    tmp_path: Path,
+) -> None:
+    topic = unique()
+    where = {"service_url": service_url, "topic": topic}
+    for subscription in ("batch", "stream"):
+        transactional.subscribe(topic, subscription).close()
+    producer = transactional.create_producer(topic)
+    for ending in ("abort", "commit"):
+        txn = transactional.new_transaction(60_000)
+        producer.send(ending.encode(), txn=txn)
+        getattr(txn, ending)()
+    producer.send(b"alone")
+    producer.send(b"last")
+
+    def values(subscription: str) -> list[bytes]:
+        return [bytes(row["value"]) for row in read_pulsar(spark, subscription=subscription, **where).collect()]
+
+    assert values("batch") == [b"commit", b"alone", b"last"]
+    frame = read_pulsar(spark, subscription="batch", **where).where("value <> cast('last' as binary)")
+    assert acknowledge(frame, subscription="batch", **where) == 2
+    stream = stream_pulsar(spark, subscription="stream", **where)
+    query = stream.foreach_batch(lambda df, number: None, checkpoint=str(tmp_path), available_now=True)
+    query.awaitTermination()
+    # Aborted, its marker, committed, its marker, alone: of all that only two were messages.
+    with AdminClient(service_url) as admin:
+        marks = [admin.subscription_stats(topic, name).partitions[0].mark_delete for name in ("batch", "stream")]
+    assert marks == [4, 5]
+    tool = KafkaTool({"bootstrap.servers": bootstrap})
+    for future in tool.delete_records([TopicPartition(f"public.default.{topic}", 0, 5)]).values():
+        future.result(30)
+    assert values("batch") == [b"last"]
+    assert values("stream") == []
 
 
 def test_a_subscription_that_is_not_there_is_named_beside_those_that_are(
