@@ -77,11 +77,17 @@ def rest(client: pulsar.Client, topic: str, count: int | None = None) -> list[in
     """What a fresh consumer receives; it acknowledges nothing. `count`: how many are expected, which saves waiting for
     an end of what comes."""
     consumer = client.subscribe(topic, "s", consumer_type=SHARED)
-    found: list[int] = []
+    found = receive_all(consumer, count)
+    consumer.close()
+    return sorted(int(message.data()) for message in found)
+
+
+def receive_all(consumer: pulsar.Consumer, count: int | None = None) -> list[pulsar.Message]:
+    """What comes until nothing more does. `count`: how many are expected, for which a slow machine has its time."""
+    found: list[pulsar.Message] = []
     while True:
         patience_ms = SILENCE_MS if count is None else PATIENCE_MS if len(found) < count else BRIEFLY_MS
         try:
-            found.append(int(consumer.receive(patience_ms).data()))
+            found.append(consumer.receive(patience_ms))
         except pulsar.Timeout:
-            consumer.close()
-            return sorted(found)
+            return found

@@ -20,7 +20,7 @@ from spark_connector import acknowledge, read_pulsar
 from spark_connector.stream import BatchContext
 from tests.integration.sdk_support import receive_rest
 from tests.integration.test_sdk_encryption import key_pair
-from tests.spark.streams import SHARED, Stream
+from tests.spark.streams import SHARED, Stream, receive_all
 from tests.spark.test_subscriptions import EVERYTHING, Shown, rows_of, shown
 
 Unique = Callable[..., str]
@@ -119,7 +119,7 @@ def test_rows_are_the_messages_that_chunks_make(
     frame = read_pulsar(spark, columns=EVERYTHING, **options)
     found = rows_of(frame)
     consumer = transactional.subscribe(topic, "s", consumer_type=SHARED)
-    assert found == shown(receive_rest(consumer))
+    assert found == shown(receive_all(consumer, sum(found.values())))
     consumer.close()
     assert any(_size(row) > RECORD_BYTES for row in found)
     assert frame.count() == found.total()
@@ -208,5 +208,5 @@ def test_encrypted_messages_are_opened_with_the_key_or_dealt_with_as_asked(
             topic, subscription, initial_position=EARLIEST, crypto_key_reader=reader,
             crypto_failure_action=pulsar.ConsumerCryptoFailureAction[action],
         )  # fmt: skip
-        assert found == shown(receive_rest(consumer)), action
+        assert found == shown(receive_all(consumer, sum(found.values()))), action
         consumer.close()

@@ -22,6 +22,7 @@ from layer.client.message_id import NativeMessageId
 from spark_connector import DataLoss, InvalidReadOption, NotReadable, acknowledge, read_pulsar, stream_pulsar
 from tests.integration.sdk_support import receive, receive_rest
 from tests.integration.test_sdk_void_records import a_paused_producer_writes
+from tests.spark.streams import receive_all
 
 Shown = tuple[object, ...]
 _OPEN_MS = 900_000
@@ -60,6 +61,11 @@ def shown(messages: list[pulsar.Message]) -> Counter[Shown]:
         )
         for message in messages
     )
+
+
+def count_of(rows: Counter[Shown], topic: str) -> int:
+    """How many of them are of a topic."""
+    return sum(count for row, count in rows.items() if str(row[2]).split("-partition-")[0].endswith(f"/{topic}"))
 
 
 class History:
@@ -136,10 +142,10 @@ class History:
         else:
             self.open.append(txn)
 
-    def left(self) -> list[pulsar.Message]:
-        """What the subscription's next consumer receives."""
+    def left(self, count: int) -> list[pulsar.Message]:
+        """What the subscription's next consumer receives; so many are expected."""
         consumer = self.consumer()
-        found = receive_rest(consumer)
+        found = receive_all(consumer, count)
         consumer.close()
         return found
 
@@ -195,7 +201,8 @@ def test_rows_are_what_the_next_consumer_gets(
         }
         found = rows_of(read_pulsar(spark, subscription="s", **options))
         everything = rows_of(read_pulsar(spark, **options))
-        expected = [shown(messages) for messages in threads.map(History.left, histories)]
+        counts = [count_of(found, history.topic) for history in histories]
+        expected = [shown(messages) for messages in threads.map(History.left, histories, counts)]
     wanted = reduce(Counter.__add__, expected)
     assert (found - wanted, wanted - found) == (Counter(), Counter())
     assert not found - everything
