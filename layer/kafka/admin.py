@@ -44,19 +44,14 @@ class KafkaAdmin:
         self._events = ErrorEvents("admin client")
         self._options: dict[str, Any] = {**config, "error_cb": self._events}
         self._handle = self._opened()
-        self._groups = GroupRequests(lambda: self._handle, self._renew)
+        handles.track(self._handle)
+        self._groups = GroupRequests(self._opened)
 
     def _opened(self) -> AdminClient:
         try:
-            handle = AdminClient(dict(self._options))
+            return AdminClient(dict(self._options))
         except KafkaException as refused:
             raise errors.InvalidOption(f"librdkafka refuses this configuration: {refused.args[0].str()}") from refused
-        handles.track(handle)
-        return handle
-
-    def _renew(self) -> None:
-        old, self._handle = self._handle, self._opened()
-        handles.release(old)
 
     def _budget(self, deadline: Deadline) -> dict[str, float]:
         return {"request_timeout": max(0.05, min(deadline.remaining_s(), _LONGEST_S))}
@@ -395,6 +390,7 @@ class KafkaAdmin:
         return True
 
     def close(self) -> None:
+        self._groups.close()
         handles.release(self._handle)
 
 

@@ -4,10 +4,12 @@ Both end the whole process, and both were seen when a broker was killed and came
 
 * A request that times out while its coordinator is not reachable is taken up again once a broker is back, though its
   memory is freed: `Assertion 'eonce->refcnt > 0' failed` (confluentinc/librdkafka#4605). So none times out there: each
-  gets the hour that is the most librdkafka takes, the caller waits as long as it likes, and a handle that has owed an
-  answer for half an hour is exchanged for a new one.
+  gets the hour that is the most librdkafka takes, and the caller waits as long as it likes.
 * NOT_COORDINATOR in answer to a request about offsets is followed through a null pointer (#5040). So offsets are asked
   for only after the coordinator has described the group without complaint.
+
+And a request whose coordinator went away may wait for ever beside a cluster that is back (#3847). So these requests
+have a handle of their own, which is given up for a new one when it owes an answer for ten seconds.
 """
 
 from __future__ import annotations
@@ -23,11 +25,12 @@ from confluent_kafka.admin import AdminClient
 
 from layer.clock import Clock, SystemClock
 from layer.deadline import Deadline
+from layer.kafka import handles
 
 _T = TypeVar("_T")
 _NEVER_S: Final = 3600.0
 """The longest that librdkafka lets an admin request take."""
-_TOO_OLD_S: Final = 1800.0
+_LATE_S: Final = 10.0
 
 
 class _Owed(NamedTuple):
@@ -37,17 +40,15 @@ class _Owed(NamedTuple):
 
 
 class GroupRequests:
-    """Thread-safe. At most one request a group is under way; one whose caller went away counts until it is answered,
-    so what waits in librdkafka for a cluster that is away is bounded by the groups asked about."""
+    """Thread-safe. At most one request a group is under way, and after ten seconds it is asked again. One whose caller
+    went away counts until then, or until it is answered: memory is bounded by the groups asked about."""
 
-    def __init__(
-        self, handle: Callable[[], AdminClient], renew: Callable[[], None], clock: Clock | None = None
-    ) -> None:
-        """`handle` gives the admin client to use now, `renew` exchanges it for a new one."""
-        self._handle = handle
-        self._renew = renew
+    def __init__(self, open_handle: Callable[[], AdminClient], clock: Clock | None = None) -> None:
+        """`open_handle` gives a new admin client; there is one from the first request on."""
+        self._open_handle = open_handle
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
+        self._handle: AdminClient | None = None
         self._owed: dict[str, _Owed] = {}
 
     def describe(self, group_id: str, deadline: Deadline, *, with_rights: bool = False) -> Any:
@@ -84,19 +85,47 @@ class GroupRequests:
             deadline,
         )
 
+    def close(self) -> None:
+        """Give up the handle; a later request opens another."""
+        with self._lock:
+            handle, self._handle = self._handle, None
+            self._owed.clear()
+        _release(handle)
+
     def _ask(self, group_id: str, request: Callable[[AdminClient], Future[_T]], deadline: Deadline) -> _T:
         while True:
-            with self._lock:
-                earlier = self._owed.get(group_id)
-                if earlier is None or earlier.future.done():
-                    self._exchange_a_handle_that_owes()
-                    future = request(self._handle())
-                    self._owed[group_id] = _Owed(future, self._clock.monotonic())
-                    break
-            if not wait((earlier.future,), _at_most(deadline)).done:
+            future, ours, given_up = self._under_way(group_id, request)
+            _release(given_up)  # outside of the lock: librdkafka ends only when its callbacks do
+            if ours:
+                future.add_done_callback(lambda done: self._answered(group_id, done))
+            wait((future,), min(_at_most(deadline), _LATE_S))
+            if ours and future.done():
+                return future.result()
+            if deadline.passed():
                 raise FutureTimeoutError
-        future.add_done_callback(lambda done: self._answered(group_id, done))
-        return future.result(_at_most(deadline))
+
+    def _under_way(
+        self, group_id: str, request: Callable[[AdminClient], Future[_T]]
+    ) -> tuple[Future[_T], bool, AdminClient | None]:
+        """The request about a group that is to be waited for, whether it is this one, and the handle that is not used
+        any more."""
+        with self._lock:
+            earlier = self._owed.get(group_id)
+            if earlier is not None and not earlier.future.done() and not self._is_late(earlier):
+                return earlier.future, False, None
+            given_up = None
+            if any(map(self._is_late, self._owed.values())):
+                given_up, self._handle = self._handle, None
+                self._owed.clear()
+            if self._handle is None:
+                self._handle = self._open_handle()
+                handles.track(self._handle)
+            future = request(self._handle)
+            self._owed[group_id] = _Owed(future, self._clock.monotonic())
+            return future, True, given_up
+
+    def _is_late(self, owed: _Owed) -> bool:
+        return self._clock.monotonic() - owed.since >= _LATE_S
 
     def _answered(self, group_id: str, future: Future[Any]) -> None:
         with self._lock:
@@ -104,11 +133,10 @@ class GroupRequests:
             if owed is not None and owed.future is future:
                 del self._owed[group_id]
 
-    def _exchange_a_handle_that_owes(self) -> None:
-        oldest = min((owed.since for owed in self._owed.values()), default=None)
-        if oldest is not None and self._clock.monotonic() - oldest > _TOO_OLD_S:
-            self._owed.clear()
-            self._renew()
+
+def _release(handle: AdminClient | None) -> None:
+    if handle is not None:
+        handles.release(handle)
 
 
 def _at_most(deadline: Deadline) -> float:

@@ -1,4 +1,4 @@
-"""One request a group at a time, and no handle that owes an answer for ever. What it is for: tests/chaos."""
+"""One request a group at a time, and no handle that owes an answer for long. What it is for: tests/chaos."""
 
 from __future__ import annotations
 
@@ -31,10 +31,12 @@ class Handle:
 class Setting:
     def __init__(self) -> None:
         self.clock = SetClock()
-        self.handles = [Handle()]
-        self.requests = GroupRequests(
-            lambda: cast("AdminClient", self.handles[-1]), lambda: self.handles.append(Handle()), self.clock
-        )
+        self.handles: list[Handle] = []
+        self.requests = GroupRequests(self._opened, self.clock)
+
+    def _opened(self) -> AdminClient:
+        self.handles.append(Handle())
+        return cast("AdminClient", self.handles[-1])
 
     def describe_in_vain(self, group: str) -> None:
         with pytest.raises(FutureTimeoutError):
@@ -63,12 +65,16 @@ def test_an_answer_to_somebody_else_is_not_taken_for_ones_own() -> None:
     assert found == ["as it is"]
 
 
-def test_a_handle_that_owes_for_half_an_hour_is_exchanged() -> None:
+def test_a_handle_that_owes_an_answer_for_ten_seconds_is_given_up() -> None:
     on = Setting()
     on.describe_in_vain("g")
-    on.clock.seconds += 1_700
+    on.clock.seconds += 9
     on.describe_in_vain("another")
     assert len(on.handles) == 1
-    on.clock.seconds += 200
-    on.describe_in_vain("third")
+    on.clock.seconds += 2
+    on.describe_in_vain("another")
+    on.describe_in_vain("g")
     assert [len(handle.asked) for handle in on.handles] == [2, 1]
+    on.clock.seconds += 10
+    on.describe_in_vain("g")
+    assert [len(handle.asked) for handle in on.handles] == [2, 1, 1]
