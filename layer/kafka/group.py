@@ -68,14 +68,19 @@ class GroupConsumer:
         try:
             self._callbacks.revoked([where.partition for where in served])
         finally:
-            self._handle.incremental_unassign(served)
+            self._unassign(served)
 
     def _on_lost(self, _handle: Consumer, partitions: list[TopicPartition]) -> None:
         served = self._served(partitions)
         try:
             self._callbacks.lost([where.partition for where in served])
         finally:
-            self._handle.incremental_unassign(served)
+            self._unassign(served)
+
+    def _unassign(self, partitions: list[TopicPartition]) -> None:
+        """None of them is paused when it comes back: librdkafka would remember that, and never fetch it again."""
+        self._handle.resume(partitions)
+        self._handle.incremental_unassign(partitions)
 
     def _served(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
         return partitions if self._only is None else [where for where in partitions if where.partition == self._only]
