@@ -2,7 +2,7 @@
 
 Pure tests spread over the cores. Tests on a broker share three processes, a file always in one of them (all on Spark in
 the same one, and all on two clusters), each process with a broker of its own: most of their time is waiting. Those that
-kill and stop processes, or whole brokers, come after them, two files at a time: each starts many processes.
+kill and stop processes, or whole brokers, come after them, in as many: each of them starts many processes.
 
 With `--second-look` (CI) at most two tests that failed run once more, alone. What passes then is told as FLAKY, with
 its first failure, and does not fail the run; it is a bug to be cured all the same. More than two, or failing again,
@@ -31,8 +31,7 @@ _TESTS_FAILED: Final = 1
 """pytest's exit code when it ran to its end and something failed."""
 _BROKERS: Final = "3"
 """Processes with a broker of their own: with two, two cores stand idle for more than half of the time."""
-_KILLERS: Final = "2"
-"""With three, a broker of the three was seen to answer nobody any more for minutes."""
+_KILLERS: Final = "3"
 _NO_TESTS: Final = 5
 """pytest's exit code for an empty selection, such as `-k` of one phase's test in the others."""
 

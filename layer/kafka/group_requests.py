@@ -9,7 +9,7 @@ Both end the whole process, and both were seen when a broker was killed and came
   for only after the coordinator has described the group without complaint.
 
 And a request whose coordinator went away may wait for ever beside a cluster that is back (#3847). So these requests
-have a handle of their own, which is given up for a new one when it owes an answer for ten seconds.
+have a handle of their own, which is given up for a new one when it owes an answer for five seconds.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from layer.kafka import handles
 _T = TypeVar("_T")
 _NEVER_S: Final = 3600.0
 """The longest that librdkafka lets an admin request take."""
-_LATE_S: Final = 10.0
+_LATE_S: Final = 5.0
 
 
 class _Owed(NamedTuple):
@@ -40,7 +40,7 @@ class _Owed(NamedTuple):
 
 
 class GroupRequests:
-    """Thread-safe. At most one request a group is under way, and after ten seconds it is asked again. One whose caller
+    """Thread-safe. At most one request a group is under way, and after five seconds it is asked again. One whose caller
     went away counts until then, or until it is answered: memory is bounded by the groups asked about."""
 
     def __init__(self, open_handle: Callable[[], AdminClient], clock: Clock | None = None) -> None:

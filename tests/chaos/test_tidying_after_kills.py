@@ -94,11 +94,13 @@ def test_what_killed_consumers_wrote_for_saves_that_never_were_is_removed(stage:
         tidying.run(partition, Deadline.after(PATIENCE_S))
         return all(_written(node, topic, point) == _needed(node, topic, point) for point in stands)
 
-    eventually("nothing else is left", nothing_else_is_left)
+    def what_idle_groups_have_is_copied() -> bool:
+        saved = [_saved(node, _opened(node, topic, point)) for point in stands]
+        return all(copy == commit for commit, copy in saved)
+
+    eventually("nothing else is left", lambda: nothing_else_is_left() and what_idle_groups_have_is_copied())
     for point, stand in stands.items():
         subscription = _opened(node, topic, point)
-        commit, copy = _saved(node, subscription)
-        assert copy == commit, f"{point}: what the idle group has is copied"
         node.admin.delete_group(subscription.group, Deadline.after(PATIENCE_S))  # as Kafka forgets it after some days
         assert node.admin.committed(
             subscription.whole_group, subscription.topic.kafka_topic, [0], Deadline.after(PATIENCE_S)

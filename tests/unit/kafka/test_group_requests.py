@@ -65,16 +65,16 @@ def test_an_answer_to_somebody_else_is_not_taken_for_ones_own() -> None:
     assert found == ["as it is"]
 
 
-def test_a_handle_that_owes_an_answer_for_ten_seconds_is_given_up() -> None:
+def test_a_handle_that_owes_an_answer_for_five_seconds_is_given_up() -> None:
     on = Setting()
     on.describe_in_vain("g")
-    on.clock.seconds += 9
+    on.clock.seconds += 4
     on.describe_in_vain("another")
     assert len(on.handles) == 1
     on.clock.seconds += 2
     on.describe_in_vain("another")
     on.describe_in_vain("g")
     assert [len(handle.asked) for handle in on.handles] == [2, 1]
-    on.clock.seconds += 10
+    on.clock.seconds += 5
     on.describe_in_vain("g")
     assert [len(handle.asked) for handle in on.handles] == [2, 1, 1]
