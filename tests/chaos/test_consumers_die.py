@@ -62,9 +62,15 @@ def test_a_killed_exclusive_consumer_is_followed_at_once(stage: MakeStage) -> No
 def test_a_process_stopped_beyond_its_session_changes_nothing_when_it_wakes(stage: MakeStage) -> None:
     on = stage(4)
     on.publish(8_000).wait()
-    # The sleepers never flush while messages come and save rarely, so they wake with acknowledgements that were not
+    # The sleepers do not flush while messages come and save rarely, so they wake with acknowledgements that were not
     # saved. The others acknowledge other messages, so they do not make them durable in the sleepers' stead.
-    asleep = {"flush_every": 100_000, "persist_ms": 60_000, "residues": (0, 1, 2, 3, 4), "pace_ms": 0.5}
+    asleep = {
+        "flush_every": 100_000,
+        "flush_idle_s": 3.0,
+        "persist_ms": 60_000,
+        "residues": (0, 1, 2, 3, 4),
+        "pace_ms": 0.5,
+    }
     others = {"flush_every": 37, "residues": (5, 6, 7, 8)}
     stands = [on.subscription(type_, type_) for type_ in ("Shared", "Failover", "Exclusive")]
     cast = [(stand, stand.join(**asleep), stand.worker(**others)) for stand in stands]

@@ -53,8 +53,7 @@ class Worker:
     def __exit__(
         self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._process.kill()
-        self._process.wait()
+        self.end()
         self._listener.join()
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
@@ -88,6 +87,10 @@ class Worker:
     def go_on(self) -> None:
         os.kill(self._process.pid, signal.SIGCONT)
 
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
     def is_cut(self) -> None:
         self.hears("cut")
         if self.signal_name == "SIGKILL":
@@ -116,7 +119,7 @@ class Worker:
 
     def left(self) -> list[str]:
         """What one more owner delivers, when nobody else is there any more."""
-        self._process.kill()
+        self.end()
         self.consumer.close()
         self.consumer = self.client.subscribe(self.topic, self.subscription, SHARED)
         return self.receive(2)
@@ -194,6 +197,7 @@ def test_a_former_owner_wakes_up_before_it_answers(cut_at: Callable[..., list[Wo
             assert worker.left() == ["1", "2"], worker.subscription
         else:
             worker.txn.abort()
+            worker.end()  # awake, it is a consumer as good as this one
             worker.consumer.redeliver_unacknowledged_messages()
             assert worker.receive(3) == ["0", "1", "2"], worker.subscription
 

@@ -71,7 +71,9 @@ class Orders:
     shuffle: int = 0
     """Acknowledge in random order: so many messages are held back."""
     flush_every: int = 50
-    """Flush after so many acknowledgements, and when nothing comes; 0: acknowledge with wait=True."""
+    """Flush after so many acknowledgements; 0: acknowledge with wait=True."""
+    flush_idle_s: float = 0.0
+    """Flush when nothing came for so long, too."""
     cumulative: int = 0
     """Acknowledge every so many messages cumulatively, whatever `residues` and `shuffle` say; 0: never."""
     nack_every: int = 0
@@ -158,6 +160,7 @@ class Worker:
         self._newest: dict[int, pulsar.Message] = {}
         """By partition, what to acknowledge cumulatively."""
         self._since = 0
+        self._received_s = 0.0
         self._acknowledged: list[str] = []
         self._refused: set[str] = set()
         self._lately: deque[pulsar.Message] = deque(maxlen=_SEEK_AMONG)
@@ -238,12 +241,13 @@ class Worker:
             self._acknowledge_newest(consumer)
             while self._held:
                 self._acknowledge(consumer, self._held.pop())
-            if self._acknowledged:
+            if self._acknowledged and time.monotonic() - self._received_s >= self._orders.flush_idle_s:
                 self._flush(consumer)
             return
         except pulsar.PulsarException as failure:
             self._fail(failure)
             return
+        self._received_s = time.monotonic()
         position = position_of(message)
         self._evidence.received(began, position, message.redelivery_count())
         self._lately.append(message)
