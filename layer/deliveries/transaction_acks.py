@@ -19,6 +19,7 @@ from typing import Final
 from layer import errors
 from layer.deadline import Deadline
 from layer.deliveries.channel import DeliveryChannel, Heard, Said
+from layer.dispatch.commands import settle
 from mapping.errors import CorruptRecord
 from mapping.state_keys import DeliveryKey
 from mapping.state_records.cursor_requests import Answer, CursorLife, TransactionRequest, decode, encode_transaction
@@ -114,7 +115,7 @@ class TransactionAcksElsewhere:
         for topic in self._topics:
             self._channel.unlisten(topic, self._listener)
         for asked in left.values():
-            _settle(asked.answer, errors.Closed("this process leaves the cluster"))
+            settle(asked.answer, errors.Closed("this process leaves the cluster"))
 
     # The channel's thread -----------------------------------------------------------------------------------------
 
@@ -131,7 +132,7 @@ class TransactionAcksElsewhere:
                 asked = self._asked.pop(found.id, None)
             if asked is not None:
                 kind = _REASONS.get(found.reason, errors.Refused)
-                _settle(asked.answer, kind(found.refused) if found.refused else None)
+                settle(asked.answer, kind(found.refused) if found.refused else None)
 
     # Its own thread -----------------------------------------------------------------------------------------------
 
@@ -158,7 +159,7 @@ class TransactionAcksElsewhere:
             elif asked.deadline.passed():
                 del self._asked[id_]
                 what = f"the owner of partition {asked.key.partition} of {asked.key.topic} to hold an acknowledgement"
-                _settle(asked.answer, errors.DeadlineExceeded(f"time ran out while waiting for {what}"))
+                settle(asked.answer, errors.DeadlineExceeded(f"time ran out while waiting for {what}"))
         return [asked for asked in self._asked.values() if asked.again.passed()]
 
     def _write(self, topic: str, due: Sequence[_Asked]) -> None:
@@ -173,19 +174,10 @@ class TransactionAcksElsewhere:
             for asked in due:
                 with self._changed:
                     self._asked.pop(asked.request.id, None)
-                _settle(asked.answer, failure)
+                settle(asked.answer, failure)
             return
         except errors.LayerError as failure:
             _log.warning("topic=%s acknowledgements of transactions have to wait: %s", topic, failure)
         for asked in due:
             asked.again = Deadline.after(_AGAIN_S)
             asked.request = replace(asked.request, again=True)
-
-
-def _settle(answer: Future[None], failure: Exception | None) -> None:
-    if not answer.set_running_or_notify_cancel():
-        return
-    if failure is None:
-        answer.set_result(None)
-    else:
-        answer.set_exception(failure)

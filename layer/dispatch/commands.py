@@ -110,3 +110,13 @@ def outcome(future: Future[_T], deadline: Deadline, what: str) -> _T:
     except FutureTimeoutError as late:
         future.cancel()
         raise errors.DeadlineExceeded(f"time ran out while waiting for {what}") from late
+
+
+def settle(answer: Future[None], failure: BaseException | None) -> None:
+    """Done, or failed; nothing where nobody waits any more."""
+    if not answer.set_running_or_notify_cancel():
+        return
+    if failure is None:
+        answer.set_result(None)
+    else:
+        answer.set_exception(failure)

@@ -17,6 +17,7 @@ from typing import Final
 from layer import errors
 from layer.clock import Clock
 from layer.deadline import Deadline
+from layer.dispatch.commands import settle
 from layer.dispatch.dispatcher import Dispatcher
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.handle import SubscriptionHandle
@@ -353,8 +354,7 @@ class Leasing:
     def _end_flushes(self) -> None:
         while self._flushes and self.lessee.is_saved(self._flushes[0][0]):
             _, done = self._flushes.popleft()
-            if done.set_running_or_notify_cancel():
-                done.set_result(None)
+            settle(done, None)
         self.lessee.save_wanted = bool(self._flushes)
 
     # Transactions -------------------------------------------------------------------------------------------------
@@ -363,20 +363,15 @@ class Leasing:
         """Have the partition's owner let a transaction hold this. Raises as `TransactionAcksElsewhere.ask`."""
         answered: Future[None] = Future()
 
-        def settle(done: Future[None]) -> None:
+        def told(done: Future[None]) -> None:
             """In the asking thread: the message is in nobody's hands before its consumer hears of it."""
             failure = done.exception()
             if failure is None:
                 self._held_by_transactions.append((partition, ack))
                 self._wake()
-            if not answer.set_running_or_notify_cancel():
-                return
-            if failure is None:
-                answer.set_result(None)
-            else:
-                answer.set_exception(failure)
+            settle(answer, failure)
 
-        answered.add_done_callback(settle)
+        answered.add_done_callback(told)
         self._terms.ask_owner(partition, txn, ack, answered, deadline)
 
     # The end ------------------------------------------------------------------------------------------------------
@@ -408,6 +403,5 @@ class Leasing:
         self._terms.traffic.stop()
         self._terms.reader.close()
         for _, done in self._flushes:
-            if done.set_running_or_notify_cancel():
-                done.set_exception(errors.Closed(f"subscription {self._handle} was closed"))
+            settle(done, errors.Closed(f"subscription {self._handle} was closed"))
         self._flushes.clear()

@@ -27,6 +27,7 @@ from layer.clock import Clock
 from layer.cursor.saved import Save
 from layer.deadline import Deadline
 from layer.dispatch import holding
+from layer.dispatch.commands import settle
 from layer.dispatch.dispatcher import Dispatcher
 from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.saving import CursorSaver
@@ -75,12 +76,7 @@ class _Served:
     def answer(self, answers: Iterable[Answer]) -> None:
         for each in answers:
             self.asked.pop(each.ticket, None)
-            future = self.answers.pop(each.ticket)
-            if future.set_running_or_notify_cancel():
-                if each.failure is None:
-                    future.set_result(None)
-                else:
-                    future.set_exception(each.failure)
+            settle(self.answers.pop(each.ticket), each.failure)
 
     def look_after(self, now_s: float, pause_s: float) -> None:
         self.look_s, self.pause_s = now_s + pause_s, pause_s

@@ -58,12 +58,8 @@ class KafkaAdmin:
 
     @staticmethod
     def _result(future: Future[_T], deadline: Deadline, what: str, *needed: Right) -> _T:
-        try:
+        with _answer(what, *needed):
             return future.result(timeout=min(deadline.remaining_s(), _LONGEST_S) + 1.0)
-        except KafkaException as failure:
-            raise translate(failure, what, *needed) from failure
-        except FutureTimeoutError as late:
-            raise errors.DeadlineExceeded(f"{what}: no answer in time") from late
 
     # Cluster and topics -------------------------------------------------------------------------------------------
 

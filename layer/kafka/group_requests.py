@@ -90,12 +90,12 @@ class GroupRequests:
         with self._lock:
             handle, self._handle = self._handle, None
             self._owed.clear()
-        _release(handle)
+        handles.release(handle)
 
     def _ask(self, group_id: str, request: Callable[[AdminClient], Future[_T]], deadline: Deadline) -> _T:
         while True:
             future, ours, given_up = self._under_way(group_id, request)
-            _release(given_up)  # outside of the lock: librdkafka ends only when its callbacks do
+            handles.release(given_up)  # outside of the lock: librdkafka ends only when its callbacks do
             if ours:
                 future.add_done_callback(lambda done: self._answered(group_id, done))
             wait((future,), min(_at_most(deadline), _LATE_S))
@@ -132,11 +132,6 @@ class GroupRequests:
             owed = self._owed.get(group_id)
             if owed is not None and owed.future is future:
                 del self._owed[group_id]
-
-
-def _release(handle: AdminClient | None) -> None:
-    if handle is not None:
-        handles.release(handle)
 
 
 def _at_most(deadline: Deadline) -> float:

@@ -14,13 +14,14 @@ from collections.abc import Callable
 from layer.deadline import Deadline
 from layer.errors import LayerError
 from layer.kafka.admin import KafkaAdmin
+from layer.kafka.settings import KafkaSettings
 
 GROUP = "asked-about"
 _PATIENCES_S = (0.1, 0.5, 2.0)
 
 
 def main(bootstrap: str) -> None:
-    admin = KafkaAdmin({"bootstrap.servers": bootstrap, "reconnect.backoff.ms": 50, "reconnect.backoff.max.ms": 1000})
+    admin = KafkaAdmin(KafkaSettings(bootstrap).common())
     ended = threading.Event()
 
     def ask(question: Callable[[Deadline], object], patience_s: float) -> None:
