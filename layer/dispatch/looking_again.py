@@ -23,6 +23,8 @@ _FIRST_WHILE_FULL_S: Final = 0.005
 _LONGEST_S: Final = 0.2
 _AFTER_FAILURE_S: Final = 1.0
 _WARN_EVERY_S: Final = 10.0
+_A_BACKLOG: Final = 100
+"""Records at once."""
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +76,11 @@ class LookingAgain:
         due_s = min((wait.due_s for wait in self._waits.values()), default=math.inf)
         return max(0.0, due_s - self._clock.monotonic())
 
-    def is_due(self) -> bool:
+    def is_due(self, came: int) -> bool:
+        """Whether to look now, when so many records were read just before: a backlog brings the markers along, and what
+        waits for too many of them is looked at when it is full."""
+        if came >= _A_BACKLOG:
+            return False
         now_s = self._clock.monotonic()
         return any(wait.due_s <= now_s for wait in self._waits.values())
 

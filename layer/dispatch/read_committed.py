@@ -24,6 +24,9 @@ from mapping.txn_id import TxnId
 MOST_BYTES: Final = 4 * 1024 * 1024
 MOST_RECORDS: Final = 10_000
 
+_UNCOUNTED: Final = -1
+"""Most of what comes goes on at once, so what waits is counted afterwards."""
+
 _OFFSET: Final = attrgetter("offset")
 
 
@@ -93,8 +96,11 @@ class ReadCommitted:
                 return Passed(Run([], [], []), BitMap64(), self._offsets[0])
         else:
             self._offsets, self._records, self._odd, self._met = offsets, records, looked.odd, looked.met
-            self._bytes = sum(map(len, records))
-        return self.release()
+            self._bytes = _UNCOUNTED
+        passed = self.release()
+        if self._bytes == _UNCOUNTED:
+            self._bytes = sum(map(len, self._records))
+        return passed
 
     def _is_held_up_still(self, come: Sequence[Met]) -> bool:
         """What has come holds no marker of the transaction whose record is the first that waits."""
@@ -133,7 +139,10 @@ class ReadCommitted:
         if at:
             self._offsets, self._records, self._odd = self._offsets[at:], self._records[at:], self._odd[odd_at:]
             self._keep_met_from(upto)
-            self._bytes -= sum(map(len, gone.records))
+            if self._bytes == _UNCOUNTED or len(self._records) < at:  # the shorter part is the cheaper one to count
+                self._bytes = sum(map(len, self._records))
+            else:
+                self._bytes -= sum(map(len, gone.records))
         return gone
 
     def unsettled(self) -> list[TxnId]:

@@ -71,7 +71,8 @@ class PartitionReader:
         """Partitions whose read position Kafka refused, or whose log seems to have lost its end."""
 
     def read(self, timeout_s: float, limit: int = _BATCH) -> bool:
-        """Poll once; rebalance and commit callbacks run in here. True when something came.
+        """Poll once; rebalance and commit callbacks run in here. True when something came, or goes on that waited for
+        the end of a transaction (who wants one record alone is at the group's service, and does not ask for that).
 
         Raises:
             NoSuchTopic, NotAuthorized, StoreError: it is of no use to go on.
@@ -80,12 +81,14 @@ class PartitionReader:
             self._leave_gaps()
         self._check_topic()
         if self._looking:
-            if self._looking.is_due() and self._look_again():
-                return True
             timeout_s = min(timeout_s, self._looking.in_s())
         batch = self._consumer.poll_batch(min(limit, self._affordable), timeout_s)
-        if not batch:
-            return False
+        if batch:
+            self._take(batch)
+        moved = limit > 1 and bool(self._looking) and self._looking.is_due(len(batch)) and self._look_again()
+        return bool(batch) or moved
+
+    def _take(self, batch: list[Any]) -> None:
         self._affordable = max(1, _BATCH_BYTES * len(batch) // max(1, sum(map(len, batch))))
         kind = type(batch[0])
         for partition, group in groupby(batch, kind.partition):
@@ -100,7 +103,6 @@ class PartitionReader:
                 continue
             if owned.intake.end_seen or self._sees_end(partition, owned):
                 self._accept(partition, owned, list(map(kind.offset, records)), records)
-        return True
 
     def _accept(self, partition: int, owned: OwnedPartition, offsets: list[int], records: list[Any]) -> None:
         try:

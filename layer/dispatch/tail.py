@@ -207,17 +207,15 @@ class Tail:
             return
         timeout_s = _POLL_S if self._quiet_polls < _IDLE_AFTER_POLLS else _IDLE_POLL_S
         if self._looking:
-            if self._look_wanted or self._looking.is_due():
-                self._look_again()
-            timeout_s = min(timeout_s, self._looking.in_s())
+            timeout_s = 0.0 if self._look_wanted else min(timeout_s, self._looking.in_s())
         batch = self._consumer.poll_batch(_BATCH, timeout_s)
-        if not batch:
-            self._quiet_polls += 1
-            return
-        self._quiet_polls = 0
-        kind = type(batch[0])
-        for partition, group in groupby(batch, kind.partition):
-            self._accept(partition, list(group))
+        self._quiet_polls = 0 if batch else self._quiet_polls + 1
+        if batch:
+            kind = type(batch[0])
+            for partition, group in groupby(batch, kind.partition):
+                self._accept(partition, list(group))
+        if self._looking and (self._look_wanted or self._looking.is_due(len(batch))):
+            self._look_again()
 
     def _accept(self, partition: int, records: list[Any]) -> None:
         kind = type(records[0])

@@ -135,8 +135,6 @@ class ReplicatorSession:
             self._wait_for_room()
         timeout_s = _POLL_S
         if self._looking:
-            if self._looking.is_due():
-                self._look_again()
             timeout_s = min(timeout_s, self._looking.in_s())
         batch = self._consumer.poll_batch(_BATCH, timeout_s)
         if batch:
@@ -144,6 +142,8 @@ class ReplicatorSession:
             for partition, group in groupby(batch, kind.partition):
                 self._accept(partition, list(group))
             self._serve_producer()
+        if self._looking and self._looking.is_due(len(batch)):
+            self._look_again()
         self._save_if_due()
 
     # Copying ------------------------------------------------------------------------------------------------------

@@ -125,6 +125,14 @@ GROUPS: Final = (
         rounds=5,
         cells=(
             Cell("aborted", System.LAYER, "receive", MILLION // 5, {"size": 200, "in_transaction": 100}, reads=True),
+            Cell(
+                "unfiltered",
+                System.LAYER,
+                "receive",
+                MILLION // 5,
+                {"size": 200, "in_transaction": 100, "filtered": False},
+                reads=True,
+            ),
             Cell("plain", System.LAYER, "receive", MILLION // 5, {"size": 200}, reads=True),
         ),
     ),
@@ -300,12 +308,12 @@ REQUIREMENTS: Final = (
     ),
     Requirement("receive + acknowledge 200 B", "receive/layer", "per_s", Rule.RATIO_AT_LEAST, 0.3, "receive/raw"),
     Requirement(
-        "receive + acknowledge, records of a log of which 10 % are aborted, beside one without transactions",
+        "receive + acknowledge, records of a log of which 10 % are aborted, beside the same log unfiltered",
         "receive-committed/aborted",
         "records_per_s",
         Rule.RATIO_AT_LEAST,
         0.85,
-        "receive-committed/plain",
+        "receive-committed/unfiltered",
     ),
     Requirement(
         "copy to another cluster, beside raw consume and produce between the same two brokers",

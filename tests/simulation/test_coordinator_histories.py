@@ -215,6 +215,10 @@ class History:
     def _reader(self, number: int) -> LogView[CoordinatorState]:
         return LogView(self.log, TOPIC, number, lambda: CoordinatorState(number), self.clock)
 
+    def _known_ids(self, number: int) -> list[int]:
+        """Of the transactions that the coordinator has not forgotten."""
+        return self._reader(number).ask(lambda state: [each.id.least_bits for each in state.transactions()], NEVER)
+
     def _readers_see_the_truth(self) -> None:
         for number in self.truths:
             self._sees_the_truth(self._reader(number).ask(lambda state: state, NEVER))
@@ -246,7 +250,8 @@ class History:
             outcomes = SimulatedOutcomes(truth, self.rng, lambda: None, 0.0)
             coordinator = self._coordinator(self.log, number, outcomes)
             coordinator.take_over(NEVER)
-            for _ in range(40):
+            # Cleaning goes by a few records a turn (`clean_at_once`), and waits in between.
+            for _ in range(40 + 4 * len(self._known_ids(number))):
                 self.clock.ms += 3_000
                 if self.late and self.rng.random() < 0.3:
                     self.late.pop()()
@@ -260,9 +265,8 @@ class History:
                     coordinator.take_over(NEVER)
             unfinished = [txn for txn, fate in truth.fates.items() if not fate.finished]
             assert not unfinished, f"{truth.name}: {unfinished} never end"
-            state = self._reader(number).ask(lambda found: found, NEVER)
-            self._sees_the_truth(state)
-            known = [each.id.least_bits for each in state.transactions()]
+            self._sees_the_truth(self._reader(number).ask(lambda found: found, NEVER))
+            known = self._known_ids(number)
             assert known in ([], [truth.highest]), f"{truth.name}: {known} are not forgotten"
             assert outcomes.low_water == truth.highest or not truth.fates, f"{truth.name}: {outcomes.low_water}"
 

@@ -181,15 +181,37 @@ def test_the_same_blocker_is_asked_about_in_growing_intervals(
     looks.looking.note(0, committed)
     waited = []
     for _ in range(6):
-        assert not looks.looking.is_due()
+        assert not looks.looking.is_due(came=0)
         waited.append(round(looks.looking.in_s(), 3))
         looks.clock.ms += round(looks.looking.in_s() * 1000) + 1
-        assert looks.looking.is_due()
+        assert looks.looking.is_due(came=0)
         assert looks.looking.look({0: committed})
         looks.looking.note(0, committed)
     assert waited == [0.02, 0.04, 0.08, 0.16, 0.2, 0.2]
     assert looks.access.asked == 6
     assert looks.access.told == [{T1}] * 6, "it may be abandoned"
+
+
+def test_what_waits_is_counted_however_it_came(committed: ReadCommitted, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_committed, "MOST_BYTES", 30)
+    take(committed, of(0, T1, 20), of(1, T1, 20), of(2, T2))
+    assert committed.full
+    take(committed, of(3, T2), marker(4, T1, committed=True))
+    assert (committed.waits_from, committed.waiting(), committed.full) == (2, 3, False)
+    take(committed, of(5, T2))
+    assert committed.full
+    take(committed, marker(6, T2, committed=True), of(7, T1, 20), of(8, T1, 10))
+    assert (committed.waits_from, committed.full) == (None, False)
+    take(committed, Record(9), of(10, txn(3), 30), Record(11, size=1))
+    assert (committed.waits_from, committed.full) == (10, True)
+
+
+def test_nothing_is_asked_while_a_backlog_is_read(looks: Looks, committed: ReadCommitted) -> None:
+    take(committed, of(0, T1))
+    looks.looking.note(0, committed)
+    looks.clock.ms += 1_000
+    assert looks.looking.is_due(came=99)
+    assert not looks.looking.is_due(came=100), "the marker is on its way"
 
 
 def test_nothing_is_asked_when_nothing_waits_any_more(looks: Looks, committed: ReadCommitted) -> None:
