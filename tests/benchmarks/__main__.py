@@ -73,7 +73,7 @@ def _is_bad(verdicts: list[Verdict], outcomes: dict[str, Outcome]) -> bool:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
-    parser.add_argument("--only", metavar="PATTERN", help="groups or group/cell, with * and ?")
+    parser.add_argument("--only", metavar="PATTERN", help="groups or group/cell, with * and ?; several between commas")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--quick", action="store_true", help="a tenth of the messages; not for claims")
     how.add_argument(
@@ -101,11 +101,13 @@ def _all_cells() -> list[str]:
 
 
 def _choose(pattern: str | None, *, with_layer: bool) -> dict[Group, list[Cell]]:
+    patterns = None if pattern is None else [each.strip() for each in pattern.split(",")]
+
     def wanted(group: Group, cell: Cell) -> bool:
         if not with_layer and (cell.system is System.LAYER or group.resident is not None):
             return False
-        name = f"{group.name}/{cell.name}"
-        return pattern is None or fnmatch.fnmatch(name, pattern) or fnmatch.fnmatch(group.name, pattern)
+        names = (group.name, f"{group.name}/{cell.name}")
+        return patterns is None or any(fnmatch.fnmatch(name, each) for name in names for each in patterns)
 
     cells = {group: [cell for cell in group.cells if wanted(group, cell)] for group in GROUPS}
     return {group: kept for group, kept in cells.items() if kept}

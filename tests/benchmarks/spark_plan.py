@@ -37,6 +37,7 @@ SPARK: Final = (
         _spark_cell("plain", "read_plain", kind="transactions"),
         _spark_cell("plain-headers", "read_plain", kind="transactions", headers=True),
         _spark_cell("committed", "read", kind="transactions"),
+        rounds=5,
     ),
     _spark(
         "batches",
