@@ -1,8 +1,9 @@
 """`python -m tests [--second-look] [arguments of pytest]`: what `make test` runs, in phases, each to its end.
 
-Pure tests spread over the cores. Tests on a broker share three processes, a file always in one of them (all on Spark in
-the same one, and all on two clusters), each process with a broker of its own: most of their time is waiting. Those that
-kill and stop processes, or whole brokers, come after them, in as many: each of them starts many processes.
+Tests on a broker share three processes, a file always in one of them (all on Spark in the same one, and all on two
+clusters), each process with a broker of its own: much of their time is waiting. Pure tests take what the cores have
+left meanwhile, and say what they have to say when they are over. Those that kill and stop processes, or whole brokers,
+come last, in three processes as well: each of them starts many, so they have the machine to themselves.
 
 With `--second-look` (CI) at most two tests that failed run once more, alone. What passes then is told as FLAKY, with
 its first failure, and does not fail the run; it is a bug to be cured all the same. More than two, or failing again,
@@ -11,14 +12,16 @@ fails.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 from xml.etree import ElementTree
 
 _ANY: Final = "not benchmark and not soak and not pulsar"
@@ -32,6 +35,10 @@ _TESTS_FAILED: Final = 1
 _BROKERS: Final = "3"
 """Processes with a broker of their own: with two, two cores stand idle for more than half of the time."""
 _KILLERS: Final = "3"
+_BESIDE: Final = ("nice", "-n", "10")
+"""How pure tests run beside those on a broker: these have deadlines that clocks keep."""
+_BESIDE_TIMEOUT: Final = "timeout=900"
+"""Of one pure test, for the same reason."""
 _NO_TESTS: Final = 5
 """pytest's exit code for an empty selection, such as `-k` of one phase's test in the others."""
 
@@ -45,18 +52,26 @@ class Phase:
     """pytest-xdist's options."""
     folders: Sequence[str]
     """Where its tests are, unless the user says where. Each process reads all test files of these."""
+    beside: bool = False
+    """It takes what the next phase leaves of the machine."""
 
-    def run(self, arguments: Sequence[str], report: Path) -> int:
-        """pytest's exit code; what failed is in `report`, as JUnit XML."""
-        print(f"\n=== {self.name}", flush=True)
-        return self._pytest([*self.workers, f"--junitxml={report}", *arguments])
+    def start(self, arguments: Sequence[str], report: Path) -> Run:
+        """Begin; what failed will be in `report`, as JUnit XML."""
+        options = [*self.workers, f"--junitxml={report}", *arguments]
+        if not self.beside:
+            print(f"\n=== {self.name}", flush=True)
+            return Run(self, report, subprocess.Popen(self._command(options)))
+        output = report.with_suffix(".out").open("w+b")
+        command = [*(_BESIDE if shutil.which(_BESIDE[0]) else ()), *self._command(options), "-o", _BESIDE_TIMEOUT]
+        return Run(self, report, subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT), output)
 
     def run_failed_again(self, arguments: Sequence[str]) -> int:
         """Those that failed in the last run with these arguments, one after the other; pytest's exit code."""
         print(f"\n=== {self.name}: those that failed, once more", flush=True)
-        return self._pytest(["--last-failed", "--last-failed-no-failures", "none", *arguments])
+        options = ["--last-failed", "--last-failed-no-failures", "none", *arguments]
+        return subprocess.run(self._command(options), check=False).returncode
 
-    def _pytest(self, arguments: Sequence[str]) -> int:
+    def _command(self, arguments: Sequence[str]) -> list[str]:
         command = [
             sys.executable,
             "-m",
@@ -69,14 +84,52 @@ class Phase:
             "spark",
         ]
         where = () if any(Path(argument.partition("::")[0]).exists() for argument in arguments) else self.folders
-        return subprocess.run([*command, *arguments, *where], check=False).returncode
+        return [*command, *arguments, *where]
+
+
+class Run:
+    """A phase under way."""
+
+    def __init__(
+        self, phase: Phase, report: Path, process: subprocess.Popen[bytes], output: BinaryIO | None = None
+    ) -> None:
+        """`output`: where it writes to, unless it is seen at once."""
+        self._phase = phase
+        self.report = report
+        self._process = process
+        self._output = output
+        self._start_s = time.monotonic()
+
+    def wait(self) -> int:
+        """pytest's exit code, when it is over; what it wrote has been shown by then."""
+        code = self._process.wait()
+        if self._output is not None:
+            print(f"\n=== {self._phase.name}", flush=True)
+            self._output.seek(0)
+            shutil.copyfileobj(self._output, sys.stdout.buffer)
+            sys.stdout.flush()
+            self._output.close()
+        print(f"=== {self._phase.name}: over {time.monotonic() - self._start_s:.0f} s after it began", flush=True)
+        return code
+
+    def end(self) -> None:
+        """Kill it, if it is not over."""
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
 
 
 _PURE: Final = ("tests/unit", "tests/property", "tests/simulation")
 _ON_A_BROKER: Final = ("tests/contract", "tests/integration", "tests/clusters", "tests/spark", "tests/chaos")
 
 PHASES: Final = (
-    Phase("pure tests", "not kafka and not spark", ("-n", "auto", "--maxprocesses", "8"), (*_PURE, *_ON_A_BROKER[:-1])),
+    Phase(
+        "pure tests",
+        "not kafka and not spark",
+        ("-n", "auto", "--maxprocesses", "8"),
+        (*_PURE, *_ON_A_BROKER[:-1]),
+        beside=True,
+    ),
     Phase(
         "tests on a broker and on Spark",
         "(kafka or spark) and not kills",
@@ -93,19 +146,15 @@ def main(arguments: Sequence[str]) -> int:
     codes: dict[str, int] = {}
     said: list[str] = []
     flaky = 0
-    with tempfile.TemporaryDirectory(prefix="pok-tests-") as directory:
-        for number, phase in enumerate(PHASES):
-            start_s = time.monotonic()
-            report = Path(directory) / f"{number}.xml"
-            remembering = [*arguments, "-o", f"cache_dir={report.with_suffix('.cache')}"] if second_look else arguments
-            codes[phase.name] = phase.run(remembering, report)
-            failures = _failures(report)
+    with tempfile.TemporaryDirectory(prefix="pok-tests-") as directory, ExitStack() as under_way:
+        for phase, run, remembering in _runs(arguments, Path(directory), under_way, second_look=second_look):
+            codes[phase.name] = run.wait()
+            failures = _failures(run.report)
             if second_look and codes[phase.name] == _TESTS_FAILED and flaky + len(failures) <= _FLAKY:
                 codes[phase.name] = phase.run_failed_again(remembering)
                 if codes[phase.name] == 0:
                     flaky += len(failures)
                     failures = [f"FLAKY, failed and then passed alone: {failure}" for failure in failures]
-            print(f"=== {phase.name}: {time.monotonic() - start_s:.0f} s", flush=True)
             said += failures
     if all(code == _NO_TESTS for code in codes.values()):
         print("no test was chosen")
@@ -113,6 +162,24 @@ def main(arguments: Sequence[str]) -> int:
     failed = [name for name, code in codes.items() if code not in (0, _NO_TESTS)]
     print("\n".join(["", *said, f"failed: {', '.join(failed)}" if failed else "all phases passed"]))
     return 1 if failed else 0
+
+
+def _runs(
+    arguments: Sequence[str], directory: Path, under_way: ExitStack, *, second_look: bool
+) -> Iterator[tuple[Phase, Run, Sequence[str]]]:
+    """Each phase as soon as it is begun, with its arguments; one that runs beside another comes behind that one."""
+    beside: list[tuple[Phase, Run, Sequence[str]]] = []
+    for number, phase in enumerate(PHASES):
+        report = directory / f"{number}.xml"
+        remembering = [*arguments, "-o", f"cache_dir={report.with_suffix('.cache')}"] if second_look else arguments
+        run = phase.start(remembering, report)
+        under_way.callback(run.end)
+        if phase.beside:
+            beside.append((phase, run, remembering))
+        else:
+            yield phase, run, remembering
+            yield from beside
+            beside.clear()
 
 
 def _failures(report: Path) -> list[str]:
