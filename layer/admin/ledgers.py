@@ -81,7 +81,8 @@ class LedgerAdmin:
 
     def rebuild_ledgers(self, told: Callable[[int, int], None] = lambda done, of: None) -> int:
         """Write the lists of all topics anew from what Kafka has; gives the number of ledgers written. Ours, not
-        Pulsar's. `told` hears how many of how many partitions of `ledgers` are done.
+        Pulsar's. `told` hears how many of how many partitions of `ledgers` are done. What was taken off a list to be
+        deleted stays off it.
 
         Maintenance that runs elsewhere goes on from there by itself.
 

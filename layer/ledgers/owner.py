@@ -164,8 +164,9 @@ class LedgerOwner:
     def rebuild(self, deadline: Deadline) -> Turn:
         """Write every list anew from what Kafka has, measured anew. Take over first.
 
-        Ledgers that were taken off a list although Kafka has their data yet are on it again; DELETING ones stay so.
-        There is `more` to do when some could not be measured now. Raises: as `turn`.
+        What was taken off a list stays off it, also where Kafka has its data yet; DELETING ledgers stay so. A list that
+        is not there begins at the log's start. There is `more` to do when some could not be measured now. Raises: as
+        `turn`.
         """
         lists = self._judged(deadline)
         topics = self._data.living(self.state_partition, deadline)
@@ -295,7 +296,10 @@ def _anew(lists: LedgerLists, topics: Iterable[TopicLogs]) -> Iterator[_Due]:
         for partition, log in topic.logs.items():
             place = Place(topic.name, topic.layout.incarnation, partition)
             listed = {ledger.id: ledger for ledger in lists.ledgers(place)}
+            first_id = min(listed, default=0)
             for change in changes([], place, topic.layout, log):
+                if change.ledger_id < first_id:
+                    continue  # its deletion may be on its way: who saw it listed again could begin with what goes
                 before = listed.pop(change.ledger_id, None)
                 yield _Due(_as_before(change, before), topic.kafka_topic)
             for ledger in listed.values():

@@ -1,0 +1,26 @@
+"""How often many histories came to each verdict about a deletion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from layer.ledgers.deletion import Verdict
+
+
+class JudgedHistory(Protocol):
+    """`verdicts`: how often it came to each one."""
+
+    verdicts: dict[Verdict, int]
+
+    def run(self) -> object: ...
+
+
+def verdicts_of(histories: Iterable[JudgedHistory]) -> Mapping[Verdict, int]:
+    """Run them, one after the other, and add up their verdicts: each one, also what none of them came to."""
+    found = dict.fromkeys(Verdict, 0)
+    for history in histories:
+        history.run()
+        for verdict, count in history.verdicts.items():
+            found[verdict] += count
+    return found
