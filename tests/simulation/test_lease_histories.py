@@ -1,9 +1,10 @@
-"""Histories of processes that share one partition by leases (see `leases`): 96 of them, 3,000 with `make soak`.
+"""Histories of processes that share one partition by leases (see `leases`): 144 of them, 3,000 with `make soak`.
 
 What must hold (design.md 7 and 12): a message is held by one live consumer at a time, until it was expelled; every
 message is acknowledged in the end; what a flush called durable does not go out again; on Key_Shared nobody gets a
 message of a key while another live consumer has one of it, and keys go out in order; redelivery counts are what was
-refused, as long as no process dies, and never more.
+refused, as long as no process dies, and never more; on Failover a consumer gets messages in order from the first that
+is not acknowledged on, and leaves none out.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from tests.simulation.leases import World
 SEEDS = 3
 HISTORIES_A_SEED = 4
 MANY = 100
-KINDS = [SubscriptionType.SHARED, SubscriptionType.KEY_SHARED]
+KINDS = [SubscriptionType.SHARED, SubscriptionType.KEY_SHARED, SubscriptionType.FAILOVER]
 
 
 def disturb(world: World) -> None:
