@@ -79,7 +79,8 @@ def work_off(on: Stage, stand: Stand, kills: int, stops: int) -> None:
     assert found.duplicates["same process"] == 0, found
 
 
-def deaths_and_sleep(on: Stage, type_: str) -> None:
+def deaths_and_sleep(on: Stage, type_: str, *, at_once: bool = False) -> None:
+    """`at_once`: all that dies dies in the same moment."""
     publisher = on.publish(pace_ms=4, keys=KEYS)
     stand = on.subscription(type_)
     workers = stand.join_many(4, **ORDERS)
@@ -89,11 +90,13 @@ def deaths_and_sleep(on: Stage, type_: str) -> None:
     owner = owner_of(workers)
     owner.kill()
     others = [worker for worker in workers if worker not in (sleeper, owner)]
-    seek(others[0])  # as soon as the next owner hears of it
+    if at_once:
+        others.pop().kill()
+    seek(others[0])  # done when the next owner has heard of it
     eventually("another one owns it", lambda: any(worker.owned() for worker in others))
     go_on_by(stand, 100, *others)
-    killed = next(worker for worker in others if not worker.owned())
-    killed.kill()
+    if not at_once:
+        next(worker for worker in others if not worker.owned()).kill()
     sleeper.go_on()
     go_on_by(stand, 100, owner_of(others), sleeper)
     publisher.stop()
@@ -124,7 +127,7 @@ def active_ones_die_and_sleep(on: Stage) -> None:
 
 
 def test_processes_that_share_keys_die_and_sleep(stage: MakeStage) -> None:
-    deaths_and_sleep(stage(1), "KeyShared")
+    deaths_and_sleep(stage(1), "KeyShared", at_once=True)
 
 
 def test_active_consumers_of_failover_die_and_sleep(stage: MakeStage) -> None:
