@@ -173,3 +173,18 @@ def test_a_transaction_acknowledges_up_to_a_message_of_another_process(
     client.close()
     assert payloads(receive(owner, 3)) == numbers(7, 10)
     assert nothing_comes(owner)
+
+
+def test_one_process_alone_says_and_hears_nothing(process: Process, admin: AdminClient, unique: Unique) -> None:
+    topic = unique()
+    admin.create_partitioned_topic(topic, 3)
+    client = process()
+    consumers = [client.subscribe(topic, "s", FAILOVER, consumer_name=name) for name in ("a", "b")]
+    until(lambda: len(owns(consumers[0])) == 3, "all partitions to be owned")
+    send(process(), topic, 30)
+    for message in receive(consumers[0], 20):
+        consumers[0].acknowledge(message)
+    leasing = consumers[0]._member._serving.leasing
+    assert leasing is not None
+    assert nothing_comes(consumers[0])
+    assert (leasing._heard_upto, leasing.lessee.mark(), leasing.lessee.asking) == (0, 0, False)

@@ -47,7 +47,9 @@ def no_transactions(*_: object) -> None:
 class World:
     """Kafka, the clock, and what a god would know."""
 
-    def __init__(self, rng: random.Random, kind: SubscriptionType, *, faults: bool, letters: bool) -> None:
+    def __init__(
+        self, rng: random.Random, kind: SubscriptionType, *, faults: bool, letters: bool, seeks: bool = False
+    ) -> None:
         self.rng = rng
         self.kind = kind
         self.faults = faults
@@ -77,6 +79,8 @@ class World:
         self.losses = 0
         """How often a live owner lost the partition."""
         self.may_seek = rng.random() < 0.2
+        self.seeks_often = seeks
+        """Operators seek all the time, also while an owner asks who holds what."""
         self.moves = rng.random() < 0.5
         """Consumers are closed and processes leave, in good order; what they refused just before counts or not."""
         self.troubles = 0
