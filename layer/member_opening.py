@@ -93,7 +93,7 @@ def new_member(
         services.fetcher,
         services.clock,
         services.pending_acks,
-        _lease_terms(services, subscription, client_id, lease_channel, transactions_elsewhere),
+        None if compacted else _lease_terms(services, subscription, client_id, lease_channel, transactions_elsewhere),
         ack_persist_interval_s=ack_persist_interval_s,
     )
 
@@ -105,9 +105,9 @@ def _lease_terms(
     lease_channel: Callable[[Subscription], LeaseTraffic],
     transactions_elsewhere: TransactionAcksElsewhere,
 ) -> LeaseTerms | None:
-    """None where a partition's messages go to one process at a time."""
+    """None where a partition's messages go to its owner's process only."""
     topic = subscription.topic
-    if not subscription.type.is_shared or subscription.partition is not None or not topic.name.is_persistent:
+    if not subscription.type.is_leased or subscription.partition is not None or not topic.name.is_persistent:
         return None
     life = CursorLife(topic.kafka_topic_id, topic.layout.incarnation, subscription.incarnation)
     ahead = services.settings.tail(client_id="leased", fetch_queue_kbytes=FETCH_QUEUE_KBYTES)
@@ -118,7 +118,7 @@ def _lease_terms(
         key = DeliveryKey(str(topic.name), partition, subscription.name)
         transactions_elsewhere.ask(key, life, txn, ack, answer, deadline)
 
-    return LeaseTerms(client_id, life, lease_channel(subscription), reader, ask_owner)
+    return LeaseTerms(client_id, life, lease_channel(subscription), reader, ask_owner, partitions=topic.partitions)
 
 
 def acknowledged_elsewhere(

@@ -108,7 +108,7 @@ def begin_acknowledging(
         InvalidTxnStatusError: it is not open. All others make it fail: it can only be aborted then.
         TransactionConflict: some of it is acknowledged already, or another transaction holds it.
         TransactionNotFound: it has ended meanwhile.
-        NotConnected: another process owns the partition now (Exclusive, Failover; elsewhere its owner is asked).
+        NotConnected: another process owns the partition now (Exclusive; elsewhere its owner is asked).
         Timeout: no answer within `deadline`.
     """
     if not isinstance(txn, Transaction):

@@ -62,14 +62,16 @@ class LeaseChannel:
     def read(self, start: int, most: int) -> Future[lease_terms.HeardAgain]:
         def read_again() -> lease_terms.HeardAgain:
             deadline = Deadline.after(_READ_S)
-            is_whole = self._channel.start(self._topic, deadline) <= start
             found: list[lease_terms.Heard] = []
-            end = self._channel.end(self._topic, deadline)
-            for record in self._channel.written(self._topic, start, end, deadline):
+            upto = self._channel.end(self._topic, deadline)
+            for record in self._channel.written(self._topic, start, upto, deadline):
                 found += self._ours([record])
                 if len(found) >= most:
-                    return lease_terms.HeardAgain(found, record.offset + 1, is_whole)
-            return lease_terms.HeardAgain(found, end, is_whole)
+                    upto = record.offset + 1
+                    break
+            # Asked last: retention may take some while it is read.
+            is_whole = self._channel.start(self._topic, deadline) <= start
+            return lease_terms.HeardAgain(found, upto, is_whole)
 
         return self._run(read_again)
 

@@ -109,7 +109,10 @@ class Dispatcher:
         if self._shared:
             return any(e.has_room_again() and e.shared_permits() > 0 for e in self._endpoints)
         return any(
-            owned.buffered and owned.active is not None and owned.active.endpoint.has_room_again()
+            owned.buffered
+            and owned.active is not None
+            and owned.active.endpoint.has_room_again()
+            and owned.active.endpoint.permits() > 0
             for owned in self._owned.values()
         )
 
@@ -132,7 +135,7 @@ class Dispatcher:
             return self._dispatch_shared()
         handed = False
         for owned in self._owned.values():
-            if owned.buffered and owned.active is not None:
+            if owned.buffered and owned.active is not None and not owned.quiet:
                 handed = self._dispatch_to_active(owned) or handed
         return handed
 

@@ -79,11 +79,13 @@ class HandingOut:
                 found.append(make(body, feed, offset, counts.get(offset, 0)))
         return found
 
-    def leases(self, offsets: Sequence[int], records: Sequence[Any], feed: Feed) -> list[LeasedEntry]:
-        """These entries for a consumer in another process, which reads them itself; `feed` has them from now on."""
+    def leases(self, offsets: Sequence[int], records: Sequence[Any], holder: Feed | None) -> list[LeasedEntry]:
+        """These entries for a consumer in another process, which reads them itself; `holder` (None: nobody) has them
+        from now on."""
         entries, in_flight, counts = self._entries, self._in_flight, self._redeliveries
         if entries.are_plain:
-            in_flight.hold(offsets, feed)
+            if holder is not None:
+                in_flight.hold(offsets, holder)
             return [LeasedEntry(offset, counts.get(offset, 0)) for offset in offsets]
         found: list[LeasedEntry] = []
         for offset, record in zip(offsets, records, strict=True):
@@ -91,7 +93,8 @@ class HandingOut:
             size = entries.batches.pop(offset, 0)
             if type(record) is WholeMessage:
                 chunks = tuple(record.offsets)
-                in_flight.hold_batch(offset, feed, len(chunks))
+                if holder is not None:
+                    in_flight.hold_batch(offset, holder, len(chunks))
                 found.append(LeasedEntry(offset, count, len(chunks), None, chunks, record.total_bytes))
             elif size:
                 acked = self._held.with_held(offset, self._cursor.batches.get(offset))
@@ -99,11 +102,13 @@ class HandingOut:
                 if not left:  # what is not acknowledged of it, transactions hold
                     self._held.back.add(offset)
                     continue
-                in_flight.hold_batch(offset, feed, left)
+                if holder is not None:
+                    in_flight.hold_batch(offset, holder, left)
                 ack_set = None if acked is None else (acked.batch_size, acked.acked)
                 found.append(LeasedEntry(offset, count, left, ack_set))
             else:
-                in_flight.hold((offset,), feed)
+                if holder is not None:
+                    in_flight.hold((offset,), holder)
                 found.append(LeasedEntry(offset, count))
         return found
 

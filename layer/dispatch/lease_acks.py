@@ -8,7 +8,7 @@ from typing import Final
 from pyroaring import BitMap64
 
 from layer.cursor.batch_acks import BatchAckSet
-from layer.dispatch.batches import gathered
+from layer.dispatch.batches import gathered, up_to
 from layer.dispatch.delivery import PartitionSlot
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.lease_saves import Acks
@@ -59,13 +59,13 @@ class LeaseAcks:
 
     def _drain_acks(self, leased: LeasedPartition, now_s: float) -> None:
         slot = leased.slot
-        slot.cumulative.clear()
-        slot.cumulative_in_batch.clear()
+        self._drain_cumulative(leased, now_s)
         offsets = [slot.acks.popleft() for _ in range(len(slot.acks))]
         if offsets:
             in_chunks = [each for offset in offsets for each in leased.chunks.get(offset, ())]
             self._acknowledge(slot.number, offsets + in_chunks, now_s)
             leased.let_go(offsets)
+            leased.held_before.acknowledged(offsets)
         single = slot.acks_in_batch
         if single:
             self._begin(now_s)
@@ -74,6 +74,20 @@ class LeaseAcks:
                 batches[offset] = merged_acks(batches.get(offset), acks)
                 if offset in leased.in_flight.unacked_in:
                     leased.acknowledge_in_batch(offset, acks)
+
+    def _drain_cumulative(self, leased: LeasedPartition, now_s: float) -> None:
+        """What is acknowledged up to a message is all that consumers were handed up to there."""
+        slot = leased.slot
+        plain = [slot.cumulative.popleft() for _ in range(len(slot.cumulative))]
+        in_batch = [slot.cumulative_in_batch.popleft() for _ in range(len(slot.cumulative_in_batch))]
+        upto = max(plain, default=-1)
+        if in_batch:
+            offset, acks = up_to(in_batch)
+            upto = max(upto, offset - 1)
+            slot.acks_in_batch.extend((offset, index, size) for index, size in _messages(acks[offset]))
+        acked = leased.acknowledge_up_to(upto) if upto >= 0 else None
+        if acked:
+            self._acknowledge(slot.number, acked, now_s)
 
     def _drain_nacks(self, leased: LeasedPartition, now_s: float) -> None:
         slot = leased.slot
@@ -150,6 +164,11 @@ class LeaseAcks:
                 batches[offset] = (size, bits | batches.get(offset, (0, 0))[1])
             nacks += report.nacks.get(number, ())
         return list(acks), batches, {nack.offset: nack for nack in nacks}
+
+
+def _messages(acks: BatchAckSet) -> list[tuple[int, int]]:
+    """(batch index, size) of each."""
+    return [(index, acks.batch_size) for index in range(acks.acked.bit_length()) if acks.acked >> index & 1]
 
 
 def _split(nacks: Mapping[int, list[Nack]]) -> tuple[dict[int, tuple[Nack, ...]], dict[int, list[Nack]]]:

@@ -22,13 +22,16 @@ class _Account:
 
 
 class LeasePermits:
-    """`consumers` is the dispatcher's list, of which only this process's own ones count.
+    """`consumers` is the dispatcher's list, of which only this process's own ones count. Where they get messages of
+    this process's own partitions `beside_own`, an inbox has room for as many leased ones again, or it would be full
+    of what is at hand here.
 
     Memory: two numbers for each consumer and owner.
     """
 
-    def __init__(self, consumers: Sequence[Endpoint], holdings: Holdings) -> None:
+    def __init__(self, consumers: Sequence[Endpoint], holdings: Holdings, *, beside_own: bool = False) -> None:
         self._consumers = consumers
+        self._beside_own = beside_own
         self._holdings = holdings
         self._next_number = 1
         self._accounts: dict[bytes, _Account] = {}
@@ -51,6 +54,7 @@ class LeasePermits:
 
     def close(self, owner: bytes) -> None:
         self._accounts.pop(owner, None)
+        self._told = {told: limit for told, limit in self._told.items() if told[0] != owner}  # it may begin anew
 
     def close_all(self) -> None:
         """Another epoch begins: owners count from 1, and what they were promised is void."""
@@ -117,9 +121,16 @@ class LeasePermits:
         leased = account.leased.get(number, 0)
         if not asking:
             return leased
-        room = max(0, endpoint.permits() - self._holdings.on_the_way(endpoint))
+        room = max(0, self._room(endpoint) - self._holdings.on_the_way(endpoint))
         share = room // len(self._accounts)
         return leased + (share or min(1, room))
+
+    def _room(self, endpoint: Endpoint) -> int:
+        room = endpoint.permits()
+        if not self._beside_own or 2 * room >= endpoint.capacity:
+            return room
+        leased = sum(1 for each in list(endpoint.queue) if each.feed.slot.number in self._holdings.partitions)
+        return max(room, endpoint.capacity - leased)
 
 
 def _described(endpoint: Endpoint, number: int, limits: dict[bytes, int]) -> RemoteConsumer:

@@ -72,7 +72,7 @@ AskOwner = Callable[[int, TxnId, TxnAck, "Future[None]", Deadline], None]
 @dataclass(frozen=True, slots=True)
 class LeaseTerms:
     """`client_id` names the membership in its Kafka group; `reader` reads what is leased to it; `most_heard` records
-    wait to be taken in."""
+    wait to be taken in; the topic has `partitions`, or has more by now."""
 
     client_id: str
     life: CursorLife
@@ -80,3 +80,4 @@ class LeaseTerms:
     reader: RecordReader
     ask_owner: AskOwner
     most_heard: int = 20_000
+    partitions: int = 1

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from pyroaring import BitMap64
 
@@ -15,9 +15,45 @@ from layer.dispatch.in_flight import InFlight
 from mapping.state_records.leases import LeasedEntry
 from mapping.state_records.pending_acks import TxnAck
 
+_END: Final = 2**64 - 1
+
+
+class HeldBefore:
+    """What consumers were handed and do not hold any more, though nobody here acknowledged it: an acknowledgement up
+    to a message counts for it as well, how late ever.
+
+    Memory: a compressed bitmap, and the chunks' offsets of messages in chunks.
+    """
+
+    def __init__(self) -> None:
+        self._offsets = BitMap64()
+        self._chunks: dict[int, Sequence[int]] = {}
+
+    def add(self, offsets: BitMap64, chunks: Mapping[int, Sequence[int]]) -> None:
+        """`chunks` by the last one's offset, of messages in chunks."""
+        self._offsets |= offsets
+        self._chunks.update(chunks)
+
+    def take(self, upto: int) -> BitMap64:
+        """Everything at or before `upto`, with the chunks of messages that end there."""
+        taken = self._offsets.copy()
+        taken.remove_range(upto + 1, _END)
+        self._offsets.remove_range(0, upto + 1)
+        for last in [last for last in self._chunks if last <= upto]:
+            taken |= BitMap64(self._chunks.pop(last))
+        return taken
+
+    def acknowledged(self, offsets: Sequence[int]) -> None:
+        """These were, one by one."""
+        if self._offsets:
+            self._offsets -= BitMap64(offsets)
+        for offset in offsets if self._chunks else ():
+            self._chunks.pop(offset, None)
+
 
 class LeasedPartition:
-    """Memory: as InFlight, a number for each entry that was delivered before, and ack sets of batch entries."""
+    """Memory: as InFlight and HeldBefore, a number for each entry that was delivered before, and ack sets of batch
+    entries."""
 
     def __init__(self, slot: PartitionSlot) -> None:
         self.slot = slot
@@ -32,6 +68,10 @@ class LeasedPartition:
         self.owner = b""
         self.asked: int | None = None
         """A TAKE_OVER of this version is to be answered."""
+        self.held_before = HeldBefore()
+        """Where messages go to one consumer at a time."""
+        self.comes_again = False
+        """A consumer gave everything back: it gets nothing before the owner has heard that, and recalled it."""
 
     def hold(self, entries: Sequence[LeasedEntry], feed: Feed) -> None:
         plain: list[int] = []
@@ -59,6 +99,9 @@ class LeasedPartition:
     def hold_for_transaction(self, ack: TxnAck) -> None:
         """These are a transaction's now, and nobody's: their time does not run out."""
         gone = [offset for offset in ack.whole if offset in self.in_flight.holders]
+        if ack.cumulative is not None:
+            last = ack.cumulative.offset - (ack.cumulative.batch_size > 0)
+            gone += [offset for offset in self.in_flight.holders if offset <= last and offset not in ack.whole]
         for offset, (_, acked) in ack.batches.items():
             if offset in self.in_flight.unacked_in:
                 self.in_flight.acknowledged_in_batch(offset, acked.bit_count())
@@ -68,6 +111,24 @@ class LeasedPartition:
             if endpoint.ack_timeouts is not None:
                 endpoint.ack_timeouts.forget(self.slot.number, BitMap64(gone))
         self.let_go(gone)
+
+    def acknowledge_up_to(self, upto: int) -> BitMap64:
+        """Everything that consumers hold or held at or before `upto`, by records: all chunks of messages that end there
+        are among it, and none of those that end behind it."""
+        acked = self.held_before.take(upto)
+        held = [offset for offset in self.in_flight.holders if offset <= upto]
+        acked |= BitMap64(held)
+        for offset in held if self.chunks else ():
+            acked |= BitMap64(self.chunks.get(offset, ()))
+        self.let_go(held)
+        return acked
+
+    def forget(self) -> None:
+        """Consumers hold nothing of it; what they acknowledge up to counts all the same."""
+        plain = BitMap64(offset for offset in self.in_flight.holders if offset not in self.chunks)
+        self.held_before.add(plain, self.chunks)
+        self.comes_again = False
+        self.let_go(list(self.in_flight.holders))
 
     def let_go(self, offsets: Sequence[int]) -> None:
         self.in_flight.let_go(offsets)

@@ -1,8 +1,9 @@
 """A membership's leases, to other processes and from them, in the member's loop.
 
 Where all consumers are in the process that owns the partitions nothing is written and nothing costs. A process that
-owns no partition announces its consumers (`Lessee`), and every owner leases to them as to its own (`Lessor`). All of it
-runs in the member's thread, but for `heard`.
+owns no partition announces its consumers (`Lessee`), and every owner leases to them as to its own (`Lessor`). On
+Failover a process that does not own all of them does, because the active consumer of each is chosen from those of all
+processes. All of it runs in the member's thread, but for `heard`.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from math import inf
 from typing import Final
+
+from pyroaring import BitMap64
 
 from layer import errors
 from layer.clock import Clock
@@ -27,9 +30,10 @@ from layer.dispatch.leased_records import LeasedRecords
 from layer.dispatch.lessee import Lessee
 from layer.dispatch.lessor import Lessor
 from layer.dispatch.partition import OwnedPartition
+from layer.dispatch.strategy import SubscriptionType
 from mapping.errors import CorruptRecord
 from mapping.state_records.cursor_requests import EVERYBODY
-from mapping.state_records.leases import LeaseRecord, Nack, Report, TakeOver, decode
+from mapping.state_records.leases import Lease, LeaseRecord, Nack, Recall, Report, TakeOver, decode
 from mapping.state_records.pending_acks import TxnAck
 from mapping.txn_id import TxnId
 
@@ -87,12 +91,15 @@ class Leasing:
         self._held_by_transactions: deque[tuple[int, TxnAck]] = deque()
         """Acknowledgements of others' partitions that transactions hold, and that the lessee has not heard of."""
         self._refused = False
-        self._had_some_s = 0.0
-        """When this process owned a partition last, or had not joined the group."""
+        self._in_order = handle.type is SubscriptionType.FAILOVER
+        """A partition's messages go to one consumer at a time, wherever it is."""
+        self._had_enough_s = 0.0
+        """When this process owned a partition last (Failover: all), or had not joined the group."""
         self._group: tuple[Future[Collection[str]], float] | None = None
         self._look_s = 0.0
-        self.lessor = Lessor(session, terms.life, terms.client_id, owned, dispatcher, self._say)
-        self.lessee = Lessee(terms.life, terms.client_id, endpoints)
+        in_order = self._in_order
+        self.lessor = Lessor(session, terms.life, terms.client_id, owned, dispatcher, self._say, in_order=in_order)
+        self.lessee = Lessee(terms.life, terms.client_id, endpoints, in_order=in_order)
         self._records = LeasedRecords(str(handle), handle.kafka_topic, terms.reader, clock, self.lessee)
         dispatcher.late_elsewhere = self.lessee.late
         terms.traffic.listen(self.heard)
@@ -113,9 +120,9 @@ class Leasing:
         lessee = self.lessee
         while self._held_by_transactions:
             lessee.hold_for_transaction(*self._held_by_transactions.popleft())
-        if self._owned or not joined:
-            self._had_some_s = now_s
-        without = now_s - self._had_some_s >= _ASK_AFTER_S
+        if self._owns_enough() or not joined:
+            self._had_enough_s = now_s
+        without = now_s - self._had_enough_s >= _ASK_AFTER_S
         lessee.asking = without and any(not each.is_remote for each in self._endpoints)
         if lessee.to_read:
             self._records.read()
@@ -128,6 +135,13 @@ class Leasing:
         self.send()
         if self._flushes:
             self._end_flushes()
+
+    def _owns_enough(self) -> bool:
+        """Nobody else's partitions concern this process."""
+        if not self._in_order:
+            return bool(self._owned)
+        partitions = max(self._terms.partitions, max(self._owned, default=0) + 1)
+        return len(self._owned) == partitions and (partitions == 1 or not self.lessor.has_members)
 
     def send(self) -> None:
         """Write what was said, unless an append is under way."""
@@ -197,6 +211,8 @@ class Leasing:
             fenced = isinstance(record, TakeOver) and record.life == self._terms.life
             if fenced and record.version > owned.saves.saved.lineage.version:  # type: ignore[union-attr]
                 owned.quiet = True  # Kafka's group will say so, too
+            if isinstance(record, Lease | Recall):
+                self.lessee.pass_over(record)
         else:
             self.lessee.hear(self._handle.slot(partition), record)
 
@@ -313,6 +329,22 @@ class Leasing:
                 owned.redeliveries.update(dict.fromkeys(left, redeliveries))
             if left:
                 self._dispatcher.still_held(owned, endpoint, left)
+
+    def giving_up(self, owned: OwnedPartition) -> None:
+        """The partition is about to be forgotten; what was handed out of it may be acknowledged here all the same."""
+        leased = self.lessee.owned_before(owned.slot, owned.saves.saved.lineage.version)
+        if not self._in_order:
+            return
+        chunks = owned.entries.chunks
+        known = {last: list(each.offsets) for last, each in chunks.known.items()}
+        handed = BitMap64()
+        if owned.read_position > owned.cursor.next_unacked:
+            handed.add_range(owned.cursor.next_unacked, owned.read_position)
+        if chunks:
+            handed -= BitMap64(chunks.ending_behind(owned.read_position - 1))
+            for offsets in known.values():
+                handed -= BitMap64(offsets)
+        leased.held_before.add(handed, known)
 
     def gave_up(self, number: int) -> None:
         """Another process owns it now, or nobody."""

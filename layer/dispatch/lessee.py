@@ -48,16 +48,23 @@ ACKS_S: Final = 0.05
 class Lessee:
     """One for each membership. `consumers` is the dispatcher's list, of which only this process's own ones count.
 
+    `in_order`: a partition's messages go to one consumer at a time (Failover). Then everything unacknowledged comes
+    again, from the first on, when its consumer or its owner is another one or some of it was refused: nothing of it is
+    kept over that.
+
     Memory: what Holdings, LeasePermits, LeaseAcks and UnsavedReports say, and one report.
     """
 
-    def __init__(self, life: CursorLife, client_id: str, consumers: Sequence[Endpoint]) -> None:
+    def __init__(
+        self, life: CursorLife, client_id: str, consumers: Sequence[Endpoint], *, in_order: bool = False
+    ) -> None:
         self._life = life
+        self._in_order = in_order
         self._client_id = client_id
         self._epoch = 1
         self._sequence = 0
         self._holdings = Holdings()
-        self._permits = LeasePermits(consumers, self._holdings)
+        self._permits = LeasePermits(consumers, self._holdings, beside_own=in_order)
         self._acks = LeaseAcks(self._holdings, self._permits.numbers)
         self._saves = UnsavedReports()
         self._said_s = -KNOCK_S
@@ -125,6 +132,8 @@ class Lessee:
         self._permits.open(owner)
         if former != owner and all(other.owner != former for other in self.partitions.values()):
             self._permits.close(former)
+        if self._in_order:
+            self._forget(leased)
         leased.in_flight.let_go(list(leased.chunks))  # whoever acknowledges them acknowledges all chunks all the same
 
     def _counts(self, leased: LeasedPartition, record: Lease | Recall) -> bool:
@@ -142,10 +151,22 @@ class Lessee:
         endpoint = self._permits.consumer(lease.consumer)
         if lease.version < leased.version or endpoint is None:
             return
-        leased.owner = lease.owner
+        leased.owner, leased.version = lease.owner, lease.version
         self._leased_s[endpoint] = self.now_s
         leased.hold(lease.entries, endpoint.feed(leased.slot))
+        if leased.comes_again:
+            return
         self.to_read.append(ToRead(leased, endpoint, lease.entries, messages))
+
+    def pass_over(self, record: Lease | Recall) -> None:
+        """It is about a partition that this process owns by now: it is only counted."""
+        if record.to != self.id or record.owner not in self._permits:
+            return
+        if not self._permits.is_next(record.owner, record.number):
+            self.begin_anew()
+        elif isinstance(record, Lease):
+            messages = sum(entry.messages for entry in record.entries)
+            self._permits.count_leased(record.owner, record.consumer, messages)
 
     def begin_anew(self) -> None:
         """Hold nothing, and say so, in another epoch."""
@@ -165,7 +186,10 @@ class Lessee:
             endpoint.discard(leased.slot)
             if endpoint.ack_timeouts is not None:
                 endpoint.ack_timeouts.forget_partition(leased.slot.number)
-        leased.let_go(list(leased.in_flight.holders))
+        if self._in_order:
+            leased.forget()
+        else:
+            leased.let_go(list(leased.in_flight.holders))
 
     # What consumers say -------------------------------------------------------------------------------------------
 
@@ -181,7 +205,8 @@ class Lessee:
             return
         feed = endpoint.feed(leased.slot)
         held = [offset for offset in offsets if leased.in_flight.holders.get(offset) is feed]
-        self._acks.refuse(leased, held, endpoint, 0.0, self.now_s)
+        if held:
+            self._give_back(leased, held, endpoint)
 
     def redeliver_all(self, endpoint: Endpoint) -> None:
         """Everything that this consumer holds is to come again."""
@@ -191,7 +216,16 @@ class Lessee:
             held = leased.in_flight.held_by(endpoint.feed(leased.slot))
             if held:
                 endpoint.discard(leased.slot)
-                self._acks.refuse(leased, held, endpoint, 0.0, self.now_s)
+                self._give_back(leased, held, endpoint)
+
+    def _give_back(self, leased: LeasedPartition, held: Sequence[int], endpoint: Endpoint) -> None:
+        if not self._in_order:
+            self._acks.refuse(leased, held, endpoint, 0.0, self.now_s)
+        elif not leased.comes_again:  # one refusal brings all of it
+            leased.comes_again = True
+            endpoint.discard(leased.slot)
+            self._holdings.do_not_read(lambda each: each.partition is leased)
+            self._acks.refuse(leased, [min(held)], endpoint, 0.0, self.now_s)
 
     def hold_for_transaction(self, partition: int, ack: TxnAck) -> None:
         """A transaction holds this: it is in nobody's hands."""
@@ -219,8 +253,18 @@ class Lessee:
         return [*{*acks, *told.whole}], batches, nacks
 
     def owned_now(self, number: int) -> LeasedPartition | None:
-        """This process owns the partition: what its consumers hold is given to it, without what was not read yet."""
+        """This process owns the partition: what its consumers hold is given to it, without what was not read yet; of
+        what has to stay in order, nothing."""
+        leased = self.partitions.get(number)
+        if self._in_order and leased is not None:
+            self._forget(leased)
         return self._holdings.give_back(number)
+
+    def owned_before(self, slot: PartitionSlot, version: int) -> LeasedPartition:
+        """This process owned the partition with this version, and gives it up: what owners before it wrote is void."""
+        leased = self._holdings.of(slot)
+        leased.version = max(leased.version, version)
+        return leased
 
     # What is to be said -------------------------------------------------------------------------------------------
 

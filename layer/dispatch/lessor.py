@@ -58,7 +58,8 @@ class Consumers(Protocol):
 
 
 class Lessor:
-    """One for each membership. `owned` is the owner's own dictionary, seen from here.
+    """One for each membership. `owned` is the owner's own dictionary, seen from here. `in_order`: a partition's
+    messages go to one consumer at a time (Failover), which keeps nothing when its owner changes.
 
     Memory: some numbers for each consumer elsewhere, beside what the partitions keep of what is in flight.
     """
@@ -71,7 +72,10 @@ class Lessor:
         owned: Mapping[int, OwnedPartition],
         consumers: Consumers,
         say: Say,
+        *,
+        in_order: bool = False,
     ) -> None:
+        self._in_order = in_order
         self._owner = owner
         self._life = life
         self._client_id = client_id
@@ -90,6 +94,11 @@ class Lessor:
     def in_use(self) -> bool:
         """There are members elsewhere, or may be, or somebody is to hear of a save."""
         return bool(self._members) or self.is_asking or self._saves.in_use
+
+    @property
+    def has_members(self) -> bool:
+        """Consumers of other processes are known."""
+        return bool(self._members)
 
     @property
     def is_asking(self) -> bool:
@@ -237,8 +246,8 @@ class Lessor:
     def _refuse(self, member: Member, owned: OwnedPartition, nacks: Collection[Nack]) -> None:
         for consumer, offset, delay_ms, _ in nacks:
             endpoint = member.consumers.get(consumer)
-            feed = owned.in_flight.holders.get(offset)
-            if endpoint is not None and feed is not None and feed.endpoint is endpoint:
+            holder = owned.active if self._in_order else owned.in_flight.holders.get(offset)
+            if endpoint is not None and holder is not None and holder.endpoint is endpoint:
                 owned.slot.nacks.append((self.now_s, delay_ms / 1000, offset, endpoint))
 
     def _answer(self, member: Member, number: int, report: Report) -> None:
@@ -317,9 +326,9 @@ class Lessor:
     def _all_answered(self, number: int, asked: Asked) -> None:
         self._take_overs.end(number)
         owned = self._owned[number]
-        self._dispatch.redeliver_later(
-            owned, {o: nack for o, nack in asked.nacked.items() if o not in owned.in_flight.holders}
-        )
+        if not self._in_order:
+            nacked = {o: nack for o, nack in asked.nacked.items() if o not in owned.in_flight.holders}
+            self._dispatch.redeliver_later(owned, nacked)
         owned.quiet = False
 
     def _expel(self, member: Member, why: str, *, died: bool = False) -> None:

@@ -228,6 +228,8 @@ class Ownership:
             if owned is None:
                 continue
             owned.residency.forget()
+            if self.leasing is not None:
+                self.leasing.giving_up(owned)
             self._dispatcher.forget(owned)
             if self.leasing is not None:
                 self.leasing.gave_up(number)

@@ -244,7 +244,7 @@ class OwnedPartition:
     def deliver(self, feed: Feed, offsets: Sequence[int], records: Sequence[Any], *, hold: bool) -> None:
         """Hand entries to a consumer, and remember that it holds them (`hold`: shared subscriptions)."""
         if isinstance(feed.endpoint, RemoteEndpoint):
-            entries = self._handing_out.leases(offsets, records, feed)
+            entries = self._handing_out.leases(offsets, records, feed if hold else None)
             feed.endpoint.lend(feed, self._counted(entries, feed.endpoint.max_redeliver_count))
             return
         feed.endpoint.deliver(self._handing_out.messages(offsets, records, feed, feed if hold else None))

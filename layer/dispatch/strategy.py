@@ -25,6 +25,11 @@ class SubscriptionType(str, Enum):
     def is_shared(self) -> bool:
         return self in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED)
 
+    @property
+    def is_leased(self) -> bool:
+        """Consumers of processes that do not own a partition may get messages of it."""
+        return self is not SubscriptionType.EXCLUSIVE
+
 
 def active_consumer(endpoints: Sequence[Endpoint], partition: int) -> Endpoint | None:
     """The one consumer of an Exclusive or Failover subscription that gets `partition`.

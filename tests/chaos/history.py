@@ -13,11 +13,18 @@ _BEGINNING = -1.0
 
 class History:
     """Every acknowledgement has a time when it was about to be made and one when it was known to be durable; every seek
-    a beginning and an end. What happened between is taken the way that accuses nobody."""
+    a beginning and an end. What happened between is taken the way that accuses nobody. `leased`: an acknowledgement
+    travels to the partition's owner, and counts there although a seek was done meanwhile, as any late one."""
 
     def __init__(
-        self, sent: Iterable[Position], by_worker: Iterable[Iterable[Acknowledgement]], seeks: Iterable[Seek]
+        self,
+        sent: Iterable[Position],
+        by_worker: Iterable[Iterable[Acknowledgement]],
+        seeks: Iterable[Seek],
+        *,
+        leased: bool = False,
     ) -> None:
+        self._leased = leased
         self._sent: dict[int, list[Position]] = defaultdict(list)
         for position in sorted(sent):
             self._sent[position.partition].append(position)
@@ -69,7 +76,11 @@ class History:
         """Whether it may be, in a state that an answer asked for at `asked` and given at `at` tells."""
         seeks = self._seeks[position.partition]
         since = max((seek.begin for seek in seeks if seek.resets(position) and seek.end < asked), default=_BEGINNING)
-        return any(made.done > since and made.made < at for made in self._made.get(position, ())) or any(
+
+        def in_force(made: Acknowledgement) -> float:
+            return made.durable if self._leased else made.done
+
+        return any(in_force(made) > since and made.made < at for made in self._made.get(position, ())) or any(
             not seek.resets(position) and seek.begin < at and seek.end > since for seek in seeks
         )
 

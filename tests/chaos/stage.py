@@ -260,7 +260,8 @@ class Stand:
         remaining = self._remaining()
         self.sampler.close()
         there = self._stage.everything()
-        case = Case(self.workers, there, SENTINEL, self.sampler.samples, remaining, ordered=self.type in ORDERED)
+        ordered, leased = self.type in ORDERED, self.type != "Exclusive"
+        case = Case(self.workers, there, SENTINEL, self.sampler.samples, remaining, ordered=ordered, leased=leased)
         found = case.judge()
         found.samples = self.sampler.answers
         print(f"\n    {self.type}: {found}")

@@ -27,6 +27,8 @@ from tests.chaos.outside import Entries, Sample
 from tests.chaos.processes import WorkerProcess
 
 _SHOWN = 5
+_ON_ITS_WAY_S = 2.0
+"""From a lease in the log to an inbox, on a busy machine."""
 
 
 @dataclass
@@ -73,6 +75,7 @@ class Case:
         remaining: Iterable[Position],
         *,
         ordered: bool,
+        leased: bool = False,
     ) -> None:
         self._workers = {worker.name: worker for worker in workers}
         sent = {position for position, value in there.items() if value != sentinel}
@@ -100,6 +103,7 @@ class Case:
             sent,
             ([a for a in worker.testimony.acknowledgements if a.position not in sentinels] for worker in workers),
             (seek for worker in workers for seek in worker.testimony.seeks),
+            leased=leased,
         )
         self._verdict = Verdict(
             sent=len(sent),
@@ -183,9 +187,12 @@ class Case:
         return own > 0 and any(version > own and at <= handed.at for version, at, _ in self._takeovers[partition])
 
     def _slept(self, handed: HandOut, since: float) -> bool:
-        """It was leased the message and stopped while others acknowledged it; what tells it so comes behind."""
+        """It was leased the message and stopped while others acknowledged it; what tells it so comes behind. After a
+        seek, and on Failover, who had it before may acknowledge what is on its way to the next one."""
         stops = self._workers[handed.worker].stops
-        return any(stopped <= since <= resumed for stopped, resumed in stops)
+        for_two = self._ordered or self._history.seeks_begun(handed.position.partition, handed.at) > 0
+        on_its_way = for_two and not self._owns(handed.worker, handed) and handed.at - since < _ON_ITS_WAY_S
+        return on_its_way or any(stopped <= since <= resumed for stopped, resumed in stops)
 
     def _about(self, worker: str, partition: int) -> list[Said]:
         """What it said of having the partition and of having it no more."""
@@ -260,10 +267,13 @@ class Case:
         self._break(9, "taken over twice (partition, version)", [turn for turn, count in taken.items() if count > 1])
 
     def _order(self) -> None:
-        """Within one ownership a partition's messages only move forward, but once for each refusal and seek at most."""
+        """A process gets a partition's messages in order, and those left out are acknowledged. Within one ownership,
+        and while no other process gets any, they only move forward, but once for each refusal and seek at most."""
+        self._gaps()
+        changes = self._changes()
         disorder: list[object] = []
         for worker in self._workers.values():
-            last: dict[int, Position] = {}
+            last: dict[int, Receipt] = {}
             steps_back: Counter[int] = Counter()
             takes = [(said.line, int(said.text.split()[0])) for said in worker.testimony.of_kind("o")]
             refused = [said.line for said in worker.testimony.of_kind("n")]
@@ -272,13 +282,54 @@ class Case:
                     last.pop(takes.pop(0)[1], None)
                 position = receipt.position
                 before = last.get(position.partition)
-                if before is not None and position <= before:
+                if before is not None and position <= before.position:
+                    since, ours = bisect_right(changes[position.partition], before.at), self._owns(worker.name, receipt)
+                    if not ours or since < bisect_left(changes[position.partition], receipt.at):
+                        last[position.partition] = receipt
+                        continue
                     steps_back[position.partition] += 1
                     seeks = self._history.seeks_begun(position.partition, receipt.at)
                     if steps_back[position.partition] > bisect_left(refused, receipt.line) + seeks:
-                        disorder.append((worker.name, str(before), str(position)))
-                last[position.partition] = position
+                        disorder.append((worker.name, str(before.position), str(position)))
+                last[position.partition] = receipt
         self._break(4, "out of order (worker, before, after)", disorder)
+
+    def _changes(self) -> dict[int, list[float]]:
+        """By partition: when another process than before was handed something, or began to own it."""
+        found: dict[int, list[float]] = defaultdict(list)
+        last: dict[int, str] = {}
+        for handed in sorted(self._hand_outs, key=lambda each: each.at):
+            partition = handed.position.partition
+            if last.get(partition, handed.worker) != handed.worker:
+                found[partition].append(handed.at)
+            last[partition] = handed.worker
+        for partition, turns in self._takeovers.items():
+            found[partition] = sorted([*found[partition], *(at for _, at, _ in turns)])
+        return found
+
+    def _owns(self, worker: str, receipt: Receipt | HandOut) -> bool:
+        said = [said for said in self._about(worker, receipt.position.partition) if said.line < receipt.line]
+        return bool(said) and said[-1].kind == "o"
+
+    def _gaps(self) -> None:
+        """What lies between two messages that follow each other in an inbox is acknowledged."""
+        missed: list[object] = []
+        last: dict[tuple[str, int], HandOut] = {}
+        for handed in self._hand_outs:
+            position = handed.position
+            before = last.get((handed.worker, position.partition))
+            last[handed.worker, position.partition] = handed
+            if before is None or position <= before.position:
+                continue
+            there = self._by_partition[position.partition]
+            between = there[bisect_right(there, before.position) : bisect_left(there, position)]
+            if between and not self._history.seek_between(position.partition, 0, handed.at):
+                missed += [
+                    (handed.worker, str(before.position), str(where), str(position))
+                    for where in between
+                    if not self._history.is_acknowledged(where, handed.at, handed.at)
+                ]
+        self._break(4, "left out (worker, before, what, after)", missed)
 
     def _count_duplicates(self) -> None:
         """Why a message was received more than once, by what had become of who received it before."""

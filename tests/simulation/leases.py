@@ -47,7 +47,9 @@ def no_transactions(*_: object) -> None:
 class World:
     """Kafka, the clock, and what a god would know."""
 
-    def __init__(self, rng: random.Random, kind: SubscriptionType, *, faults: bool, letters: bool) -> None:
+    def __init__(
+        self, rng: random.Random, kind: SubscriptionType, *, faults: bool, letters: bool, seeks: bool = False
+    ) -> None:
         self.rng = rng
         self.kind = kind
         self.faults = faults
@@ -77,14 +79,13 @@ class World:
         self.losses = 0
         """How often a live owner lost the partition."""
         self.may_seek = rng.random() < 0.2
+        self.seeks_often = seeks
+        """Operators seek all the time, also while an owner asks who holds what."""
         self.moves = rng.random() < 0.5
         """Consumers are closed and processes leave, in good order; what they refused just before counts or not."""
         self.troubles = 0
         """Deaths, pauses and failures of appends: after one, deliveries may repeat and counts start over."""
         self.dead_letters: set[int] = set()
-
-    def seek(self, partition: int, offset: int) -> None:
-        """For those who seek by the dispatcher; `Process.position` is what counts in a history."""
 
     def monotonic(self) -> float:
         return self.now_s
@@ -182,6 +183,9 @@ class Traffic:
         assert [decode(value) for _, value in values] == [record for _, record in records]
         if any(isinstance(record, Lease) for _, record in records):
             assert self.may_lease(), "leased before a save says so: the next owner would not ask"
+            if world.owner is not None and world.owner.traffic is self:
+                leased = {each.offset for _, record in records if isinstance(record, Lease) for each in record.entries}
+                assert not leased & world.durable, f"{leased} leased, {world.durable} were durably acknowledged"
 
         def now() -> None:
             luck = world.rng.random() if world.faults else 1.0
@@ -248,19 +252,43 @@ class Inbox(Endpoint):
         self.process = process
         world = process.world
         letters = Letters(world) if world.letters else None
-        super().__init__(name, world.rng.randrange(1, 15), delivery_type=Delivery, dead_letters=letters)
+        self.run_end: int | None = None
+        """Behind the last message that came since the inbox was emptied."""
+        super().__init__(
+            name,
+            world.rng.randrange(1, 15),
+            delivery_type=Delivery,
+            dead_letters=letters,
+            priority=world.rng.choice((0, 0, 0, 1)),
+        )
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
         world = self.process.world
         for delivery in deliveries:
             offset = delivery.offset
             if not self.process.out_of_group and not self.process.is_expelled():
-                assert offset not in world.durable, f"{offset} goes out after it was durably acknowledged"
+                # On Failover a former consumer may acknowledge what is on its way to the next one: see `Traffic.write`.
+                if world.kind is not SubscriptionType.FAILOVER or self.process.owned:
+                    assert offset not in world.durable, f"{offset} goes out after it was durably acknowledged"
                 if not world.seeks:
                     self._check_key_order(offset)
+                    self._check_order(offset)
             world.out.add(offset)
         super().deliver(deliveries)
         assert len(self.queue) <= self.capacity, f"{self.name} of {self.capacity} got {len(self.queue)}"
+
+    def discard(self, slot: PartitionSlot | None) -> list[Delivery]:
+        self.run_end = None
+        return super().discard(slot)
+
+    def _check_order(self, offset: int) -> None:
+        """Failover: it begins with the first message that is not acknowledged, and leaves none out."""
+        world = self.process.world
+        if world.kind is SubscriptionType.FAILOVER:
+            begin = 0 if self.run_end is None or offset < self.run_end else self.run_end
+            missed = [other for other in range(begin, offset) if other not in world.acked]
+            assert not missed, f"{offset} to {self.name} before {missed}"
+            self.run_end = offset + 1
 
     def _check_key_order(self, offset: int) -> None:
         world = self.process.world
@@ -272,6 +300,19 @@ class Inbox(Endpoint):
         for other, (holder, epoch) in world.holders.items():
             if key_of(other) == key_of(offset) and holder is not self and holder.process.holds_in(epoch):
                 assert other in world.acked or holder.closed, f"{offset} to {self.name}, {holder.name} has {other}"
+
+
+class Membership:
+    """In Kafka's group: the dispatcher seeks there."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+
+    def seek(self, partition: int, offset: int) -> None:
+        self.process.position = offset
+
+    def watermarks(self, *_: object) -> tuple[int, int]:
+        return self.process.world.watermarks()
 
 
 class Process:
@@ -304,7 +345,7 @@ class Process:
         )
         fake = cast("Any", world)
         self.position = 0
-        self.dispatcher = Dispatcher(handle, fake, fake, fake, self.owned, self.consumers)
+        self.dispatcher = Dispatcher(handle, fake, fake, cast("Any", Membership(self)), self.owned, self.consumers)
         terms = LeaseTerms(client_id, LIFE, self.traffic, world, no_transactions, world.rng.choice((2, 5, 1000)))
         self.leasing = Leasing(
             handle, terms, self.session, world, self.dispatcher, self._seek, self.owned, self.consumers, lambda: None
@@ -377,6 +418,7 @@ class Process:
         missed = [offset for offset in told if not owned.cursor.is_acknowledged(offset)]
         assert not missed, f"{missed} are acknowledged in the log, and {self.client_id} took over without that"
         self.owned[0] = owned
+        self.dispatcher.choose_active()
         self.dispatcher.count_deliveries()
         self.leasing.opened(owned, nacked)
         self.position = owned.read_position
@@ -426,7 +468,9 @@ class Process:
             mine = world.holders.get(offset, (None, 0))[0] is endpoint
             if mine:
                 del world.holders[offset]
-            if rng.random() < 0.85:
+            if world.kind is SubscriptionType.FAILOVER and rng.random() < 0.3:
+                self.acknowledge_up_to(delivery)
+            elif rng.random() < 0.85:
                 world.acked.add(offset)
                 delivery.feed.slot.ack(offset)
                 self.acked_elsewhere.add(offset)
@@ -435,9 +479,20 @@ class Process:
                 world.refused[offset] += bool(counts or world.faults or world.seeks)
                 delivery.feed.slot.nacks.append((world.now_s, rng.choice((0.0, 0.3, 3.0)), offset, endpoint))
 
+    def acknowledge_up_to(self, delivery: Delivery) -> None:
+        """And everything before it."""
+        world, offset = self.world, delivery.offset
+        world.acked.update(range(offset + 1))
+        delivery.feed.slot.cumulative.append(offset)
+        self.held = [each for each in self.held if each.offset > offset]
+
     def receive(self, inbox: Inbox, delivery: Delivery) -> None:
         world, offset = self.world, delivery.offset
         world.received[offset] += 1
+        if world.kind is SubscriptionType.FAILOVER:
+            assert delivery.redeliveries == 0
+            self.held.append(delivery)
+            return
         holder, epoch = world.holders.get(offset, (None, 0))
         shared = not world.seeks and not self.out_of_group and not self.waited(delivery)
         if holder is not None and holder is not inbox and shared:
@@ -494,6 +549,7 @@ class Process:
         world = self.world
         world.losses += 1
         self.under_way = None
+        self.leasing.giving_up(owned)
         self.dispatcher.forget(owned)
         self.leasing.gave_up(0)
         self.slot.forget_acknowledgements()

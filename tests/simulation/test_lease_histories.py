@@ -1,9 +1,10 @@
-"""Histories of processes that share one partition by leases (see `leases`): 96 of them, 3,000 with `make soak`.
+"""Histories of processes that share one partition by leases (see `leases`): 180 of them, 6,000 with `make soak`.
 
 What must hold (design.md 7 and 12): a message is held by one live consumer at a time, until it was expelled; every
 message is acknowledged in the end; what a flush called durable does not go out again; on Key_Shared nobody gets a
 message of a key while another live consumer has one of it, and keys go out in order; redelivery counts are what was
-refused, as long as no process dies, and never more.
+refused, as long as no process dies, and never more; on Failover a consumer gets messages in order from the first that
+is not acknowledged on, and leaves none out.
 """
 
 from __future__ import annotations
@@ -18,7 +19,19 @@ from tests.simulation.leases import World
 SEEDS = 3
 HISTORIES_A_SEED = 4
 MANY = 100
-KINDS = [SubscriptionType.SHARED, SubscriptionType.KEY_SHARED]
+KINDS = [SubscriptionType.SHARED, SubscriptionType.KEY_SHARED, SubscriptionType.FAILOVER]
+
+
+def seek_now_and_then(world: World, luck: float) -> None:
+    owner = world.owner
+    if owner is None or not owner.owned or owner.paused:
+        return
+    asks = owner.owned[0].quiet
+    often = 0.003 if world.may_seek and not asks else 0.0
+    if world.seeks_often:
+        often = 0.03 if asks else 0.01
+    if 0.5 < luck < 0.5 + often:
+        owner.seek()
 
 
 def disturb(world: World) -> None:
@@ -31,9 +44,7 @@ def disturb(world: World) -> None:
         process.leave()
     elif world.moves and luck < 0.035 and not process.paused:
         process.close_one()
-    owner = world.owner
-    if world.may_seek and 0.5 < luck < 0.503 and owner is not None and owner.owned and not owner.owned[0].quiet:
-        owner.seek()
+    seek_now_and_then(world, luck)
     if not world.faults:
         return
     if luck > 0.975 and luck < 0.978 and world.owner is not None and world.owner.owned and not world.owner.paused:
@@ -103,10 +114,23 @@ def test_the_same_in_many_more_histories(seed: int, kind: SubscriptionType, faul
     play(seed, kind, faults=faults, letters=letters)
 
 
-def play(seed: int, kind: SubscriptionType, *, faults: bool, letters: bool) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_operators_seek_while_processes_die_and_owners_change(seed: int, kind: SubscriptionType) -> None:
+    play(seed, kind, faults=True, letters=False, seeks=True)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", range(SEEDS, MANY))
+def test_seeks_in_many_more_histories(seed: int, kind: SubscriptionType) -> None:
+    play(seed, kind, faults=True, letters=seed % 2 == 0, seeks=True)
+
+
+def play(seed: int, kind: SubscriptionType, *, faults: bool, letters: bool, seeks: bool = False) -> None:
     for history in range(HISTORIES_A_SEED):
         what = f"{seed} {history}"
-        world = World(random.Random(what), kind, faults=faults, letters=letters)
+        world = World(random.Random(what), kind, faults=faults, letters=letters, seeks=seeks)
         try:
             run(world)
         except AssertionError as failure:
