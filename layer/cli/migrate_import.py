@@ -91,6 +91,9 @@ def run(
     token_file: TokenOption = None,
     trust_certs: TrustOption = None,
     private_key: PrivateKeyOption = None,
+    delivery_times: Annotated[
+        bool, typer.Option("--delivery-times", help="Ask for each message that came alone when it is due.")
+    ] = False,
 ) -> None:
     """Copy metadata, messages and acknowledgements that Pulsar has now. Run it again for what came since; a killed one
     is gone on with. Pulsar is only read."""
@@ -103,7 +106,7 @@ def run(
         record = here.node.imports.begin(
             tenant, origin, address.service_url, address.admin_url, Deadline.after(_CALL_S)
         )
-        _show(settings, ImportWorker(here, pulsar, address, record, news).run(), [])
+        _show(settings, ImportWorker(here, pulsar, address, record, news, delivery_times=delivery_times).run(), [])
 
 
 @command(app, "status")

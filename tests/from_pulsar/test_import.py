@@ -9,6 +9,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from typing import Any
 
 import pulsar as official
@@ -69,6 +70,8 @@ class There:
 def there() -> Iterator[There]:
     with PulsarStandalone(PulsarOptions(start_timeout_s=300, heap_mb=1000)) as running:
         found = There(running)
+        # It is healthy a little before it knows its own cluster.
+        assert wait_until(lambda: "standalone" in found.ask("GET", "/clusters"), Deadline.after(PATIENCE_S))
         yield found
         found.client.close()
 
@@ -90,7 +93,7 @@ def _addresses(there: There) -> list[str]:
 def _received(client: pulsar.Client, topic: str, subscription: str) -> list[pulsar.Message]:
     """All that a fresh consumer gets, until nothing came for two seconds."""
     consumer = client.subscribe(topic, subscription, pulsar.ConsumerType.Shared)
-    found = []
+    found: list[pulsar.Message] = []
     while True:
         try:
             found.append(consumer.receive(20_000 if not found else 2_000))
@@ -212,8 +215,8 @@ def test_schemas_nulls_chunks_and_names(
         producer = there.client.create_producer(described, schema=official.schema.AvroSchema(record))
         producer.send(value)
         producer.close()
-    strange = f"persistent://{namespace}/a b+c%d"
-    there.client.subscribe(strange, "a/b c").close()
+    strange = f"persistent://{namespace}/größe"
+    there.client.subscribe(strange, "s").close()
     producer = there.client.create_producer(strange)
     producer.send(b"x")
     producer.close()
@@ -229,17 +232,24 @@ def test_schemas_nulls_chunks_and_names(
         if len(message.data()) > 10:
             slow.acknowledge(message)
     slow.close()
+    later = f"persistent://{namespace}/later"
+    there.client.subscribe(later, "a/b c", official.ConsumerType.Shared).close()
+    producer = there.client.create_producer(later)
+    producer.send(b"in an hour", deliver_after=timedelta(hours=1))
+    producer.send(b"now")
+    producer.close()
     there.client.subscribe(large, "fast", initial_position=official.InitialPosition.Earliest).close()
 
     pok = CommandLine(service_url, "migrate")
-    pok("import", "run", tenant, *_addresses(there))
+    pok("import", "run", tenant, *_addresses(there), "--delivery-times")
     report = pok.json("import", "verify", tenant)
     assert report["good"], report["problems"]
 
     assert [entry.version.number for entry in admin.list_schema_versions(described)] == [0, 1]
     reader = client.create_reader(described, pulsar.MessageId.earliest, schema=pulsar.schema.AvroSchema(OurOrder))
     assert [reader.read_next(20_000).value().number for _ in range(2)] == [1, 2]
-    assert [message.data() for message in _received(client, strange, "a/b c")] == [b"x"]
+    assert [message.data() for message in _received(client, later, "a/b c")] == [b"now"]
+    assert [message.data() for message in _received(client, strange, "s")] == [b"x"]
     assert [message.data() for message in _read(client, large)] == [b"before", payload, b"after"]
     assert [message.data() for message in _received(client, large, "slow")] == [b"before", b"after"]
     assert [message.data() for message in _received(client, large, "fast")] == [b"before", payload, b"after"]

@@ -8,6 +8,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Final
 from urllib.parse import quote, unquote_plus
 
@@ -22,6 +23,7 @@ from schema_compat import SchemaInfo
 
 _TIMEOUT_S: Final = 60.0
 _NOT_FOUND: Final = 404
+_DELIVER_AT: Final = "X-Pulsar-deliver-at-time"
 _OF_THE_SYSTEM: Final = ("__change_events", "__transaction_buffer_snapshot", "__consumer_offsets")
 _PENDING_ACKS: Final = "__transaction_pending_ack"
 _NO_PROGRAMS: Final = ("pulsar.repl.", "pulsar.dedup", "__compaction")
@@ -162,6 +164,17 @@ class PulsarAdmin:
         except (KeyError, TypeError, ValueError, CorruptRecord) as error:
             raise errors.Corrupt(f"internalStats of {name} are not as known: {type(error).__name__} {error}") from error
 
+    def deliver_at_ms(self, name: str, position: Position) -> int | None:
+        """When the message that is alone in this entry is due; None for one that was not delayed, or is gone."""
+        path = f"{path_of(name)}/ledger/{position.ledger_id}/entry/{position.entry_id}"
+        told = self._get(path).get(_DELIVER_AT)
+        if told is None:
+            return None
+        try:
+            return round(datetime.fromisoformat(told.replace("Z", "+00:00")).timestamp() * 1000)
+        except ValueError as error:
+            raise errors.Corrupt(f"{name} message at {position} is due at {told!r:.60}: {error}") from error
+
     def _subscriptions(self, name: str) -> dict[str, PulsarSubscription]:
         stats = self._ask(f"{path_of(name)}/stats?getPreciseBacklog=false&subscriptionBacklogSize=false", none_found={})
         told = stats.get("subscriptions", {}) if isinstance(stats, dict) else {}
@@ -180,6 +193,19 @@ class PulsarAdmin:
         if not isinstance(found, list):
             raise errors.Corrupt(f"GET {self._root}{path} answers {found!r:.100}, expected a list")
         return [str(each) for each in found]
+
+    def _get(self, path: str) -> Mapping[str, str]:
+        """The headers of the answer; none where there is nothing."""
+        request = urllib.request.Request(self._root + path, headers=self._headers)  # noqa: S310 - the operator's address
+        try:
+            with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=self._tls) as answer:  # noqa: S310
+                return dict(answer.headers)
+        except urllib.error.HTTPError as refusal:
+            if refusal.code == _NOT_FOUND:
+                return {}
+            raise errors.ConnectFailed(f"GET {self._root}{path}: {refusal.code}") from refusal
+        except OSError as error:
+            raise errors.ConnectFailed(f"GET {self._root}{path}: {error}") from error
 
     def _ask(self, path: str, none_found: Any = None) -> Any:
         request = urllib.request.Request(self._root + path, headers=self._headers)  # noqa: S310 - the operator's address

@@ -18,7 +18,7 @@ from layer.migration.from_pulsar.places import Position, place_of
 from mapping.batch_entry import FORMAT_VERSION, BatchMessage, encode_batch
 from mapping.encryption import EncryptionInfo
 from mapping.errors import MappingError
-from mapping.headers import CHUNK, HIGHEST_SEQUENCE, ORIGINAL_ID, PRODUCER, producer_suffix
+from mapping.headers import CHUNK, DELIVER_AT, HIGHEST_SEQUENCE, ORIGINAL_ID, PRODUCER, producer_suffix
 from mapping.message_record import BatchInfo, ChunkInfo, Headers, MessageMetadata, encode_headers
 from mapping.original_position import OriginalPosition
 
@@ -53,6 +53,7 @@ class Entry:
     messages: Sequence[PulsarMessage]
     schema_version: int = -1
     encryption: EncryptionInfo | None = None
+    deliver_at_ms: int | None = None
 
 
 class Copy(NamedTuple):
@@ -92,6 +93,7 @@ def copies(
     metadata = MessageMetadata(
         properties={} if single is None else dict(single.properties),
         event_time_ms=0 if single is None else single.event_time_ms,
+        deliver_at_ms=entry.deliver_at_ms,
         ordering_key=ordering_key if key is not None else None,
         key_is_ordering_key=key is None and ordering_key is not None,
         schema_version=schema_header,
@@ -133,8 +135,8 @@ def record_bytes(key: bytes | None, value: bytes | None, headers: Iterable[tuple
 
 
 class Digest:
-    """Of the records of one entry, one after the other: 64 bits of BLAKE2b over all but which run made them, and how
-    they are cut."""
+    """Of the records of one entry, one after the other: 64 bits of BLAKE2b over all but which run made them, how they
+    are cut, and when they are due (which is asked for only if wanted)."""
 
     def __init__(self) -> None:
         self._value = hashlib.blake2b(digest_size=8)
@@ -165,7 +167,7 @@ def digest_of(records: Iterable[Copy]) -> int:
 def _parts(key: bytes | None, headers: Iterable[tuple[str, bytes | None]]) -> Iterator[bytes | None]:
     yield key
     for name, value in headers:
-        if name not in (ORIGINAL_ID, CHUNK):
+        if name not in (ORIGINAL_ID, CHUNK, DELIVER_AT):
             yield name.encode("utf-8")
             yield value
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
@@ -29,7 +29,7 @@ from layer.migration.from_pulsar.comparing import (
 )
 from layer.migration.from_pulsar.copies_here import CopiesHere, read_copies
 from layer.migration.from_pulsar.copying import CopiedCounts, PartitionCopy
-from layer.migration.from_pulsar.entries import INCARNATION, Origin, copies, digest_of
+from layer.migration.from_pulsar.entries import INCARNATION, Entry, Origin, copies, digest_of
 from layer.migration.from_pulsar.places import Position, place_of, position_at
 from layer.migration.from_pulsar.reading import PulsarAddress, PulsarReading
 from layer.migration.from_pulsar.schemas_here import SchemasHere
@@ -100,8 +100,12 @@ class ImportWorker:
         address: PulsarAddress,
         record: ImportRecord,
         told: Callable[[str], None],
+        *,
+        delivery_times: bool = False,
     ) -> None:
-        """`told` hears what is being done, a line each."""
+        """`told` hears what is being done, a line each. `delivery_times`: ask when messages are due, which takes a
+        request for each that came alone and is not acknowledged."""
+        self._delivery_times = delivery_times
         self._node = here.node
         self._pulsar = pulsar
         self._address = address
@@ -185,8 +189,18 @@ class ImportWorker:
             copy = PartitionCopy(target, number, origin, schemas, most_bytes)
             highest = copy.take_over(self._still_mine, Deadline.after(_READ_S))
             start = None if highest < 0 else there.before(position_at(highest), _BACK_ENTRIES)
-            copy.copy(reading.entries(name, start, there.last, Deadline.after(_READ_S)))
+            entries = reading.entries(name, start, there.last, Deadline.after(_READ_S))
+            copy.copy(self._with_times(name, there, entries) if self._delivery_times else entries)
             self._tell_copied(name, there, copy.counts)
+
+    def _with_times(self, name: str, there: PulsarPartition, entries: Iterator[Entry]) -> Iterator[Entry]:
+        """With when they are due, of those that some subscription has left and that may be delayed."""
+        for entry in entries:
+            place = place_of(entry.position)
+            left = not there.cursors or any(place not in done for done in there.cursors.values())
+            if left and len(entry.messages) == 1:
+                entry = replace(entry, deliver_at_ms=self._pulsar.deliver_at_ms(name, entry.position))
+            yield entry
 
     def _tell_copied(self, name: str, there: PulsarPartition, counts: CopiedCounts) -> None:
         self._told(
