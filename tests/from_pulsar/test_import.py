@@ -10,10 +10,13 @@ import sys
 import urllib.request
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pulsar as official
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 import layer as pulsar
 from layer.admin import AdminClient
@@ -253,6 +256,41 @@ def test_schemas_nulls_chunks_and_names(
     assert [message.data() for message in _read(client, large)] == [b"before", payload, b"after"]
     assert [message.data() for message in _received(client, large, "slow")] == [b"before", b"after"]
     assert [message.data() for message in _received(client, large, "fast")] == [b"before", payload, b"after"]
+
+
+def test_encrypted_messages_stay_encrypted_or_are_named(
+    there: There, client: pulsar.Client, service_url: str, tenant: str, tmp_path: Path
+) -> None:
+    namespace = there.make_tenant(tenant)
+    topic = f"persistent://{namespace}/secrets"
+    private, public = tmp_path / "private.pem", tmp_path / "public.pem"
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    plain = serialization.NoEncryption()
+    private.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, plain)
+    )
+    public.write_bytes(
+        key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    )
+    options = {"encryption_key": "k", "crypto_key_reader": official.CryptoKeyReader(str(public), str(private))}
+    producer = there.client.create_producer(topic, **options)
+    producer.send(b"a secret", properties={"number": "1"})
+    producer.close()
+    pok = CommandLine(service_url, "migrate")
+    pok("import", "run", tenant, *_addresses(there))
+    assert pok.json("import", "verify", tenant)["good"]
+    reader = client.create_reader(
+        topic, pulsar.MessageId.earliest, crypto_key_reader=pulsar.CryptoKeyReader(str(public), str(private))
+    )
+    message = reader.read_next(20_000)
+    assert (message.data(), message.properties()) == (b"a secret", {"number": "1"})
+    producer = there.client.create_producer(topic, compression_type=official.CompressionType.ZLib, **options)
+    producer.send(b"compressed first")
+    producer.close()
+    assert "give the private key" in pok("import", "run", tenant, exits=1).stderr
+    assert "give the private key" in pok.json("import", "status", tenant)["problem"]
+    pok("import", "run", tenant, "--private-key", str(private))
+    assert reader.read_next(20_000).data() == b"compressed first"
 
 
 def test_a_run_that_is_killed_is_gone_on_with(
