@@ -33,6 +33,7 @@ from layer.metadata.producers import ProducerRegistry
 from layer.metadata.subscriptions import SUBSCRIPTION_KEYS, Subscriptions
 from layer.metadata.topics import TOPIC_KEYS, Topics
 from layer.meters import Meters
+from layer.migration.from_pulsar.steps import IMPORT_KEYS, Imports
 from layer.migration.steps import MIGRATION_KEYS, Migrations
 from layer.registry.model import SchemaPolicies, TopicLife
 from layer.registry.policies import schema_policies
@@ -109,6 +110,7 @@ class Services:
         self.clusters = Clusters(Entities(self.log, NAMESPACES, REGISTRY_KEYS, self.clock))
         self.tenants = Tenants(Entities(self.log, TENANTS, TENANT_KEYS, self.clock))
         self.migrations = Migrations(Entities(self.log, TENANTS, MIGRATION_KEYS, self.clock), self.clock)
+        self.imports = Imports(Entities(self.log, TENANTS, IMPORT_KEYS, self.clock), self.clock)
         self.topics = Topics(
             Entities(self.log, TOPICS, TOPIC_KEYS, self.clock),
             self.namespaces,

@@ -293,6 +293,15 @@ class MigrationKey:
 
 
 @dataclass(frozen=True, slots=True)
+class ImportKey:
+    """`tenants`: how far a tenant's import from Pulsar is, by compare-and-set."""
+
+    tenant: str
+    version: int
+    attempt: str
+
+
+@dataclass(frozen=True, slots=True)
 class ProgressHeadKey:
     """`subscription_progress`: what `cluster` says of a subscription, or is known to know of it (`about`); see
     `subscription_progress.SAYS`. The highest (version, session) counts."""
@@ -349,6 +358,7 @@ Key = (
     | MaintenanceTakeoverKey
     | TenantKey
     | MigrationKey
+    | ImportKey
     | ProgressHeadKey
     | ProgressSegmentKey
 )
@@ -381,6 +391,7 @@ TAGS: Final[Mapping[str, type[Key]]] = {
     "mt": MaintenanceTakeoverKey,
     "tn": TenantKey,
     "mg": MigrationKey,
+    "im": ImportKey,
     "sp": ProgressHeadKey,
     "sg": ProgressSegmentKey,
 }

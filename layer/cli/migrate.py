@@ -14,6 +14,7 @@ from layer.cli.command import command
 from layer.cli.confirm import YES_HELP, confirm
 from layer.cli.connection import admin_of
 from layer.cli.failure import CommandFailed
+from layer.cli.migrate_import import app as import_app
 from layer.cli.output import news, show_names, show_pairs, show_result, write_json
 from layer.cli.settings import CONNECT_TIMEOUT_MS, OPERATION_TIMEOUT_S, Settings
 from layer.client.errors import pulsar_errors
@@ -25,6 +26,8 @@ from mapping.state_records.migrations import MigrationRecord
 app = typer.Typer(
     help="Move a tenant to another cluster: --url names the cluster with the map of tenants.", no_args_is_help=True
 )
+
+app.add_typer(import_app, name="import")
 
 _CALL_S: Final = 60.0
 

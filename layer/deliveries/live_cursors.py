@@ -18,8 +18,9 @@ from typing import Final
 from layer import errors
 from layer.clock import Clock
 from layer.cursor.batch_acks import BatchAckSet
+from layer.cursor.identity import CursorIdentity
 from layer.cursor.machine import CursorState
-from layer.cursor.saved import Recovered, Saved
+from layer.cursor.saved import Recovered, Save, Saved
 from layer.cursor.store import CursorStore, new_session
 from layer.deadline import Deadline
 from layer.deliveries.channel import DeliveryChannel, Heard, Said
@@ -51,6 +52,7 @@ from mapping.state_records.cursor_requests import (
     encode_request,
 )
 from mapping.state_records.cursor_state import REQUEST_ID_BYTES
+from mapping.state_records.deliveries import Deliveries
 
 _log = logging.getLogger(__name__)
 
@@ -111,6 +113,27 @@ class LiveCursors:
                     asked.wait(min(_BUSY_PAUSE_S, deadline.remaining_s()))
                 if asked.left() and deadline.passed():
                     raise errors.DeadlineExceeded(_late(subscription, asked.left(), members))
+
+    def lay_down_deliveries(
+        self, subscription: Subscription, deliveries: Mapping[int, Deliveries], deadline: Deadline
+    ) -> None:
+        """Have cursors that nobody owns know this of deliveries, in the place of what they know.
+
+        Raises:
+            SubscriptionBusy: somebody consumes: an owner has its own counts.
+            StoreError: it could not be saved; of several partitions some may be.
+        """
+        cursors = self._read_cursors(subscription, deadline)
+        changed = {p: cursors[p] for p, wanted in deliveries.items() if cursors[p].state.deliveries != wanted}
+        for partition, cursor in changed.items():
+            cursor.state.deliveries = deliveries[partition]
+        saves = self._prepare(subscription, changed, new_session(), deadline)
+        if self._members(subscription, deadline):
+            raise errors.SubscriptionBusy(
+                f"subscription {subscription.name} of {subscription.topic.name} has consumers"
+            )
+        self._commit(subscription, saves, deadline)
+        self._tidy(saves, deadline)
 
     def close_consumers(self, subscription: Subscription, deadline: Deadline) -> None:
         """End every consumer of a subscription, whatever process it is in; returns when its groups are empty.
@@ -221,11 +244,9 @@ class LiveCursors:
 
     def _change_idle(self, subscription: Subscription, asked: _Asked, deadline: Deadline) -> None:
         """Change cursors that nobody owns, as a take-over and a save; nothing when somebody comes in between."""
-        topic, left = subscription.topic, asked.left()
-        session = new_session()
-        commits: dict[str, dict[int, CommittedOffset]] = {}
-        saves = {}
+        left = asked.left()
         results: list[Answer] = []
+        changed: dict[int, Recovered] = {}
         cursors = self._read_cursors(subscription, deadline)
         try:
             sought = {p: cursors[p] for p, each in left.items() if isinstance(each.wish, Seek) and p in cursors}
@@ -242,21 +263,42 @@ class LiveCursors:
                 asked.answered(Answer(request.id))
                 continue
             results.append(Answer(request.id, _take_in(cursor.state, request)))
-            identity = cursor_identity(subscription, partition)
-            lineage = identity.lineage(session, cursor.version + 1, 0)
-            save = self._store.prepare(identity, cursor.state, cursor.saved or Saved(lineage), lineage, deadline)
-            saves[partition] = (identity, save)
-            commits.setdefault(subscription.saving_group(partition), {})[partition] = save.commit
+            changed[partition] = cursor
+        saves = self._prepare(subscription, changed, new_session(), deadline)
         try:
-            for group, offsets in commits.items():
-                deadline.check("a cursor that nobody owns to be changed")  # what it refers to is not kept for ever
-                self._admin.alter_committed(group, topic.kafka_topic, offsets, deadline)
+            self._commit(subscription, saves, deadline)
         except errors.SubscriptionBusy:
             return
         if subscription.partition_groups and self._members(subscription, deadline):
             return  # somebody may have read its cursor before we wrote: what that refers to has to stay
         for answer in results:
             asked.answered(answer)
+        self._tidy(saves, deadline)
+
+    def _prepare(
+        self, subscription: Subscription, changed: Mapping[int, Recovered], session: bytes, deadline: Deadline
+    ) -> dict[int, tuple[CursorIdentity, Save]]:
+        """Saves of these cursors by their next version, which wait for their commits."""
+        saves = {}
+        for partition, cursor in changed.items():
+            identity = cursor_identity(subscription, partition)
+            lineage = identity.lineage(session, cursor.version + 1, 0)
+            save = self._store.prepare(identity, cursor.state, cursor.saved or Saved(lineage), lineage, deadline)
+            saves[partition] = (identity, save)
+        return saves
+
+    def _commit(
+        self, subscription: Subscription, saves: Mapping[int, tuple[CursorIdentity, Save]], deadline: Deadline
+    ) -> None:
+        """Raises SubscriptionBusy: somebody consumes."""
+        commits: dict[str, dict[int, CommittedOffset]] = {}
+        for partition, (_, save) in saves.items():
+            commits.setdefault(subscription.saving_group(partition), {})[partition] = save.commit
+        for group, offsets in commits.items():
+            deadline.check("a cursor that nobody owns to be changed")  # what it refers to is not kept for ever
+            self._admin.alter_committed(group, subscription.topic.kafka_topic, offsets, deadline)
+
+    def _tidy(self, saves: Mapping[int, tuple[CursorIdentity, Save]], deadline: Deadline) -> None:
         for identity, save in saves.values():
             self._store.write_checkpoint(identity, save.commit, save.saved.lineage, self._clock.now_ms(), deadline)
             self._store.clean(identity, save.obsolete, deadline)

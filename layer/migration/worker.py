@@ -21,7 +21,7 @@ from layer.migration.inventory import inventory, lacking, subscriptions
 from layer.migration.metadata import sync_metadata
 from layer.migration.model import Event
 from layer.migration.sides import Compared, compared, copied_records
-from layer.replication.carrying import carry_over
+from layer.replication.carrying import carry_deliveries, carry_over
 from layer.replication.comparing import compare_sides
 from layer.replication.side_reading import SideReading
 from layer.waiting import pause
@@ -184,6 +184,7 @@ class MigrationWorker:
             self._replicate(left, to_cluster)
             self._catch_up(left, reached)
             self._carry_progress(left, reached)
+            self._carry_deliveries(left, reached)
             report = self._compare(left, reached)
             if not report.good:
                 raise errors.Refused("; ".join(report.problems()))
@@ -275,6 +276,15 @@ class MigrationWorker:
                     theirs = reached.node.subscriptions.find(other, mine.name, self._call())
                     if theirs is not None:
                         carry_over(here, mine, there, theirs, Deadline.after(_READ_S))
+
+    def _carry_deliveries(self, left: AdminClient, reached: AdminClient) -> None:
+        """Nobody consumes on either side: what is on record of deliveries goes along."""
+        with closing(SideReading(left.node)) as here, closing(SideReading(reached.node)) as there:
+            for topic, other in self._both(left, reached):
+                for mine in subscriptions(left.node, topic, self._call()):
+                    theirs = reached.node.subscriptions.find(other, mine.name, self._call())
+                    if theirs is not None:
+                        carry_deliveries(here, mine, there, theirs, Deadline.after(_READ_S))
 
     # Looking ------------------------------------------------------------------------------------------------------
 

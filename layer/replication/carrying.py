@@ -6,8 +6,10 @@ from layer.deadline import Deadline
 from layer.deliveries.acks_by_readers import acknowledge_ledgers
 from layer.metadata.subscription import Subscription
 from layer.replication.acks import Acks
+from layer.replication.carried_deliveries import carried, joined
 from layer.replication.progress import Side, said, take_over, without_acknowledged, without_message
 from layer.replication.side_reading import SideReading
+from mapping.state_records.deliveries import Deliveries
 
 
 def carry_over(
@@ -24,6 +26,28 @@ def carry_over(
     ours, others = here.sides(mine, deadline), there.sides(theirs, deadline)
     acks = {p: _missing(ours[p], side).blocks() for p, side in others.items() if p in ours}
     acknowledge_ledgers(there.node.memberships.live_cursors, there.node.admin, theirs, acks, deadline)
+
+
+def carry_deliveries(
+    here: SideReading, mine: Subscription, there: SideReading, theirs: Subscription, deadline: Deadline
+) -> None:
+    """Have `theirs` know what is on record of deliveries with `mine`: counts, what is put off and until when, what a
+    dead process held. Of a message that both know of the higher count and the later time stay; a second call does
+    nothing new. Nobody may consume on either side.
+
+    Raises:
+        SubscriptionBusy: somebody does.
+        Refused, DeadlineExceeded, StoreError: as `carry_over`.
+    """
+    ours, others = here.sides(mine, deadline), there.sides(theirs, deadline)
+    found: dict[int, Deliveries] = {}
+    for partition, side in others.items():
+        known = side.cursor.deliveries
+        both = joined(known, carried(ours[partition], side)) if partition in ours else known
+        if both is not None and both != known:
+            found[partition] = both
+    if found:
+        there.node.memberships.live_cursors.lay_down_deliveries(theirs, found, deadline)
 
 
 def _missing(ours: Side, side: Side) -> Acks:

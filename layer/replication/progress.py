@@ -45,7 +45,7 @@ def said(side: Side) -> Progress:
         acks = Acks(BLOCK)
         for run in side.index.runs(origin):
             acks.add(run.there, here.within(run.here, run.here + run.length))
-        for there, here_too in _copies_of(side.index, origin, here.batches):
+        for there, here_too in copies_of(side.index, origin, here.batches):
             acks.add_batch(there, here.batches[here_too])
         found[origin] = acks
     return found
@@ -111,7 +111,7 @@ def _runs(side: Side, origin: Origin) -> Iterator[Run]:
     return side.index.runs(origin)
 
 
-def _copies_of(index: OriginIndex, origin: Origin, offsets: Mapping[int, object]) -> Iterator[tuple[int, int]]:
+def copies_of(index: OriginIndex, origin: Origin, offsets: Mapping[int, object]) -> Iterator[tuple[int, int]]:
     """(offset there, offset here) of those of these offsets that are copies from `origin`."""
     waiting = sorted(offsets, reverse=True)
     for run in index.runs(origin) if waiting else ():

@@ -84,6 +84,62 @@ def test_a_tenant_moves_and_comes_back(
     assert west.tenant_place(tenant).cluster == "west"  # type: ignore[union-attr]
 
 
+def test_deliveries_are_counted_on_and_put_off_on_the_next_cluster(clusters: dict[str, Cluster], tenant: str) -> None:
+    west, east = clusters["west"].admin, clusters["east"].admin
+    topic = f"persistent://{tenant}/eu/orders"
+    west.create_namespace(f"{tenant}/eu")
+    west.create_topic(topic)
+    west.assign_tenant(tenant, "west")
+    producer = clusters["west"].client.create_producer(topic)
+    for text in (b"done", b"poison", b"put off"):
+        producer.send(text)
+    producer.close()
+
+    def subscribe(cluster: str, delay_ms: int, name: str = topic) -> pulsar.Consumer:
+        policy = pulsar.ConsumerDeadLetterPolicy(3, f"{topic}-dead", "dead")
+        return clusters[cluster].client.subscribe(
+            name, "s", pulsar.ConsumerType.Shared, dead_letter_policy=policy,
+            negative_ack_redelivery_delay_ms=delay_ms, initial_position=pulsar.InitialPosition.Earliest,
+        )  # fmt: skip
+
+    def refused(cluster: str, counts: list[int]) -> None:
+        consumer = subscribe(cluster, 100)
+        for count in counts:
+            message = consumer.receive(20_000)
+            assert (message.data(), message.redelivery_count()) == (b"poison", count)
+            consumer.negative_acknowledge(message)
+        consumer.flush()
+        consumer.close()
+
+    consumer = subscribe("west", 3_600_000)
+    for message in (consumer.receive(20_000) for _ in range(3)):
+        if message.data() == b"done":
+            consumer.acknowledge(message)
+        elif message.data() == b"put off":
+            consumer.negative_acknowledge(message)
+    consumer.flush()
+    consumer.close()
+    refused("west", [0, 1])
+    west.node.migrations.begin(tenant, "west", "east", Deadline.after(PATIENCE_S))
+    with clusters["west"].replicating(), clusters["east"].replicating():
+        record = west.node.migrations.require(tenant, Deadline.after(PATIENCE_S))
+        worker = MigrationWorker(west, west, east, record, PATIENCE_S)
+        worker.run(lambda record: None)
+        assert worker.switch().step is MigrationStep.SWITCHED
+        refused("east", [2])
+        assert worker.roll_back().step is MigrationStep.ROLLED_BACK
+    consumer = subscribe("west", 100)
+    last = consumer.receive(20_000)
+    assert (last.data(), last.redelivery_count()) == (b"poison", 3)
+    consumer.negative_acknowledge(last)
+    dead = clusters["west"].client.subscribe(f"{topic}-dead", "dead")
+    assert dead.receive(30_000).data() == b"poison"
+    dead.close()
+    with pytest.raises(pulsar.Timeout):
+        consumer.receive(1_000)
+    consumer.close()
+
+
 def test_a_tenant_moves_for_good(clusters: dict[str, Cluster], tenant: str) -> None:
     west, east = clusters["west"].admin, clusters["east"].admin
     topic = f"persistent://{tenant}/eu/orders"

@@ -86,6 +86,52 @@ def test_clients_move_with_their_tenant(clusters: dict[str, Cluster], lookup_por
         reader.read_next()
 
 
+def test_what_is_acknowledged_late_is_acknowledged_on_the_copies(
+    clusters: dict[str, Cluster], lookup_port: int, tenant: str
+) -> None:
+    west, east = clusters["west"].admin, clusters["east"].admin
+    topic = f"persistent://{tenant}/ns/orders"
+    for admin, other in ((west, "east"), (east, "west")):
+        admin.create_namespace(f"{tenant}/ns")
+        admin.set_policy(f"{tenant}/ns", "replication_clusters", [other])
+        admin.create_topic(topic)
+        admin.create_subscription(topic, "billing", from_earliest=True)
+    west.assign_tenant(tenant, "west")
+    assert wait_until(lambda: _is_there(lookup_port, tenant), Deadline.after(10))
+    client = pulsar.Client(f"pok+lookup://127.0.0.1:{lookup_port}", operation_timeout_seconds=20)
+    consumer = client.subscribe(topic, "billing", pulsar.ConsumerType.Shared)
+    with clusters["west"].replicating(), clusters["east"].replicating():
+        elsewhere = clusters["east"].client.create_producer(topic)  # first published where the tenant goes
+        elsewhere.send(b"e0")
+        elsewhere.send(b"e1")
+        elsewhere.close()
+        producer = client.create_producer(topic)
+        for number in range(5):
+            producer.send(b"w%d" % number)
+        producer.close()
+        producer = client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=1000)
+        for number in range(4):
+            producer.send_async(b"b%d" % number, None)
+        producer.flush()
+        producer.close()
+        mine = {message.data(): message for message in (consumer.receive(20_000) for _ in range(11))}
+        assert wait_until(lambda: clusters["west"].has_copied(topic, clusters["east"]), Deadline.after(30))
+        west.node.tenants.move(tenant, Move.BEGIN_SWITCH, Deadline.after(10), "east")
+        assert wait_until(lambda: not west.subscription_stats(topic, "billing").consumers, Deadline.after(20))
+        for text in (b"w1", b"b2", b"e1"):
+            consumer.acknowledge(mine[text])
+        consumer.acknowledge(mine[b"w3"].message_id())
+        west.node.tenants.move(tenant, Move.FINISH_SWITCH, Deadline.after(10), "east")
+        again = [consumer.receive(20_000) for _ in range(7)]
+        assert sorted(message.data() for message in again) == [b"b0", b"b1", b"b3", b"e0", b"w0", b"w2", b"w4"]
+        with pytest.raises(pulsar.Timeout):
+            consumer.receive(1_000)
+        for text in mine:  # after the switch: on the copies, too
+            consumer.acknowledge(mine[text])
+        assert wait_until(lambda: east.subscription_stats(topic, "billing").backlog == 0, Deadline.after(30))
+    client.close()
+
+
 def _is_there(port: int, tenant: str) -> bool:
     try:
         HttpDirectory([f"127.0.0.1:{port}"]).place(tenant, Deadline.after(5))

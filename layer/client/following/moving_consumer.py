@@ -13,6 +13,7 @@ from layer.client.consumer import Consumer
 from layer.client.consumer_opening import ConsumerOptions
 from layer.client.enums import ConsumerType
 from layer.client.following.home import TenantHome
+from layer.client.following.late_acks import LateAcks
 from layer.client.message import Message
 from layer.client.message_id import NativeMessageId, StoredMessageId, native
 from layer.client.receiving import ReceiveCallback
@@ -21,6 +22,7 @@ from layer.client.stats_log import StatsLine
 from layer.client.transaction import Transaction
 from layer.client.transactional_acks import AckUnderWay
 from layer.deadline import Deadline
+from layer.errors import LayerError
 from layer.exceptions import AlreadyClosed, InvalidMessage, NotConnected, PulsarException, Result, Timeout
 from layer.waiting import wait_until
 from mapping.ledger import LedgerLayout
@@ -42,8 +44,9 @@ class MovingConsumer(Consumer):
     asks for the next message and, on Shared and Key_Shared, nothing is unacknowledged; two seconds at most), saves and
     leaves. What it did not hand out, and what is not acknowledged then, is delivered on the next cluster.
 
-    Messages and ids of a cluster that was left: their acknowledgement comes too late and does nothing but being
-    counted, because the message is delivered again; nor do refusals of them. A seek to one is InvalidMessage.
+    Messages and ids of a cluster that was left: what is acknowledged of them between two clusters is acknowledged on
+    the next one before that hands anything out, and what is acknowledged later, as soon as may be: then the message
+    may have come again. Cumulative acknowledgements and refusals of them do nothing. A seek to one is InvalidMessage.
     Serialized ids do not tell their cluster: keep none of them over a switch.
     """
 
@@ -62,8 +65,16 @@ class MovingConsumer(Consumer):
         self._listener_paused = False
         self._unreceived = 0
         """What lay in the inbox when handing out ended."""
-        self._former: list[LedgerLayout] = []
-        """What ids of clusters that were left are made with, told apart by identity: one ledger id may be on both."""
+        self._former: list[tuple[LedgerLayout, str]] = []
+        """What ids of clusters that were left are made with, told apart by identity: one ledger id may be on both; and
+        which cluster that was."""
+        self._cluster = ""
+        """Where it is, or was last."""
+        self._session: Session | None = None
+        self._late = LateAcks(options.subscription_name)
+        self._settling = threading.Lock()
+        self._settles = False
+        """A thread is about to settle what is acknowledged late."""
         self._asking: deque[None] = deque()
         """An item for each thread that wants a message; adding and taking one is atomic."""
         self._listening: deque[None] = deque()
@@ -91,7 +102,7 @@ class MovingConsumer(Consumer):
         if last is None or self._gone:
             return
         wait_until(lambda: self._has_settled(last), Deadline.after(GRACE_S))
-        self._former += last.layouts()
+        self._former += [(layout, self._cluster) for layout in last.layouts()]
         self._attached = None
         try:
             last.leave()
@@ -110,7 +121,11 @@ class MovingConsumer(Consumer):
         options = self._options
         if options.message_listener is not None:
             options = replace(options, message_listener=self._listened)
+        place = self._home.place
+        self._cluster = "" if place is None else place.cluster
+        self._settle_late(session)  # before anything is handed out here
         inner = self._open(options, session)
+        self._session = session
         if self._listener_paused:
             inner.pause_message_listener()
         with self._changing:
@@ -229,6 +244,8 @@ class MovingConsumer(Consumer):
         attached = self._of(message)
         if attached is not None:
             attached.acknowledge(message, wait=wait)
+        else:
+            self._acknowledge_late(message)
 
     def begin_acknowledging(self, message: Message | NativeMessageId | Any, txn: Transaction) -> AckUnderWay:
         return self._in_transaction(message).begin_acknowledging(message, txn)
@@ -288,21 +305,49 @@ class MovingConsumer(Consumer):
         self.late_acknowledgements += 1
         if self.late_acknowledgements == 1:
             _log.info(
-                "subscription=%s a message of a cluster that was left is acknowledged too late, and delivered again",
+                "subscription=%s a message of a cluster that was left is acknowledged late, and may be delivered again",
                 self._options.subscription_name,
             )
         return None
 
     def _is_former(self, message: object) -> bool:
+        return self._left_with(message) is not None
+
+    def _left_with(self, message: object) -> tuple[LedgerLayout, str] | None:
+        """The layout and cluster of a message or id of a cluster that was left."""
         if not self._former:
-            return False
+            return None
         if isinstance(message, Message):
             layout = message.feed.slot.layout
         elif isinstance(found := native(message), StoredMessageId):
             layout = found.layout
         else:
-            return False
-        return any(layout is each for each in self._former)
+            return None
+        return next((each for each in self._former if each[0] is layout), None)
+
+    def _acknowledge_late(self, message: object) -> None:
+        """Have it acknowledged where its tenant is now, or will be. Does not wait."""
+        left = self._left_with(message)
+        if left is None or not self._late.add(message, *left):
+            return
+        session = self._session
+        with self._changing:
+            begins = self._attached is not None and session is not None and not self._settles
+            self._settles = self._settles or begins
+        if begins:
+            threading.Thread(target=self._settle_late, args=(session,), name="pok-late-acks", daemon=True).start()
+
+    def _settle_late(self, session: Session) -> None:
+        """What fails waits for the next time; the messages come again meanwhile."""
+        with self._settling:
+            with self._changing:
+                self._settles = False
+            if not self._late:
+                return
+            try:
+                self._late.settle(session.node(), self._cluster, session.deadline())
+            except (LayerError, PulsarException) as failure:
+                _log.info("subscription=%s late acknowledgements: %s", self._options.subscription_name, failure)
 
     # Positions ----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,135 @@
+"""What one partition here has of a Pulsar topic: by their places there, the offsets of copies, and what they are."""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyroaring import BitMap
+
+from layer.dispatch.fences import Fences
+from layer.kafka.records import KafkaRecord
+from layer.migration.from_pulsar.entries import INCARNATION, Digest
+from layer.migration.from_pulsar.places import Acknowledged, acknowledged_copies
+from layer.replication.acks import Acks
+from layer.replication.origin_index import OriginIndex, Run
+from layer.replication.origins import is_marker
+from mapping.fence import Fence, begun_by
+from mapping.headers import CHUNK
+from mapping.message_record import decode_headers
+from mapping.original_position import copy_headers, decode_original
+from mapping.state_records.subscription_progress import Origin
+
+_MOST_CHUNKS_KEPT: Final = 10_000
+
+
+@dataclass(slots=True)
+class CopiesHere:
+    """Of the log from its start to where it ended. `incomplete`: chunks that never became a message.
+
+    Memory: `OriginIndex`, 16 bytes for each copy where digests are wanted, and the offsets of chunks.
+    """
+
+    index: OriginIndex
+    origin: Origin
+    earlier_chunks: dict[int, list[int]] = field(default_factory=dict)
+    """By the last chunk's offset."""
+    incomplete: list[int] = field(default_factory=list)
+    _places: array[int] = field(default_factory=lambda: array("Q"))
+    _digests: array[int] = field(default_factory=lambda: array("Q"))
+    _late: dict[int, int] = field(default_factory=dict)
+
+    def runs(self) -> Iterator[Run]:
+        return self.index.runs(self.origin)
+
+    def digest(self, place: int) -> int | None:
+        """None: there is no copy."""
+        at = bisect_left(self._places, place)
+        if at < len(self._places) and self._places[at] == place:
+            return self._digests[at]
+        return self._late.get(place)
+
+    def note_digest(self, place: int, digest: int) -> None:
+        """Of several copies the first counts."""
+        if not self._places or place > self._places[-1]:
+            self._places.append(place)
+            self._digests.append(digest)
+        elif self.digest(place) is None:
+            self._late[place] = digest
+
+    def acknowledged(self, done: Acknowledged, entries_per_ledger: int) -> Acks:
+        """The offsets here of all records of entries that are acknowledged there, and of what is no message."""
+        found = acknowledged_copies(done, self.runs(), entries_per_ledger)
+        chunks = [each for last, before in self.earlier_chunks.items() if found.has(last) for each in before]
+        for offset in chunks + self.incomplete:
+            found.add(offset, BitMap([0]))
+        return found
+
+
+def read_copies(
+    batches: Iterable[list[KafkaRecord]],
+    start: int,
+    end: int,
+    cluster: str,
+    partition: int,
+    fences: Iterable[Fence],
+    *,
+    digests: bool,
+) -> CopiesHere:
+    """What the records of [start, end) are the copies of. `fences`: those of the partition. Raises CorruptRecord."""
+    index = OriginIndex(start)
+    found = CopiesHere(index, Origin(cluster, INCARNATION))
+    rules = Fences(fences)
+    chunks: dict[str, list[KafkaRecord]] = {}
+    for batch in batches:
+        offsets = [record.offset() for record in batch]
+        rules.learn(offsets, batch, [i for i, record in enumerate(batch) if begun_by(record.headers()) is not None])
+        void = set(rules.void_in(offsets, batch))
+        for number, record in enumerate(batch):
+            headers = record.headers()
+            if is_marker(headers) or number in void:
+                index.no_message(record.offset())
+                continue
+            said = copy_headers(headers)
+            here = said is not None and said.cluster.decode("utf-8", "replace") == cluster
+            pieces = [record]
+            if any(name == CHUNK for name, _ in headers or ()):
+                info = decode_headers(headers).chunk
+                assert info is not None  # noqa: S101 - the header is there
+                if not here:
+                    index.published_here(record.offset())
+                    if _is_from(headers, cluster):
+                        chunks.setdefault(info.uuid, []).append(record)
+                        _keep_bound(chunks, found)
+                    continue
+                pieces = [*chunks.pop(info.uuid, []), record]
+                if len(pieces) == info.chunks:
+                    found.earlier_chunks[record.offset()] = [each.offset() for each in pieces[:-1]]
+            if said is None or not here:
+                index.published_here(record.offset())
+                continue
+            original = decode_original(said.position)
+            if original.partition != partition:
+                index.published_here(record.offset())
+                continue
+            index.copied(record.offset(), found.origin, original.kafka_offset, original.epoch)
+            if digests:
+                digest = Digest()
+                for each in pieces:
+                    digest.add(each.key(), each.value(), each.headers() or ())
+                found.note_digest(original.kafka_offset, digest.number())
+    index.reached(end)
+    found.incomplete += [record.offset() for pieces in chunks.values() for record in pieces]
+    return found
+
+
+def _is_from(headers: Iterable[tuple[str, bytes | None]] | None, cluster: str) -> bool:
+    return decode_headers(list(headers or ())).replicated_from == cluster
+
+
+def _keep_bound(chunks: dict[str, list[KafkaRecord]], found: CopiesHere) -> None:
+    if len(chunks) > _MOST_CHUNKS_KEPT:
+        found.incomplete += [record.offset() for record in chunks.pop(next(iter(chunks)))]

@@ -1,0 +1,169 @@
+"""Copies one partition of a Pulsar topic into its partition here, each entry once, whoever is killed when.
+
+What is there already of it is on record as a replicator has it (`layer.replication.target`, decision 0018): the
+entry's place stands for the original's offset, and the number of the run for the epoch.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from layer import errors
+from layer.deadline import Deadline
+from layer.kafka.errors import ours, translate
+from layer.kafka.producer import KafkaProducer
+from layer.migration.from_pulsar.entries import Copy, Entry, Origin, copies
+from layer.migration.from_pulsar.places import place_of
+from layer.migration.from_pulsar.schemas_here import SchemasHere
+from layer.replication.target import Copied, Target
+from layer.waiting import wait_until
+from mapping.errors import MappingError
+
+_log: Final = logging.getLogger(__name__)
+
+MOST_RECORDS: Final = 20_000
+MOST_BYTES: Final = 32 * 1024 * 1024
+_SAVE_EVERY_S: Final = 5.0
+_ANSWER_S: Final = 120.0
+_ROOM_S: Final = 0.02
+
+
+@dataclass(slots=True)
+class CopiedCounts:
+    """Of one partition, by this run; `records` are more than `entries` where messages are cut."""
+
+    entries: int = 0
+    messages: int = 0
+    records: int = 0
+    bytes: int = 0
+
+
+class PartitionCopy:
+    """For one thread. Memory: `MOST_BYTES` of records under way, and `Copied.present`."""
+
+    def __init__(self, target: Target, partition: int, origin: Origin, schemas: SchemasHere, most_bytes: int) -> None:
+        """`most_bytes`: of one record."""
+        self._target = target
+        self._partition = partition
+        self._origin = origin
+        self._schemas = schemas
+        self._most_bytes = most_bytes
+        self._copied = Copied(-1, 0)
+        self._highest = -1
+        self._next_offset = 0
+        self._sent = self._answered = self._sent_bytes = self._answered_bytes = 0
+        self._failure: Any = None
+        self._save_due = Deadline.after(_SAVE_EVERY_S)
+        self.counts = CopiedCounts()
+
+    def take_over(self, still_mine: Callable[[], None], deadline: Deadline) -> int:
+        """Know what is there; gives the highest place below which all of it is, -1 for none.
+
+        `still_mine` raises once a later run has begun. It is asked after it is on record that this run may write: so a
+        later one knows of it.
+        """
+        self._copied = self._target.take_over(self._partition, self._origin.epoch, deadline)
+        still_mine()
+        self._highest = self._copied.highest
+        self._next_offset = self._copied.upto
+        return self._highest
+
+    def copy(self, entries: Iterable[Entry]) -> None:
+        """Append what is not there yet, in order, and have it on record that it is.
+
+        Raises:
+            Corrupt: an entry cannot be a record here; names it.
+            StoreError: the cluster does not take it. A later run goes on behind what it took.
+        """
+        producer = self._target.producer()
+        for entry in entries:
+            place = place_of(entry.position)
+            if place <= self._highest:
+                continue
+            if place not in self._copied.present:
+                self._send(producer, entry)
+            self._highest = place
+            self._keep_bounds(producer)
+            if self._save_due.passed():
+                self._drain(producer)
+                self._save(final=False)
+        self._drain(producer)
+        self._save(final=True)
+
+    def _send(self, producer: KafkaProducer, entry: Entry) -> None:
+        topic = self._target.topic
+        header, base64_keys = self._schemas.of(entry.schema_version)
+        uuid = f"import-{entry.position.ledger_id}-{entry.position.entry_id}-{secrets.token_hex(4)}"
+        try:
+            records = copies(entry, self._origin, header, base64_keys, self._most_bytes, uuid)
+        except MappingError as failure:
+            raise errors.Corrupt(f"{topic.name} message at {entry.position} of Pulsar: {failure}") from failure
+        if len(records) > 1:
+            self._target.node.producers.more_than_plain(topic, Deadline.after(_ANSWER_S), chunks=True)
+        for record in records:
+            self._produce(producer, record)
+        self.counts.entries += 1
+        self.counts.messages += len(entry.messages)
+
+    def _produce(self, producer: KafkaProducer, record: Copy) -> None:
+        topic, size = self._target.topic.kafka_topic, record.size
+
+        def delivered(error: Any, stored: Any) -> None:
+            self._answered += 1
+            self._answered_bytes += size
+            if error is not None:
+                self._failure = self._failure or error
+            elif stored.offset() is not None and stored.offset() >= 0:
+                self._next_offset = stored.offset() + 1
+
+        deadline = Deadline.after(_ANSWER_S)
+        while True:
+            try:
+                producer.produce(topic, record.value, record.key, self._partition, delivered, None, 0, record.headers)
+                break
+            except BufferError as full:
+                if deadline.passed():
+                    raise errors.AppendFailed(f"{topic}: the queue to its cluster stays full") from full
+                producer.poll_inline(_ROOM_S)
+            except Exception as failure:
+                raise ours(failure, f"appending to {topic}-{self._partition}") from failure
+        self._sent += 1
+        self._sent_bytes += size
+        self.counts.records += 1
+        self.counts.bytes += size
+
+    def _keep_bounds(self, producer: KafkaProducer) -> None:
+        if producer.asleep:
+            producer.wake()
+        producer.poll_inline()
+        if self._sent - self._answered >= MOST_RECORDS or self._sent_bytes - self._answered_bytes >= MOST_BYTES:
+            self._drain(producer)
+
+    def _drain(self, producer: KafkaProducer) -> None:
+        """Until everything that was sent is answered. Raises StoreError."""
+
+        def answered() -> bool:
+            producer.wake()
+            producer.poll_inline(_ROOM_S)
+            return self._answered >= self._sent or self._failure is not None
+
+        what = f"copying to {self._target.topic.kafka_topic}-{self._partition}"
+        if not wait_until(answered, Deadline.after(_ANSWER_S)):
+            raise errors.AppendOutcomeUnknown(f"{what} was not answered in {_ANSWER_S:.0f} s")
+        if self._failure is not None:
+            raise translate(self._failure, what)
+
+    def _save(self, *, final: bool) -> None:
+        self._save_due = Deadline.after(_SAVE_EVERY_S)
+        present = self._copied.present
+        if present and present.max() <= self._highest:  # all of a former run's are passed
+            present.clear()
+        upto = self._copied.upto if present else self._next_offset
+        snapshot = Copied(self._highest, upto)
+        self._target.save(
+            self._partition, self._origin.epoch, snapshot, Deadline.after(_ANSWER_S), final=final and not present
+        )

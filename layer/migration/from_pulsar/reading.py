@@ -1,0 +1,223 @@
+"""Reads partitions of Pulsar topics entry by entry, with the official Python client (`pulsar-client`).
+
+A reader has no subscription that stays, so reading changes nothing there. What the client's methods do not tell, a
+message's sequence id, stands in its text form; how many messages an entry has, in the serialized id.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any, Final
+
+from layer import errors
+from layer.deadline import Deadline
+from layer.migration.from_pulsar.entries import Entry, PulsarMessage
+from layer.migration.from_pulsar.places import Position
+from mapping.encryption import EncryptedKey, EncryptionInfo
+from mapping.message_id import decode_message_id
+
+_log: Final = logging.getLogger(__name__)
+
+EXTRA: Final = "pip install 'pulsar-on-kafka[pulsar-import]'"
+_QUEUE: Final = 2_000
+_WAIT_MS: Final = 500
+_SILENCE_S: Final = 15.0
+"""Behind what was read there may be entries that nobody is given (markers, aborted transactions): so long without a
+message is taken for that."""
+_OPERATION_S: Final = 30
+_NO_BATCH: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PulsarAddress:
+    """Where a Pulsar cluster is. `token`: a JSON Web Token; `trust_certs`: who signed its certificates (PEM);
+    `private_key`: of messages that are encrypted, which are stored in clear then."""
+
+    service_url: str
+    admin_url: str
+    token: str = field(default="", repr=False)
+    trust_certs: str = ""
+    private_key: str = ""
+
+
+def official_client() -> ModuleType:
+    """Raises Refused: it is not installed; says how it gets there."""
+    try:
+        import pulsar
+    except ImportError as missing:
+        raise errors.Refused(f"reading from Pulsar takes the package pulsar-client: {EXTRA} ({missing})") from missing
+    return pulsar  # type: ignore[no-any-return]
+
+
+class PulsarReading:
+    """For one thread. Memory: 2,000 messages of the partition that is read, and the messages of one entry."""
+
+    def __init__(self, address: PulsarAddress) -> None:
+        """Connects when it first reads. Raises Refused: pulsar-client is not installed."""
+        self._pulsar = official_client()
+        self._address = address
+        self._client: Any = None
+
+    def close(self) -> None:
+        """A second call does nothing."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def entries(self, topic: str, start: Position | None, last: Position, deadline: Deadline) -> Iterator[Entry]:
+        """The entries of a partition from `start` (inclusive; None: its beginning) to `last` (inclusive), in order.
+
+        Raises:
+            StoreError: Pulsar cannot be read now.
+            Corrupt: a message cannot be understood.
+            DeadlineExceeded: it takes too long.
+        """
+        if last.entry_id < 0 or (start is not None and start > last):
+            return
+        reader = self._reader(topic, start)
+        waiting: list[Any] = []
+        silence = Deadline.after(_SILENCE_S)
+        try:
+            while True:
+                deadline.check(f"{topic} to be read to {last}")
+                message = self._next(reader, topic)
+                if message is None:
+                    if not self._more(reader, topic):
+                        return
+                    if silence.passed():
+                        _log.warning("topic=%s ends at %s, but Pulsar gives nothing more", topic, last)
+                        return
+                    continue
+                silence = Deadline.after(_SILENCE_S)
+                position = _position(message)
+                if position > last:
+                    return
+                waiting.append(message)
+                if len(waiting) < _messages_of(message):
+                    continue
+                yield self._entry(topic, position, waiting)
+                waiting.clear()
+                if position == last:
+                    return
+        finally:
+            reader.close()
+
+    def _reader(self, topic: str, start: Position | None) -> Any:
+        pulsar = self._pulsar
+        at = pulsar.MessageId.earliest if start is None else self._message_id(start)
+        options: dict[str, Any] = {}
+        if self._address.private_key:
+            options["crypto_key_reader"] = pulsar.CryptoKeyReader("", self._address.private_key)
+        try:
+            return self._connected().create_reader(
+                topic,
+                at,
+                receiver_queue_size=_QUEUE,
+                start_message_id_inclusive=True,
+                # What it cannot decrypt it must hand out as it is: otherwise it would come to no end.
+                crypto_failure_action=pulsar.ConsumerCryptoFailureAction.CONSUME,
+                **options,
+            )
+        except pulsar.PulsarException as failure:
+            raise errors.ConnectFailed(f"reading {topic} of {self._address.service_url}: {failure}") from failure
+
+    def _message_id(self, at: Position) -> Any:
+        return self._pulsar.MessageId(-1, at.ledger_id, max(0, at.entry_id), -1)
+
+    def _connected(self) -> Any:
+        if self._client is None:
+            pulsar, address = self._pulsar, self._address
+            options: dict[str, Any] = {}
+            if address.token:
+                options["authentication"] = pulsar.AuthenticationToken(address.token)
+            if address.trust_certs:
+                options["tls_trust_certs_file_path"] = address.trust_certs
+            self._client = pulsar.Client(
+                address.service_url,
+                operation_timeout_seconds=_OPERATION_S,
+                logger=logging.getLogger(f"{__name__}.client"),
+                **options,
+            )
+        return self._client
+
+    def _next(self, reader: Any, topic: str) -> Any:
+        """None when none came for half a second."""
+        try:
+            return reader.read_next(_WAIT_MS)
+        except self._pulsar.Timeout:
+            return None
+        except self._pulsar.PulsarException as failure:
+            raise errors.ConnectFailed(f"reading {topic} of {self._address.service_url}: {failure}") from failure
+
+    def _more(self, reader: Any, topic: str) -> bool:
+        try:
+            return bool(reader.has_message_available())
+        except self._pulsar.PulsarException as failure:
+            raise errors.ConnectFailed(f"asking for the end of {topic}: {failure}") from failure
+
+    def _entry(self, topic: str, position: Position, messages: list[Any]) -> Entry:
+        first = messages[0]
+        try:
+            return Entry(
+                position,
+                first.producer_name(),
+                first.publish_timestamp(),
+                [_message(each) for each in messages],
+                _schema_version(first),
+                self._encryption(first),
+            )
+        except (ValueError, errors.LayerError) as failure:  # UnicodeDecodeError is one
+            raise errors.Corrupt(f"{topic}: message at {position} cannot be taken over: {failure}") from failure
+
+    def _encryption(self, message: Any) -> EncryptionInfo | None:
+        context = message.encryption_context()
+        if context is None or not context.is_decryption_failed():
+            return None
+        packed = context.compression_type() != self._pulsar.CompressionType.NONE
+        if packed or context.batch_size() > 0:
+            what = f"compressed with {context.compression_type().name}" if packed else "in a batch"
+            raise errors.Refused(
+                f"it is encrypted, and {what} inside, which nothing here can read: give the private key, and it is "
+                "stored decrypted"
+            )
+        keys = tuple(EncryptedKey(key.key, key.value, dict(key.metadata)) for key in context.keys())  # noqa: SIM118 - no dict
+        return EncryptionInfo(keys, context.param(), context.algorithm())
+
+
+def _message(message: Any) -> PulsarMessage:
+    return PulsarMessage(
+        None if message.has_null_value() else message.data(),
+        message.partition_key(),
+        message.ordering_key(),
+        dict(message.properties()),
+        message.event_timestamp(),
+        _sequence_id(message),
+    )
+
+
+def _sequence_id(message: Any) -> int:
+    """From `Message(prod=NAME, seq=NUMBER, ...)`, since no method tells; -1 where it is written otherwise."""
+    text, before = str(message._message), f"Message(prod={message.producer_name()}, seq="
+    number = text[len(before) :].partition(",")[0]
+    return int(number) if text.startswith(before) and number.isdigit() else -1
+
+
+def _position(message: Any) -> Position:
+    found = message.message_id()
+    return Position(found.ledger_id(), found.entry_id())
+
+
+def _messages_of(message: Any) -> int:
+    """Of its entry."""
+    found = message.message_id()
+    if found.batch_index() == _NO_BATCH:
+        return 1
+    return max(1, decode_message_id(found.serialize()).batch_size)
+
+
+def _schema_version(message: Any) -> int:
+    """Pulsar's number; the client's own method for it fails on some."""
+    return int(message._message.int_schema_version())

@@ -1,0 +1,331 @@
+"""A tenant of a real Pulsar is imported: every kind of message, schemas, and subscriptions with their holes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pulsar as official
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+import layer as pulsar
+from layer.admin import AdminClient
+from layer.deadline import Deadline
+from layer.waiting import wait_until
+from tests.compat.pulsar_standalone import PulsarOptions, PulsarStandalone
+from tests.integration.command_line import CommandLine
+
+pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(540)]
+
+PATIENCE_S = 120.0
+_KEEP = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
+
+
+class Order(official.schema.Record):
+    number = official.schema.Integer()
+
+
+class OrderWithNote(official.schema.Record):
+    number = official.schema.Integer()
+    note = official.schema.String()
+
+
+class OurOrder(pulsar.schema.Record):
+    number = pulsar.schema.Integer()
+
+
+class There:
+    """The Pulsar that a tenant leaves."""
+
+    def __init__(self, standalone: PulsarStandalone) -> None:
+        self.service_url = standalone.service_url
+        self.admin_url = standalone.admin_url
+        self.client = official.Client(self.service_url, logger=official.ConsoleLogger(official.LoggerLevel.Error))
+
+    def ask(self, method: str, path: str, body: object | None = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self.admin_url}/admin/v2{path}", data, headers, method=method)  # noqa: S310
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310 - our own address
+            text = answer.read()
+        return json.loads(text) if text else None
+
+    def make_tenant(self, tenant: str) -> str:
+        """With a namespace, whose name it gives."""
+        self.ask("PUT", f"/tenants/{tenant}", {"allowedClusters": ["standalone"]})
+        self.ask("PUT", f"/namespaces/{tenant}/shop", {})
+        self.ask("POST", f"/namespaces/{tenant}/shop/retention", _KEEP)
+        self.ask("PUT", f"/namespaces/{tenant}/shop/schemaCompatibilityStrategy", "ALWAYS_COMPATIBLE")
+        return f"{tenant}/shop"
+
+
+@pytest.fixture(scope="module")
+def there() -> Iterator[There]:
+    with PulsarStandalone(PulsarOptions(start_timeout_s=300, heap_mb=1000)) as running:
+        found = There(running)
+        # It is healthy a little before it knows its own cluster.
+        assert wait_until(lambda: "standalone" in found.ask("GET", "/clusters"), Deadline.after(PATIENCE_S))
+        yield found
+        found.client.close()
+
+
+@pytest.fixture
+def tenant(unique: Callable[..., str], admin: AdminClient) -> Iterator[str]:
+    name = unique("tenant")
+    yield name
+    for namespace in admin.list_namespaces(name):
+        for topic in admin.list_topics(namespace):
+            admin.delete_topic(topic, force=True)
+        admin.delete_namespace(namespace)
+
+
+def _addresses(there: There) -> list[str]:
+    return ["--from", there.service_url, "--admin", there.admin_url]
+
+
+def _received(client: pulsar.Client, topic: str, subscription: str) -> list[pulsar.Message]:
+    """All that a fresh consumer gets, until nothing came for two seconds."""
+    consumer = client.subscribe(topic, subscription, pulsar.ConsumerType.Shared)
+    found: list[pulsar.Message] = []
+    while True:
+        try:
+            found.append(consumer.receive(20_000 if not found else 2_000))
+        except pulsar.Timeout:
+            consumer.close()
+            return found
+
+
+def _read(client: pulsar.Client, topic: str) -> list[pulsar.Message]:
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    found = []
+    while reader.has_message_available():
+        found.append(reader.read_next(20_000))
+    reader.close()
+    return found
+
+
+def test_every_kind_of_message_and_every_hole(
+    there: There, admin: AdminClient, client: pulsar.Client, service_url: str, tenant: str
+) -> None:
+    namespace = there.make_tenant(tenant)
+    orders = f"persistent://{namespace}/orders"
+    there.ask("PUT", f"/persistent/{namespace}/orders/partitions", 2)
+    holes = there.client.subscribe(orders, "holes", official.ConsumerType.Shared)
+    there.client.subscribe(orders, "nothing", official.ConsumerType.Shared).close()
+    everything = there.client.subscribe(orders, "every thing", official.ConsumerType.Failover)
+    producer = there.client.create_producer(orders, producer_name="shop", initial_sequence_id=41)
+    for number in range(40):
+        producer.send(
+            b"%d" % number,
+            properties={"number": str(number), "naïve": "ja"},
+            partition_key=f"key {number % 7}",
+            ordering_key=f"order {number % 3}",
+            event_timestamp=1_700_000_000_000 + number,
+        )
+    producer.close()
+    batches = there.client.create_producer(
+        orders,
+        batching_enabled=True,
+        batching_max_publish_delay_ms=60_000,
+        compression_type=official.CompressionType.LZ4,
+        message_routing_mode=official.PartitionsRoutingMode.UseSinglePartition,
+    )
+    for number in range(40, 60):
+        batches.send_async(b"%d" % number, None, properties={"number": str(number)})
+    batches.flush()
+    batches.close()
+    seen = [holes.receive(20_000) for _ in range(60)]
+    acknowledged = set()
+    for message in seen:
+        number = int(message.data())
+        if number < 40 and number % 3 == 0:
+            holes.acknowledge(message)
+            acknowledged.add(number)
+    for _ in range(60):
+        everything.acknowledge(everything.receive(20_000))
+    holes.close()
+    everything.close()
+
+    pok = CommandLine(service_url, "migrate")
+    planned = pok("import", "plan", tenant, *_addresses(there)).stdout
+    assert f"topic {orders} is not here" in planned
+    assert not admin.list_namespaces(tenant)
+    done = pok.json("import", "run", tenant, *_addresses(there))
+    assert (done["from"], done["step"], done["run"]) == ("pulsar:standalone", "IMPORTED", 1)
+    assert admin.get_policy(namespace, "retention_time_in_minutes") == -1
+
+    found = {int(message.data()): message for message in _read(client, orders)}
+    assert sorted(found) == list(range(60))
+    seventh = found[7]
+    assert seventh.properties() == {"number": "7", "naïve": "ja"}
+    assert (seventh.partition_key(), seventh.ordering_key()) == ("key 0", "order 1")
+    assert (seventh.event_timestamp(), seventh.producer_name()) == (1_700_000_000_007, "shop")
+    originals = {int(message.data()): message for message in seen}
+    assert {n: m.publish_timestamp() for n, m in found.items()} == {
+        n: m.publish_timestamp() for n, m in originals.items()
+    }
+    assert {n: m.message_id().partition() for n, m in found.items()} == {
+        n: m.message_id().partition() for n, m in originals.items()
+    }
+    for number in range(40, 60):  # a batch stays one entry
+        assert found[number].message_id().entry_id() == found[40].message_id().entry_id()
+
+    report = pok.json("import", "verify", tenant)
+    assert report["good"], report["problems"]
+    assert sum(each["messages"] for each in report["partitions"]) == 60
+    left = sorted(int(message.data()) for message in _received(client, orders, "holes"))
+    assert left == sorted(set(range(60)) - acknowledged)
+    assert len(_received(client, orders, "nothing")) == 60
+    assert admin.subscription_stats(orders, "every thing").backlog == 0
+
+    # Programs go on in Pulsar; the next run brings what came since, and nothing twice.
+    holes = there.client.subscribe(orders, "holes", official.ConsumerType.Shared)
+    for _ in range(len(left)):
+        message = holes.receive(20_000)
+        if int(message.data()) % 3 == 1:
+            holes.acknowledge(message)
+    holes.close()
+    producer = there.client.create_producer(orders, producer_name="shop", initial_sequence_id=100)
+    for number in range(60, 70):
+        producer.send(b"%d" % number)
+    producer.close()
+    refused = pok.json("import", "verify", tenant, exits=1)
+    assert sum(each["missing"] for each in refused["partitions"]) == 10
+    assert pok.json("import", "run", tenant)["run"] == 2
+    report = pok.json("import", "verify", tenant)
+    assert report["good"], report["problems"]
+    assert sorted(int(message.data()) for message in _read(client, orders)) == list(range(70))
+    status = pok.json("import", "status", tenant)
+    assert {(each["partition"], each["final"]) for each in status["partitions"]} == {(0, True), (1, True)}
+
+
+def test_schemas_nulls_chunks_and_names(
+    there: There, admin: AdminClient, client: pulsar.Client, service_url: str, tenant: str
+) -> None:
+    namespace = there.make_tenant(tenant)
+    described = f"persistent://{namespace}/described"
+    for record, value in ((Order, Order(number=1)), (OrderWithNote, OrderWithNote(number=2, note="two"))):
+        producer = there.client.create_producer(described, schema=official.schema.AvroSchema(record))
+        producer.send(value)
+        producer.close()
+    strange = f"persistent://{namespace}/größe"
+    there.client.subscribe(strange, "s").close()
+    producer = there.client.create_producer(strange)
+    producer.send(b"x")
+    producer.close()
+    large = f"persistent://{namespace}/large"
+    slow = there.client.subscribe(large, "slow", official.ConsumerType.Shared)
+    payload = os.urandom(12_000_000)
+    producer = there.client.create_producer(large, chunking_enabled=True)
+    producer.send(b"before")
+    producer.send(payload, properties={"size": "12"})
+    producer.send(b"after")
+    producer.close()
+    for message in [slow.receive(60_000) for _ in range(3)]:
+        if len(message.data()) > 10:
+            slow.acknowledge(message)
+    slow.close()
+    later = f"persistent://{namespace}/later"
+    there.client.subscribe(later, "a/b c", official.ConsumerType.Shared).close()
+    producer = there.client.create_producer(later)
+    producer.send(b"in an hour", deliver_after=timedelta(hours=1))
+    producer.send(b"now")
+    producer.close()
+    there.client.subscribe(large, "fast", initial_position=official.InitialPosition.Earliest).close()
+
+    pok = CommandLine(service_url, "migrate")
+    pok("import", "run", tenant, *_addresses(there), "--delivery-times")
+    report = pok.json("import", "verify", tenant)
+    assert report["good"], report["problems"]
+
+    assert [entry.version.number for entry in admin.list_schema_versions(described)] == [0, 1]
+    reader = client.create_reader(described, pulsar.MessageId.earliest, schema=pulsar.schema.AvroSchema(OurOrder))
+    assert [reader.read_next(20_000).value().number for _ in range(2)] == [1, 2]
+    assert [message.data() for message in _received(client, later, "a/b c")] == [b"now"]
+    assert [message.data() for message in _received(client, strange, "s")] == [b"x"]
+    assert [message.data() for message in _read(client, large)] == [b"before", payload, b"after"]
+    assert [message.data() for message in _received(client, large, "slow")] == [b"before", b"after"]
+    assert [message.data() for message in _received(client, large, "fast")] == [b"before", payload, b"after"]
+
+
+def test_encrypted_messages_stay_encrypted_or_are_named(
+    there: There, client: pulsar.Client, service_url: str, tenant: str, tmp_path: Path
+) -> None:
+    namespace = there.make_tenant(tenant)
+    topic = f"persistent://{namespace}/secrets"
+    private, public = tmp_path / "private.pem", tmp_path / "public.pem"
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    plain = serialization.NoEncryption()
+    private.write_bytes(
+        key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, plain)
+    )
+    public.write_bytes(
+        key.public_key().public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    )
+    options = {"encryption_key": "k", "crypto_key_reader": official.CryptoKeyReader(str(public), str(private))}
+    producer = there.client.create_producer(topic, **options)
+    producer.send(b"a secret", properties={"number": "1"})
+    producer.close()
+    pok = CommandLine(service_url, "migrate")
+    pok("import", "run", tenant, *_addresses(there))
+    assert pok.json("import", "verify", tenant)["good"]
+    reader = client.create_reader(
+        topic, pulsar.MessageId.earliest, crypto_key_reader=pulsar.CryptoKeyReader(str(public), str(private))
+    )
+    message = reader.read_next(20_000)
+    assert (message.data(), message.properties()) == (b"a secret", {"number": "1"})
+    producer = there.client.create_producer(topic, compression_type=official.CompressionType.ZLib, **options)
+    producer.send(b"compressed first")
+    producer.close()
+    assert "give the private key" in pok("import", "run", tenant, exits=1).stderr
+    assert "give the private key" in pok.json("import", "status", tenant)["problem"]
+    pok("import", "run", tenant, "--private-key", str(private))
+    assert reader.read_next(20_000).data() == b"compressed first"
+
+
+def test_a_run_that_is_killed_is_gone_on_with(
+    there: There, admin: AdminClient, client: pulsar.Client, service_url: str, tenant: str
+) -> None:
+    namespace = there.make_tenant(tenant)
+    orders = f"persistent://{namespace}/orders"
+    some = there.client.subscribe(orders, "some", official.ConsumerType.Shared, receiver_queue_size=10_000)
+    producer = there.client.create_producer(orders, block_if_queue_full=True)
+    count = 60_000
+    for number in range(count):
+        producer.send_async(b"%d" % number, None)
+    producer.flush()
+    producer.close()
+    for _ in range(count // 2):
+        message = some.receive(20_000)
+        if int(message.data()) % 2:
+            some.acknowledge(message)
+    some.close()
+
+    command = [sys.executable, "-m", "layer.cli", "--url", service_url, "migrate", "import", "run", tenant]
+    for copied in (1, 20_000):
+        process = subprocess.Popen([*command, *_addresses(there)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+        def has_copied(wanted: int = copied) -> bool:
+            try:
+                return sum(each.end for each in admin.subscription_cursors(orders, "some")) >= wanted
+            except pulsar.PulsarException:
+                return False
+
+        assert wait_until(has_copied, Deadline.after(PATIENCE_S))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    pok = CommandLine(service_url, "migrate")
+    assert pok.json("import", "run", tenant)["run"] == 3
+    report = pok.json("import", "verify", tenant)
+    assert report["good"], report["problems"]
+    assert [int(message.data()) for message in _read(client, orders)] == list(range(count))
