@@ -72,6 +72,8 @@ class Dispatcher:
         self._blocked = False
         self.late_elsewhere: Callable[[int, BitMap64, Endpoint], None] = lambda partition, offsets, endpoint: None
         """Told of messages of other processes' partitions that were not acknowledged in time."""
+        self.came_again: Callable[[int], None] = lambda partition: None
+        """Told of partitions whose messages come again, whoever has them."""
 
     # What there is to do ------------------------------------------------------------------------------------------
 
@@ -325,6 +327,7 @@ class Dispatcher:
     def _forget_deliveries(self, owned: OwnedPartition) -> None:
         """What was handed out of this partition matters no more: it comes again, here or elsewhere."""
         owned.slot.forgotten += 1
+        self.came_again(owned.slot.number)
         self._nacks.forget_partition(owned.slot.number)
         self._reading_ahead.forget(owned)
         for endpoint in self._endpoints:
@@ -437,4 +440,5 @@ class Dispatcher:
     def forget(self, owned: OwnedPartition) -> None:
         """The partition is not ours any more: take its messages out of every inbox."""
         self._forget_deliveries(owned)
+        owned.slot.nacks.clear()  # of what comes again anyway; the partition may be ours again in a moment
         owned.rewind()

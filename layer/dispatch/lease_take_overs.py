@@ -18,6 +18,8 @@ class Asked:
     """Client ids."""
     waits_for: frozenset[str] | None = None
     """Who was in the group whenever that was looked at since; None before. Who came later holds nothing."""
+    voided: bool = False
+    """All that was handed out is to come again, as after a seek: whatever members say to hold they do not."""
     nacked: dict[int, Nack] = field(default_factory=dict)
     """Refused, and perhaps not known to be by a save; by offset."""
 
@@ -40,7 +42,7 @@ class TakeOvers:
         """What was refused before its holder answered is in nobody's hands: the former owner may have heard it."""
         client_id = report.member.client_id
         for number, asked in self.asked.items():
-            if number in partitions and client_id not in asked.answered:
+            if number in partitions and client_id not in asked.answered and not asked.voided:
                 asked.nacked.update((nack.offset, nack) for nack in report.nacks.get(number, ()))
 
     def awaits(self, number: int, client_id: str) -> bool:
@@ -66,6 +68,13 @@ class TakeOvers:
         for number, held in report.answers.items():
             if self.is_answer(number, held.version, report.member.client_id):
                 self.answered(number, report.member.client_id)
+
+    def void(self, number: int) -> None:
+        """All that was handed out of the partition is to come again."""
+        asked = self.asked.get(number)
+        if asked is not None:
+            asked.voided = True
+            asked.nacked.clear()
 
     # When it is enough --------------------------------------------------------------------------------------------
 

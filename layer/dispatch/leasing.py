@@ -102,6 +102,7 @@ class Leasing:
         self.lessee = Lessee(terms.life, terms.client_id, endpoints, in_order=in_order)
         self._records = LeasedRecords(str(handle), handle.kafka_topic, terms.reader, clock, self.lessee)
         dispatcher.late_elsewhere = self.lessee.late
+        dispatcher.came_again = self.lessor.came_again
         terms.traffic.listen(self.heard)
 
     # Any thread ---------------------------------------------------------------------------------------------------

@@ -134,6 +134,10 @@ class Lessor:
             for member in list(self._members.values()):
                 self._drop(member, died=False)
 
+    def came_again(self, number: int) -> None:
+        """All that was handed out of the partition is to come again: what members hold is recalled."""
+        self._take_overs.void(number)
+
     # What members say ---------------------------------------------------------------------------------------------
 
     def hear(self, offset: int, report: Report) -> None:
@@ -255,6 +259,10 @@ class Lessor:
         if not self._take_overs.is_answer(number, held.version, member.id.client_id):
             return
         owned = self._owned[number]
+        if self._take_overs.asked[number].voided and held.offsets:
+            self._take_overs.answered(number, member.id.client_id)
+            self._recall(member, number)
+            return
         for (consumer, redeliveries), offsets in held.offsets.items():
             endpoint = member.consumers.get(consumer)
             left = {o: held.messages.get(o, 1) for o in offsets if not owned.cursor.is_acknowledged(o)}

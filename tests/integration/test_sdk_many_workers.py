@@ -67,12 +67,13 @@ class WorkerProcess:
 
     def _listen(self) -> None:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            consumer, _, number = line.strip().partition(" ")
-            if number:
-                self.got.append((consumer, int(number)))
-            else:
-                self.said.add(consumer)
+        with self._process.stdout as lines:
+            for line in lines:
+                consumer, _, number = line.strip().partition(" ")
+                if number:
+                    self.got.append((consumer, int(number)))
+                else:
+                    self.said.add(consumer)
 
     def close(self) -> None:
         """In good order."""
@@ -83,8 +84,10 @@ class WorkerProcess:
         assert "closed" in self.said
 
     def kill(self) -> None:
+        assert self._process.stdin is not None
         self._process.kill()
         self._process.wait()
+        self._process.stdin.close()
         self._listener.join(60)
 
 

@@ -267,8 +267,10 @@ class Inbox(Endpoint):
         for delivery in deliveries:
             offset = delivery.offset
             if not self.process.out_of_group and not self.process.is_expelled():
-                # On Failover a former consumer may acknowledge what is on its way to the next one: see `Traffic.write`.
-                if world.kind is not SubscriptionType.FAILOVER or self.process.owned:
+                # After a seek, and on Failover, who had it before may acknowledge what is on its way to the next one:
+                # see `Traffic.write`.
+                for_one = world.kind is not SubscriptionType.FAILOVER and not world.seeks
+                if for_one or self.process.owned:
                     assert offset not in world.durable, f"{offset} goes out after it was durably acknowledged"
                 if not world.seeks:
                     self._check_key_order(offset)

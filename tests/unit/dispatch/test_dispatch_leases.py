@@ -334,6 +334,27 @@ def test_a_new_owner_hands_nothing_out_before_everybody_has_said_what_he_holds(k
     assert (3 in owner.owned.in_flight.holders) or not known
 
 
+def test_what_members_say_to_hold_is_recalled_when_a_seek_came_before_their_answer() -> None:
+    """Otherwise the new owner would take it for theirs, and they drop it when they hear of the seek."""
+    owner = Owner()
+    owner.owned.cursor.leased_from = 0
+    owner.hear(0)
+    lessor = owner.process.leasing.lessor
+    lessor.took_over(0, 1, {0: Nack(1, 0, 60_000)})
+    owner.process.dispatcher.seek(owner.owned, 0, None)
+    owner.written()
+    owner.hear(1, answers={0: Held(1, {(1, 0): BitMap64([3])})}, nacks={0: (Nack(1, 4, 60_000),)})
+    assert lessor.group_is({"other", owner.process.client_id}, owner.world.now_s + 1) == [0]
+    owner.read()
+    assert 3 not in owner.owned.in_flight.holders
+    for endpoint in owner.process.consumers:
+        endpoint.resize(100)
+    owner.process.dispatcher.dispatch()
+    leased = set(owner.leased())
+    here = {delivery.offset for each in owner.process.consumers for delivery in each.queue}
+    assert leased | here == set(range(20))
+
+
 def test_who_came_after_a_take_over_is_not_waited_for() -> None:
     owner = Owner()
     owner.owned.cursor.leased_from = 0
