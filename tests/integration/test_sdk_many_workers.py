@@ -103,7 +103,7 @@ def workers(*arguments: str) -> Iterator[list[WorkerProcess]]:
 
 
 @pytest.mark.kafka
-@pytest.mark.parametrize("kind", ["Shared", "KeyShared"])
+@pytest.mark.parametrize("kind", ["Shared", pytest.param("KeyShared", marks=pytest.mark.soak)])
 def test_two_hundred_consumers_share_one_partition(
     client: pulsar.Client, admin: AdminClient, service_url: str, unique: Unique, kind: str
 ) -> None:
