@@ -24,6 +24,7 @@ class Program:
         self.received: Counter[int] = Counter()
         self.acknowledged: set[int] = set()
         self.stop = threading.Event()
+        self._all_sent = threading.Event()
         self._threads = [threading.Thread(target=each, daemon=True) for each in (self._send, self._receive)]
         for thread in self._threads:
             thread.start()
@@ -33,13 +34,14 @@ class Program:
             self.producer.send_async(b"%d" % self.sent, self._sent)
             self.sent += 1
         self.producer.flush()
+        self._all_sent.set()
 
     def _sent(self, result: pulsar.Result, _: object) -> None:
         if result is not pulsar.Result.Ok:
             self.failed.append(result)
 
     def _receive(self) -> None:
-        while not (self.stop.is_set() and len(self.received) >= self.sent):
+        while not (self._all_sent.is_set() and len(self.received) >= self.sent):
             try:
                 message = self.consumer.receive(1000)
             except pulsar.Timeout:
@@ -60,6 +62,8 @@ class Program:
     def check(self, most_twice: int) -> None:
         """Nothing is lost, and of what it acknowledged at most `most_twice` messages came again. Call `end` first."""
         assert not self.failed
-        assert set(self.received) == set(range(self.sent)), "nothing is lost"
+        missing = set(range(self.sent)).difference(self.received)
+        assert not missing, "nothing is lost"
+        assert len(self.received) == self.sent, "nothing is there that nobody sent"
         twice = {number for number, times in self.received.items() if times > 1} & self.acknowledged
         assert len(twice) <= most_twice, "only what was in flight when it switched comes again"
