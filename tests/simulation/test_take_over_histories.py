@@ -52,6 +52,10 @@ class History(ActorsHistory):
         self.sessions = 0
         self.transactions = 0
         self.acted: dict[str, str] = {}
+        """What is to be seen for as long as nobody forgets it."""
+        self.decided: dict[str, str] = {}
+        """All that was ever acted on."""
+        self.forgotten: set[str] = set()
         self.readers = [LogView(self.log, self.topic, 0, Decisions, self.clock) for _ in range(2)]
 
     def run(self) -> int:
@@ -110,14 +114,18 @@ class History(ActorsHistory):
         log.append(self.topic, 0, key, f"{owner.version}/{outcome}".encode(), NEVER)
         valid, stands = view.ask(lambda found: (found.fence.is_valid(key), found.outcomes().get(txn)), NEVER)
         if valid and stands == outcome:
-            before = self.acted.setdefault(txn, outcome)
+            before = self.decided.setdefault(txn, outcome)
             assert before == outcome, f"seed {self.seed}: {txn} was decided {before}, now {outcome}"
+            if txn not in self.forgotten:  # by another owner, while this one read its record back
+                self.acted[txn] = outcome
 
     def _forget(self, log: ActorsLog, view: LogView[Decisions]) -> None:
         """Tombstone a decision that nobody asks about any more."""
         old = view.ask(lambda found: found.keys_before(self.transactions - 8), NEVER)
         for key in old[:3]:
-            self.acted.pop(key.decode().split("/")[1], None)
+            txn = key.decode().split("/")[1]
+            self.forgotten.add(txn)
+            self.acted.pop(txn, None)
             log.append(self.topic, 0, key, None, NEVER)
 
     # What must hold -----------------------------------------------------------------------------------------------
