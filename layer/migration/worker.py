@@ -16,6 +16,7 @@ from layer.admin import AdminClient
 from layer.deadline import Deadline
 from layer.lookup.model import Move
 from layer.metadata.policies import REPLICATION_CLUSTERS, with_policy, without_policy
+from layer.metadata.subscription import Subscription
 from layer.metadata.topics import Topic
 from layer.migration.inventory import inventory, lacking, subscriptions
 from layer.migration.metadata import sync_metadata
@@ -32,6 +33,9 @@ _log: Final = logging.getLogger(__name__)
 _CALL_S: Final = 60.0
 _LOOK_S: Final = 0.3
 _READ_S: Final = 3_600.0
+
+Carry = Callable[[SideReading, Subscription, SideReading, Subscription, Deadline], None]
+"""`carry_over`, `carry_deliveries`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +101,7 @@ class MigrationWorker:
         steps: dict[MigrationStep, tuple[Callable[[], None], Event]] = {
             MigrationStep.METADATA: (self._begin_replication, Event.METADATA_SYNCED),
             MigrationStep.REPLICATING: (lambda: self._catch_up(self.source, self.target), Event.CAUGHT_UP),
-            MigrationStep.PROGRESS: (lambda: self._carry_progress(self.source, self.target), Event.PROGRESS_SYNCED),
+            MigrationStep.PROGRESS: (lambda: self._carry(self.source, self.target, carry_over), Event.PROGRESS_SYNCED),
         }
         while self.record.step in steps:
             told(self.record)
@@ -183,8 +187,8 @@ class MigrationWorker:
             sync_metadata(left, reached, tenant, Deadline.after(_READ_S))
             self._replicate(left, to_cluster)
             self._catch_up(left, reached)
-            self._carry_progress(left, reached)
-            self._carry_deliveries(left, reached)
+            self._carry(left, reached, carry_over)
+            self._carry(left, reached, carry_deliveries)  # nobody consumes on either side
             report = self._compare(left, reached)
             if not report.good:
                 raise errors.Refused("; ".join(report.problems()))
@@ -268,23 +272,14 @@ class MigrationWorker:
         found = here.topic_stats(topic).replication.get(cluster)
         return None if found is None else found.backlog
 
-    def _carry_progress(self, left: AdminClient, reached: AdminClient) -> None:
-        """Acknowledge on the other cluster what is acknowledged here, message by message."""
+    def _carry(self, left: AdminClient, reached: AdminClient, carry: Carry) -> None:
+        """Of each subscription that both sides have."""
         with closing(SideReading(left.node)) as here, closing(SideReading(reached.node)) as there:
             for topic, other in self._both(left, reached):
                 for mine in subscriptions(left.node, topic, self._call()):
                     theirs = reached.node.subscriptions.find(other, mine.name, self._call())
                     if theirs is not None:
-                        carry_over(here, mine, there, theirs, Deadline.after(_READ_S))
-
-    def _carry_deliveries(self, left: AdminClient, reached: AdminClient) -> None:
-        """Nobody consumes on either side: what is on record of deliveries goes along."""
-        with closing(SideReading(left.node)) as here, closing(SideReading(reached.node)) as there:
-            for topic, other in self._both(left, reached):
-                for mine in subscriptions(left.node, topic, self._call()):
-                    theirs = reached.node.subscriptions.find(other, mine.name, self._call())
-                    if theirs is not None:
-                        carry_deliveries(here, mine, there, theirs, Deadline.after(_READ_S))
+                        carry(here, mine, there, theirs, Deadline.after(_READ_S))
 
     # Looking ------------------------------------------------------------------------------------------------------
 

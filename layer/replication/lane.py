@@ -110,7 +110,9 @@ class Lane:
                 try:
                     produce(topic, value, record.key(), partition, delivered, None, 0, headers)
                 except BufferError:
-                    _produce_with_room(producer, topic, value, record.key(), partition, delivered, None, 0, headers)
+                    produce_with_room(
+                        producer, _FULL_S, topic, value, record.key(), partition, delivered, None, 0, headers
+                    )
         except Exception as failure:
             self._stop_at(offset)
             translated = ours(failure, f"copying offset {offset} to {topic}-{partition}")
@@ -158,9 +160,9 @@ class Lane:
         return first if waits_from is None else min(first, waits_from)
 
 
-def _produce_with_room(producer: KafkaProducer, topic: str, *record: Any) -> None:
-    """`produce`, once the queue that all who copy to the cluster share has room. Raises AppendFailed after 30 s."""
-    deadline = Deadline.after(_FULL_S)
+def produce_with_room(producer: KafkaProducer, within_s: float, topic: str, *record: Any) -> None:
+    """`produce`, once the queue that all who copy to the cluster share has room. Raises AppendFailed after so long."""
+    deadline = Deadline.after(within_s)
     while not deadline.passed():
         producer.poll_inline(_ROOM_S)
         try:
@@ -168,4 +170,4 @@ def _produce_with_room(producer: KafkaProducer, topic: str, *record: Any) -> Non
         except BufferError:
             continue
         return
-    raise errors.AppendFailed(f"{topic}: the queue to its cluster was full for {_FULL_S:.0f} s")
+    raise errors.AppendFailed(f"{topic}: the queue to its cluster was full for {within_s:.0f} s")

@@ -167,7 +167,11 @@ class PulsarAdmin:
     def deliver_at_ms(self, name: str, position: Position) -> int | None:
         """When the message that is alone in this entry is due; None for one that was not delayed, or is gone."""
         path = f"{path_of(name)}/ledger/{position.ledger_id}/entry/{position.entry_id}"
-        told = self._get(path).get(_DELIVER_AT)
+        try:
+            headers, _ = self._get(path)
+        except errors.Refused:
+            return None
+        told = headers.get(_DELIVER_AT)
         if told is None:
             return None
         try:
@@ -194,34 +198,32 @@ class PulsarAdmin:
             raise errors.Corrupt(f"GET {self._root}{path} answers {found!r:.100}, expected a list")
         return [str(each) for each in found]
 
-    def _get(self, path: str) -> Mapping[str, str]:
-        """The headers of the answer; none where there is nothing."""
-        request = urllib.request.Request(self._root + path, headers=self._headers)  # noqa: S310 - the operator's address
+    def _ask(self, path: str, none_found: Any = None) -> Any:
+        """The answer's JSON. `none_found`: what to give where there is nothing; without it that is Refused."""
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=self._tls) as answer:  # noqa: S310
-                return dict(answer.headers)
-        except urllib.error.HTTPError as refusal:
-            if refusal.code == _NOT_FOUND:
-                return {}
-            raise errors.ConnectFailed(f"GET {self._root}{path}: {refusal.code}") from refusal
-        except OSError as error:
+            _, body = self._get(path)
+            return json.loads(body)
+        except errors.Refused:
+            if none_found is None:
+                raise
+            return none_found
+        except ValueError as error:
             raise errors.ConnectFailed(f"GET {self._root}{path}: {error}") from error
 
-    def _ask(self, path: str, none_found: Any = None) -> Any:
+    def _get(self, path: str) -> tuple[Mapping[str, str], bytes]:
+        """Headers and body. Raises Refused: there is nothing."""
         request = urllib.request.Request(self._root + path, headers=self._headers)  # noqa: S310 - the operator's address
         try:
             with urllib.request.urlopen(request, timeout=_TIMEOUT_S, context=self._tls) as answer:  # noqa: S310
-                return json.loads(answer.read())
+                return dict(answer.headers), answer.read()
         except urllib.error.HTTPError as refusal:
             words = f"GET {self._root}{path}: {refusal.code} {refusal.read()[:200]!r}"
-            if refusal.code == _NOT_FOUND and none_found is not None:
-                return none_found
             if refusal.code == _NOT_FOUND:
                 raise errors.Refused(words) from refusal
             if refusal.code in (401, 403):
                 raise errors.NotAuthorized(words) from refusal
             raise errors.ConnectFailed(words) from refusal
-        except (OSError, ValueError) as error:
+        except OSError as error:
             raise errors.ConnectFailed(f"GET {self._root}{path}: {error}") from error
 
 

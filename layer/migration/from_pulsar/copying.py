@@ -19,6 +19,7 @@ from layer.kafka.producer import KafkaProducer
 from layer.migration.from_pulsar.entries import Copy, Entry, Origin, copies
 from layer.migration.from_pulsar.places import place_of
 from layer.migration.from_pulsar.schemas_here import SchemasHere
+from layer.replication.lane import produce_with_room
 from layer.replication.target import Copied, Target
 from layer.waiting import wait_until
 from mapping.errors import MappingError
@@ -120,17 +121,17 @@ class PartitionCopy:
             elif stored.offset() is not None and stored.offset() >= 0:
                 self._next_offset = stored.offset() + 1
 
-        deadline = Deadline.after(_ANSWER_S)
-        while True:
+        what = (topic, record.value, record.key, self._partition, delivered, None, 0, record.headers)
+        try:
             try:
-                producer.produce(topic, record.value, record.key, self._partition, delivered, None, 0, record.headers)
-                break
-            except BufferError as full:
-                if deadline.passed():
-                    raise errors.AppendFailed(f"{topic}: the queue to its cluster stays full") from full
-                producer.poll_inline(_ROOM_S)
-            except Exception as failure:
-                raise ours(failure, f"appending to {topic}-{self._partition}") from failure
+                producer.produce(*what)
+            except BufferError:
+                produce_with_room(producer, _ANSWER_S, *what)
+        except Exception as failure:
+            translated = ours(failure, f"appending to {topic}-{self._partition}")
+            if translated is failure:
+                raise
+            raise translated from failure
         self._sent += 1
         self._sent_bytes += size
         self.counts.records += 1

@@ -127,10 +127,10 @@ class ImportWorker:
             topics = self._bring_metadata()
             self._advance(ImportStep.MESSAGES)
             with closing(PulsarReading(self._address)) as reading:
-                for topic in topics:
-                    self._bring_messages(topic, reading)
+                for topic, schemas in topics:
+                    self._bring_messages(topic, schemas, reading)
             self._advance(ImportStep.PROGRESS)
-            for topic in topics:
+            for topic, _ in topics:
                 self._bring_progress(topic)
             self._advance(ImportStep.IMPORTED)
         except errors.LayerError as failure:
@@ -138,7 +138,8 @@ class ImportWorker:
             raise
         return self.record
 
-    def _bring_metadata(self) -> list[PulsarTopic]:
+    def _bring_metadata(self) -> list[tuple[PulsarTopic, SchemasHere]]:
+        """The topics, and which of their schemas is which here."""
         node, found = self._node, []
         known = set(node.namespaces.list(self.record.tenant, self._call()))
         for name, namespace in self._pulsar.namespaces(self.record.tenant).items():
@@ -146,11 +147,10 @@ class ImportWorker:
                 node.namespaces.create(name, self._call())
             node.namespaces.change_policies(name, partial(_with, wanted=namespace.policies), self._call())
             for topic in self._pulsar.topics(name):
-                self._bring_topic(topic)
-                found.append(topic)
+                found.append((topic, self._bring_topic(topic)))
         return found
 
-    def _bring_topic(self, topic: PulsarTopic) -> None:
+    def _bring_topic(self, topic: PulsarTopic) -> SchemasHere:
         node = self._node
         here = node.topics.find(topic.name, self._call())
         if here is None:
@@ -162,7 +162,7 @@ class ImportWorker:
             )
         if here.partitions < topic.partitions:
             here = node.topics.grow(topic.name, topic.partitions, self._call())
-        self._schemas(topic).register(topic.schemas)
+        schemas = self._schemas(topic)
         for name, told in topic.subscriptions.items():
             found = node.subscriptions.find(here, name, self._call())
             if found is None:
@@ -173,12 +173,11 @@ class ImportWorker:
                     found = node.subscriptions.find(here, name, self._call())
             if found is not None and (told.properties or told.replicated):
                 node.subscriptions.remember(found, told.properties, told.replicated, self._call())
+        return schemas
 
-    def _bring_messages(self, topic: PulsarTopic, reading: PulsarReading) -> None:
+    def _bring_messages(self, topic: PulsarTopic, schemas: SchemasHere, reading: PulsarReading) -> None:
         here = self._open(topic)
         most_bytes = record_limit(self._node.admin, here.kafka_topic, self._call())
-        schemas = self._schemas(topic)
-        schemas.register(topic.schemas)
         self._node.producers.more_than_plain(here, self._call())
         for number, name in enumerate(topic.partition_names()):
             there = self._pulsar.partition(name)
@@ -291,7 +290,6 @@ class ImportWorker:
     def _verify(self, topic: PulsarTopic, here: Topic, reading: PulsarReading) -> Iterator[PartitionReport]:
         most_bytes = record_limit(self._node.admin, here.kafka_topic, self._call())
         schemas = self._schemas(topic)
-        schemas.register(topic.schemas)
         for number, name in enumerate(topic.partition_names()[: here.partitions]):
             there = self._pulsar.partition(name)
             copied = self._copies(here, number, digests=True)
@@ -323,7 +321,10 @@ class ImportWorker:
         return self._node.topics.open(topic.name, self._call())
 
     def _schemas(self, topic: PulsarTopic) -> SchemasHere:
-        return SchemasHere(self._node, topic.name, partial(self._pulsar.schemas, str(topic.name)))
+        """With all of its versions registered here."""
+        schemas = SchemasHere(self._node, topic.name, partial(self._pulsar.schemas, str(topic.name)))
+        schemas.register(topic.schemas)
+        return schemas
 
     def _copies(self, here: Topic, partition: int, *, digests: bool) -> CopiesHere:
         node, deadline = self._node, Deadline.after(_READ_S)
