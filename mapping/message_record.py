@@ -34,6 +34,7 @@ from mapping.headers import (
     MarkerType,
 )
 from mapping.original_position import OriginalPosition, decode_original, encode_original
+from mapping.packed_headers import unpack
 from mapping.txn_id import TxnId
 
 SCHEMA_VERSION_BYTES: Final = 8
@@ -42,6 +43,7 @@ _DECIMAL: Final = re.compile(rb"-?[0-9]{1,20}")
 _PRODUCER: Final = re.compile(rb"(-?[0-9]{1,20}):([0-9]{1,20}):(.*)", re.DOTALL)
 _PREFIX_CHARS: Final = len(PREFIX)
 _NO_PROPERTIES: Final[Mapping[str, str]] = {}
+
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -158,8 +160,8 @@ def encode_headers(metadata: MessageMetadata) -> Headers:
     return headers
 
 
-def decode_headers(headers: Sequence[tuple[str, bytes | None]] | None) -> RecordHeaders:
-    """Read a record's headers.
+def decode_headers(headers: Sequence[tuple[str, bytes | None]] | bytes | None) -> RecordHeaders:
+    """Read a record's headers, packed or not.
 
     Of several headers of one name the last counts. A property without value is ''; one that is no UTF-8 (a foreign
     program's) is read as Latin-1, one character a byte: `value.encode("latin-1")` gives the bytes back, ASCII in it
@@ -173,7 +175,7 @@ def decode_headers(headers: Sequence[tuple[str, bytes | None]] | None) -> Record
         return _FOREIGN
     fields: dict[str, Any] = {}
     properties: dict[str, str] = {}
-    for name, value in headers:
+    for name, value in unpack(headers) if isinstance(headers, bytes) else headers:
         if not name.startswith(PREFIX):
             properties[name] = _property_text(value)
         elif name in _DECODERS:
@@ -185,13 +187,14 @@ def decode_headers(headers: Sequence[tuple[str, bytes | None]] | None) -> Record
     return RecordHeaders(**fields)
 
 
-def is_plain(headers: Sequence[tuple[str, bytes | None]] | None) -> bool:
+def is_plain(headers: Sequence[tuple[str, bytes | None]] | bytes | None) -> bool:
     """Nothing but payload, key, producer, schema version, transaction and user properties: once it is known that the
     transaction was committed, it is handed out without a further look.
 
     False also for a property whose name begins with `__pulsar.` (it costs a look, no more). Called for every record.
+    Packed headers hold nothing else.
     """
-    if not headers:
+    if not headers or isinstance(headers, bytes):
         return True
     for name, _ in headers:
         if name != PRODUCER and name != SCHEMA_VERSION and name[:_PREFIX_CHARS] == PREFIX and name != TXN:

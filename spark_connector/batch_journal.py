@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from layer.deadline import Deadline
 from layer.errors import Corrupt, InvalidTxnStatus, LayerError, TransactionNotFound
 from layer.kafka.appends import NewRecord, append_all
+from layer.kafka.records import headers_of
 from layer.metadata.topics import Topic
 from layer.node import Node
 from layer.transactions.buffer.entries import BufferEntries, TxnStatus
@@ -137,7 +138,7 @@ class BatchJournal:
             for record in run:
                 if record.offset() >= before:
                     continue
-                named = in_transaction(record.headers())
+                named = in_transaction(headers_of(record))
                 if named is not None and named.ended is None:
                     yield _Noted(named.txn, self._batch(record.value(), record.offset()), record.offset())
 

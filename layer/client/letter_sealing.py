@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from layer.client.message import Message
 from layer.crypto.encryptor import TAG_BYTES, Produce
+from layer.kafka.records import headers_of
 from mapping.headers import BATCH, ENCRYPTION
 from mapping.message_record import decode_headers
 
@@ -58,8 +59,8 @@ class LetterSealing:
     def overhead_bytes(self) -> int:
         """Of the copy that this thread makes now."""
         message = getattr(self._copied, "message", None)
-        headers = [] if message is None else message.record.headers() or []
-        sealed = sum(TAG_BYTES + len(name) + len(value) for name, value in headers if name == ENCRYPTION)
+        headers = [] if message is None else headers_of(message.record) or []
+        sealed = sum(TAG_BYTES + len(name) + len(value or b"") for name, value in headers if name == ENCRYPTION)
         return sealed + sum(len(name) + len(value) for name, value in getattr(self._copied, "headers", ()))
 
 
@@ -67,7 +68,7 @@ def _sealed(message: Message, value: bytes) -> tuple[bytes, list[tuple[str, Any]
     context = message.encryption_context()
     if context is None:
         return value, []
-    headers = message.record.headers() or []
+    headers = headers_of(message.record) or []
     if context.is_decryption_failed():
         return value, [header for header in headers if header[0] in _KEPT]
     info = decode_headers(headers).encryption

@@ -16,7 +16,7 @@ from layer.client.record_key import RecordKey
 from layer.dispatch.delivery import BatchEntry, Delivery, Feed
 from layer.dispatch.sealed import OpenedRecord
 from layer.dispatch.whole_message import WholeMessage
-from layer.kafka.records import KafkaRecord
+from layer.kafka.records import KafkaRecord, headers_of
 from mapping.headers import SCHEMA_VERSION
 from mapping.message_record import RecordHeaders, decode_headers, key_text
 
@@ -61,7 +61,7 @@ class Message(Delivery):
     def written_with(self) -> bytes | None:
         """What names the schema that it was written with, as it is in the log. Ours, for decoding: every value asks."""
         version = None
-        for name, value in self.record.headers() or ():
+        for name, value in headers_of(self.record) or ():
             if name == SCHEMA_VERSION:
                 version = value
         return version

@@ -21,11 +21,13 @@ from typing import Final, NamedTuple, Protocol
 from layer import errors
 from layer.clock import Clock
 from layer.deadline import Deadline
+from layer.kafka.records import headers_of
 from layer.metadata.topics import Topic
 from layer.statelog.api import LogRecord, StateLog
 from layer.statelog.view import LogView
 from layer.waiting import pause
 from mapping.errors import CorruptRecord
+from mapping.message_record import Headers
 from mapping.state_keys import ProducerSequenceKey, decode_key, encode_key
 from mapping.state_records.producers import SequenceSnapshot, decode_snapshot, encode_snapshot
 from mapping.state_topics import PRODUCERS
@@ -45,7 +47,7 @@ STRAGGLERS_S: Final = 0.2
 
 class DataRecord(Protocol):
     def offset(self) -> int: ...
-    def headers(self) -> Sequence[tuple[str, bytes | None]] | None: ...
+    def headers(self) -> Headers | bytes | None: ...
 
 
 class Ends(Protocol):
@@ -216,7 +218,7 @@ class SequenceJournal:
         for batch in self._fetcher.read(topic.kafka_topic, partition, start, end, deadline):
             for record in batch:
                 try:
-                    found = stored_sequence(record.headers(), wanted)
+                    found = stored_sequence(headers_of(record), wanted)
                 except CorruptRecord as failure:
                     raise errors.Corrupt(
                         f"{topic.kafka_topic}-{partition} offset {record.offset()}: {failure}"

@@ -24,6 +24,7 @@ from layer.dispatch.delivery import BatchAck, BatchEntry, Delivery, Feed
 from layer.dispatch.whole_message import WholeMessage
 from layer.errors import Corrupt
 from layer.kafka.fetcher import Fetcher
+from layer.kafka.records import headers_of
 from mapping.batch_entry import FORMAT_VERSION, decode_batch
 from mapping.errors import CorruptRecord
 from mapping.headers import BATCH, MARKER
@@ -40,7 +41,7 @@ class UnknownBatchFormat(CorruptRecord):
 
 
 def is_batch(record: Any) -> bool:
-    return any(name == BATCH for name, _ in record.headers() or ())
+    return any(name == BATCH for name, _ in headers_of(record) or ())
 
 
 def batch_size(record: Any) -> int:
@@ -84,7 +85,7 @@ def unpack(
 
 def is_marker(record: Any) -> bool:
     """A record of ours without payload that is never delivered."""
-    return any(name == MARKER for name, _ in record.headers() or ())
+    return any(name == MARKER for name, _ in headers_of(record) or ())
 
 
 class Begun(NamedTuple):

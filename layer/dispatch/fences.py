@@ -7,6 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from layer.kafka.records import headers_of
 from mapping.fence import Fence, begun_by, claimed_by
 
 
@@ -30,7 +31,7 @@ class Fences:
     def learn(self, offsets: Sequence[int], records: Sequence[Any], odd: Iterable[int]) -> None:
         """Take in what begins with the records at the indices `odd`."""
         for i in odd:
-            begun = begun_by(records[i].headers())
+            begun = begun_by(headers_of(records[i]))
             if begun is not None:
                 self._add(Fence(offsets[i], begun.epoch, begun.origin))
 
@@ -38,7 +39,7 @@ class Fences:
         """Indices of the void ones."""
         void = []
         for i, record in enumerate(records):
-            claimed = claimed_by(record.headers())
+            claimed = claimed_by(headers_of(record))
             epochs = None if claimed is None else self._of.get(claimed.origin)
             if claimed is not None and epochs is not None and claimed.epoch < epochs.before(offsets[i]):
                 void.append(i)

@@ -23,6 +23,7 @@ from layer.dispatch.fences import Fences
 from layer.dispatch.held import HeldEntries
 from layer.dispatch.read_committed import Passed, ReadCommitted
 from layer.dispatch.whole_message import WholeMessage, chunk_info
+from layer.kafka.records import headers_of
 from layer.transactions.buffer.model import DataPartition, look_over
 from mapping.errors import CorruptRecord
 from mapping.message_record import is_plain
@@ -189,7 +190,7 @@ class Intake:
         found = []
         now_ms = self._now_ms()
         for offset, record in records.items():
-            due_ms = deliver_at_ms(record.headers())
+            due_ms = deliver_at_ms(headers_of(record))
             if due_ms > now_ms:
                 self.delayed.set_aside(offset, due_ms)
                 self.due_soon.keep(offset, due_ms, record, now_ms)
@@ -250,7 +251,7 @@ class Intake:
                 if is_marker(records[i]):
                     dropped.add(i)
                     continue
-                in_transaction(records[i].headers())
+                in_transaction(headers_of(records[i]))
                 self._entries.note(offsets[i], records[i])
                 if (info := chunk_info(records[i])) is not None:
                     whole = self._entries.chunks.add(offsets[i], info, records[i])
@@ -291,7 +292,7 @@ class Intake:
         now_ms = self._now_ms()
         found = []
         for i in odd:
-            due_ms = deliver_at_ms(records[i].headers())
+            due_ms = deliver_at_ms(headers_of(records[i]))
             if due_ms > now_ms:
                 delayed.set_aside(offsets[i], due_ms)
                 self.due_soon.keep(offsets[i], due_ms, records[i], now_ms)

@@ -11,6 +11,7 @@ from layer.cursor.batch_acks import BatchAckSet
 from layer.dispatch.compaction import CompactedRange
 from layer.dispatch.fences import Fences
 from layer.dispatch.read_committed import Passed, ReadCommitted
+from layer.kafka.records import headers_of
 from layer.transactions.buffer.model import look_over
 from mapping.errors import CorruptRecord
 from mapping.fence import Fence
@@ -105,7 +106,7 @@ class Readable:
 
     def _transaction_can_be_read(self, partition: int, record: Any) -> bool:
         try:
-            in_transaction(record.headers())
+            in_transaction(headers_of(record))
         except CorruptRecord as reason:
             _log.error("partition=%d offset=%d is skipped, it cannot be read: %s", partition, record.offset(), reason)
             return False

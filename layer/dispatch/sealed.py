@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from layer.dispatch.whole_message import WholeMessage
 from layer.errors import CryptoFailed
-from layer.kafka.records import KafkaRecord
+from layer.kafka.records import KafkaRecord, headers_of
 from mapping.encryption import EncryptionInfo
 from mapping.errors import CorruptRecord
 from mapping.headers import ENCRYPTION
-from mapping.message_record import decode_headers, is_plain
+from mapping.message_record import Headers, decode_headers, is_plain
 
 if TYPE_CHECKING:
     from layer.dispatch.delivery import Feed
@@ -67,7 +67,7 @@ class OpenedRecord:
     def key(self) -> bytes | None:
         return self._record.key()
 
-    def headers(self) -> list[tuple[str, bytes | None]] | None:
+    def headers(self) -> Headers | bytes | None:
         return self._record.headers()
 
     def timestamp(self) -> tuple[int, int]:
@@ -144,4 +144,4 @@ class Unsealing:
 
 
 def is_sealed(record: Any) -> bool:
-    return any(name == ENCRYPTION for name, _ in record.headers() or ())
+    return any(name == ENCRYPTION for name, _ in headers_of(record) or ())

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from layer.kafka.records import KafkaRecord
+from layer.kafka.records import KafkaRecord, headers_of
 from mapping.errors import CorruptRecord
 from mapping.headers import CHUNK
-from mapping.message_record import ChunkInfo, decode_headers
+from mapping.message_record import ChunkInfo, Headers, decode_headers
 
 
 def chunk_info(record: Any) -> ChunkInfo | None:
@@ -17,7 +17,7 @@ def chunk_info(record: Any) -> ChunkInfo | None:
     Raises:
         CorruptRecord: its headers cannot be read.
     """
-    if not any(name == CHUNK for name, _ in record.headers() or ()):
+    if not any(name == CHUNK for name, _ in headers_of(record) or ()):
         return None
     return decode_headers(record.headers()).chunk
 
@@ -77,8 +77,8 @@ class WholeMessage:
         key: bytes | None = self._last.key()
         return key
 
-    def headers(self) -> list[tuple[str, bytes | None]] | None:
-        headers: list[tuple[str, bytes | None]] | None = self._last.headers()
+    def headers(self) -> Headers | bytes | None:
+        headers: Headers | bytes | None = self._last.headers()
         return headers
 
     def timestamp(self) -> tuple[int, int]:

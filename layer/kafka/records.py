@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
+
+from mapping.message_record import Headers
+from mapping.packed_headers import unpack
 
 
 class KafkaRecord(Protocol):
-    """The part of librdkafka's message that this project reads. Headers are parsed on the first call."""
+    """The part of librdkafka's message that this project reads.
+
+    Headers are parsed on the first call, and packed once the record was looked over (`look_over`): see `headers_of`.
+    """
 
     def topic(self) -> str: ...
     def partition(self) -> int: ...
     def offset(self) -> int: ...
     def key(self) -> bytes | None: ...
     def value(self) -> bytes | None: ...
-    def headers(self) -> list[tuple[str, bytes | None]] | None: ...
+    def headers(self) -> Headers | bytes | None: ...
     def timestamp(self) -> tuple[int, int]: ...
+
+
+def headers_of(record: Any) -> Headers | None:
+    """The headers of a record, which may be packed."""
+    headers: Headers | bytes | None = record.headers()
+    return unpack(headers) if isinstance(headers, bytes) else headers
 
 
 class CommittedOffset(NamedTuple):

@@ -10,7 +10,7 @@ from layer.deadline import Deadline
 from layer.errors import LayerError
 from layer.kafka.admin import KafkaAdmin
 from layer.kafka.range_reader import OffsetRange, RangeReader
-from layer.kafka.records import KafkaRecord
+from layer.kafka.records import KafkaRecord, headers_of
 from layer.ledgers.following import LogRange, Measured
 from layer.ledgers.owner import Stretch, TopicLogs
 from layer.ledgers.sampling import Sampled, estimate, runs
@@ -108,6 +108,6 @@ def _of(topic: str, partitions: int, ranges: Mapping[tuple[str, int], tuple[int,
 
 
 def _sampled(record: KafkaRecord) -> Sampled:
-    headers = sum(len(name) + len(value or b"") for name, value in record.headers() or ())
+    headers = sum(len(name) + len(value or b"") for name, value in headers_of(record) or ())
     size = len(record.key() or b"") + len(record.value() or b"") + headers
     return Sampled(record.offset(), size, record.timestamp()[1])

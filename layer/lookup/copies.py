@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol
 
 from layer.deadline import Deadline
-from layer.kafka.records import KafkaRecord
+from layer.kafka.records import KafkaRecord, headers_of
 from mapping.original_position import OriginalPosition, copy_headers, decode_original
 
 Life = tuple[int, int]
@@ -81,5 +81,5 @@ class Copies:
         return None
 
     def _original(self, record: KafkaRecord) -> OriginalPosition | None:
-        found = copy_headers(record.headers())
+        found = copy_headers(headers_of(record))
         return decode_original(found.position) if found is not None and found.cluster == self._source else None

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from layer.kafka.records import KafkaRecord
+from layer.kafka.records import KafkaRecord, headers_of
 from layer.replication.origins import is_marker
 from mapping.fence import begun_by
 from mapping.headers import (
@@ -89,7 +89,7 @@ def copied_records(batches: Iterable[list[KafkaRecord]], source: str, incarnatio
     name, newest = source.encode("utf-8"), 0
     for batch in batches:
         for record in batch:
-            headers = record.headers()
+            headers = headers_of(record)
             if is_marker(headers):
                 begun = begun_by(headers)
                 if begun is not None and begun.origin == source:
@@ -115,7 +115,7 @@ def digest_of(record: KafkaRecord) -> int:
 def _parts(record: KafkaRecord) -> Iterator[bytes | None]:
     yield record.key()
     yield record.value()
-    for name, value in record.headers() or ():
+    for name, value in headers_of(record) or ():
         if name not in _OF_ONE_SIDE:
             yield name.encode("utf-8")
             yield value
@@ -128,7 +128,7 @@ def compared(batches: Iterable[list[KafkaRecord]], copied: CopiedRecords, other:
     whole = hashlib.blake2b(digest_size=16)
     for batch in batches:
         for record in batch:
-            headers = dict(record.headers() or ())
+            headers = dict(headers_of(record) or ())
             if MARKER in headers or REPLICATED_FROM in headers or not _goes_to(headers, other):
                 continue
             offset, digest = record.offset(), digest_of(record)

@@ -13,6 +13,7 @@ from typing import Any, Final
 from layer.clock import Clock
 from layer.cursor.machine import CursorState
 from layer.deadline import Deadline
+from layer.kafka.records import headers_of
 from layer.replication.acks import Acks, BatchSet, news
 from layer.replication.origins import copied
 from layer.replication.progress_heads import HeadAt, ProgressHeads, Subject
@@ -151,7 +152,7 @@ class AcknowledgedElsewhere:
         elsewhere = wanted - {self._origin}
         for offset, record in zip(offsets, records, strict=True):
             try:
-                copy = copied(record.headers(), self._place[1]) if elsewhere else None
+                copy = copied(headers_of(record), self._place[1]) if elsewhere else None
             except CorruptRecord:
                 continue  # whoever hands it out says so
             if copy is None:

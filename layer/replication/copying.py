@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from layer.kafka.records import headers_of
 from mapping.headers import (
     CHUNK,
     FENCE,
@@ -60,7 +61,7 @@ class Copying:
             CorruptRecord: the names of clusters that it shall get to cannot be read.
             LayerError: its schema is not to be had.
         """
-        headers: Headers = record.headers() or []
+        headers: Headers = headers_of(record) or []
         ours = [name for name, _ in headers if name[:_PREFIX_CHARS] == PREFIX and name in _CONCERNS_US]
         if ours:
             if MARKER in ours or REPLICATED_FROM in ours:

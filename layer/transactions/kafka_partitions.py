@@ -19,6 +19,7 @@ from layer.kafka.admin import KafkaAdmin
 from layer.kafka.appends import Group, NewRecord, SomeNotAppended, append_apart
 from layer.kafka.fetcher import Fetcher
 from layer.kafka.producer import KafkaProducer
+from layer.kafka.records import headers_of
 from layer.metadata.topics import Topic, Topics
 from layer.transactions.logged_outcomes import LATE_MOST_MS
 from layer.transactions.outcomes import PartitionsFailed
@@ -216,7 +217,7 @@ class KafkaDataPartitions:
             for batch in self._fetcher.read(kafka_topic, partition, max(start, low), end, deadline):
                 for record in batch:
                     try:
-                        named = in_transaction(record.headers())
+                        named = in_transaction(headers_of(record))
                     except CorruptRecord:  # no reader takes it for one of these
                         continue
                     if named is not None and named.txn in txns:

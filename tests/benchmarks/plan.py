@@ -122,7 +122,7 @@ GROUPS: Final = (
     Group(
         "receive-committed",
         "Receive 200 B and acknowledge each: sent in transactions of 100, every tenth one aborted, and sent without",
-        rounds=5,
+        rounds=15,
         cells=(
             Cell("aborted", System.LAYER, "receive", MILLION // 5, {"size": 200, "in_transaction": 100}, reads=True),
             Cell(

@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 
 import layer as pulsar
 from layer.deadline import Deadline
+from layer.kafka.records import headers_of
 from layer.replication.comparison import PartitionComparison
 from layer.replication.subscriptions_duty import ReplicatedSubscriptions
 from mapping.headers import ORIGINAL_ID, REPLICATED_FROM
@@ -67,7 +68,7 @@ class Side(Cluster):
         producer = Producer({"bootstrap.servers": self.url.removeprefix("kafka://"), "enable.idempotence": True})
         for batch in there.admin.node.fetcher.read(found.kafka_topic, 0, start, end, deadline):
             for record in batch:
-                headers: list[tuple[str, str | bytes | None]] = list(record.headers() or ())
+                headers: list[tuple[str, str | bytes | None]] = list(headers_of(record) or ())
                 if any(name == REPLICATED_FROM for name, _ in headers):
                     continue
                 position = OriginalPosition(record.offset(), 0, found.layout.incarnation, 1)

@@ -15,6 +15,7 @@ import pytest
 from layer.cursor.identity import CursorIdentity
 from layer.cursor.machine import CursorState
 from layer.cursor.saved import Saved
+from layer.dispatch.batches import is_marker
 from layer.dispatch.delivery import PartitionSlot
 from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.read_committed import ReadCommitted
@@ -23,6 +24,7 @@ from layer.dispatch.reader_chunks import ReaderChunks
 from mapping.headers import PRODUCER, TXN
 from mapping.ledger import LedgerLayout
 from mapping.message_record import Headers
+from mapping.packed_headers import unpack
 from mapping.transaction_headers import marker_headers
 from mapping.txn_id import TxnId
 from tests.unit.transactions.buffer_records import HERE, Entries, aborted, opened, txn
@@ -31,7 +33,7 @@ from tests.unit.transactions.buffer_records import HERE, Entries, aborted, opene
 @dataclass
 class Record:
     at: int
-    found: Headers
+    found: Headers | bytes
 
     def __len__(self) -> int:
         return 10
@@ -39,8 +41,12 @@ class Record:
     def offset(self) -> int:
         return self.at
 
-    def headers(self) -> Headers:
-        return list(self.found)
+    def headers(self) -> Headers | bytes:
+        return self.found if isinstance(self.found, bytes) else list(self.found)
+
+    def set_headers(self, packed: bytes) -> None:
+        assert unpack(packed) == self.found
+        self.found = packed
 
 
 @dataclass
@@ -210,7 +216,7 @@ class Reader:
             self.take(self.readable.release(0))
 
     def take(self, found: list[Record]) -> None:
-        self.out += [record.at for record in found if all(name != "__pulsar.marker" for name, _ in record.found)]
+        self.out += [record.at for record in found if not is_marker(record)]
         committed = self.readable.committed.get(0)
         waits_from = None if committed is None else committed.waits_from
         upto = self.position if waits_from is None else waits_from

@@ -18,6 +18,7 @@ from layer.client.message_id import StoredMessageId, native
 from layer.deadline import Deadline
 from layer.deliveries.acks_by_readers import acknowledge_ledgers
 from layer.errors import LayerError
+from layer.kafka.records import headers_of
 from layer.lookup.copies import Copies
 from layer.metadata.topics import Topic
 from layer.node import Node
@@ -138,10 +139,10 @@ def _meant(message: object, layout: LedgerLayout, cluster: str) -> Iterable[Late
     if isinstance(message, Message):
         topic, partition = str(TopicName.parse(message.topic_name()).base), message.feed.slot.number
         if isinstance(message, ChunkedMessage):
-            if copy_headers(message.record.headers()) is not None:
+            if copy_headers(headers_of(message.record)) is not None:
                 return []  # only the last chunk tells, and it must not be acknowledged alone
             return [Late(topic, partition, cluster, layout.incarnation, each) for each in message.record.offsets]
-        late = _copied(message.record.headers(), topic, partition)
+        late = _copied(headers_of(message.record), topic, partition)
         if late is None:
             late = Late(topic, partition, cluster, layout.incarnation, message.offset)
         if isinstance(message, BatchedMessage):

@@ -11,7 +11,7 @@ from typing import Final
 from pyroaring import BitMap
 
 from layer.dispatch.fences import Fences
-from layer.kafka.records import KafkaRecord
+from layer.kafka.records import KafkaRecord, headers_of
 from layer.migration.from_pulsar.entries import INCARNATION, Digest
 from layer.migration.from_pulsar.places import Acknowledged, acknowledged_copies
 from layer.replication.acks import Acks
@@ -86,10 +86,10 @@ def read_copies(
     chunks: dict[str, list[KafkaRecord]] = {}
     for batch in batches:
         offsets = [record.offset() for record in batch]
-        rules.learn(offsets, batch, [i for i, record in enumerate(batch) if begun_by(record.headers()) is not None])
+        rules.learn(offsets, batch, [i for i, record in enumerate(batch) if begun_by(headers_of(record)) is not None])
         void = set(rules.void_in(offsets, batch))
         for number, record in enumerate(batch):
-            headers = record.headers()
+            headers = headers_of(record)
             if is_marker(headers) or number in void:
                 index.no_message(record.offset())
                 continue
@@ -119,7 +119,7 @@ def read_copies(
             if digests:
                 digest = Digest()
                 for each in pieces:
-                    digest.add(each.key(), each.value(), each.headers() or ())
+                    digest.add(each.key(), each.value(), headers_of(each) or ())
                 found.note_digest(original.kafka_offset, digest.number())
     index.reached(end)
     found.incomplete += [record.offset() for pieces in chunks.values() for record in pieces]

@@ -11,6 +11,8 @@ from pyroaring import BitMap64
 
 from mapping.errors import CorruptRecord
 from mapping.headers import PREFIX, PRODUCER, SCHEMA_VERSION, TXN, MarkerType
+from mapping.message_record import SCHEMA_VERSION_BYTES
+from mapping.packed_headers import ALONE, and_transaction, and_version, unpack
 from mapping.transaction_headers import in_transaction
 from mapping.txn_id import TxnId
 
@@ -60,7 +62,10 @@ class Looked(NamedTuple):
 
 def look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:  # noqa: C901 - a call costs more than a branch
     """Look at the headers of a run of records: done for every record of every topic, so what our producers usually
-    write is told first: a producer alone, with a schema version, or with a transaction that was met before."""
+    write is told first: a producer alone, with a schema version, or with a transaction that was met before.
+
+    The headers of these are packed on the way (`mapping.packed_headers`): whoever asks for headers of records that were
+    looked over goes by `headers_of`."""
     odd: list[int] = []
     met: list[Met] = []
     more: dict[bytes, list[int]] = {}
@@ -68,28 +73,39 @@ def look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:  # noqa
     last: bytes | None = None
     go_on = odd.append
     """Takes one more offset of the transaction `last`, while that is not None."""
+    before = b""
+    """What packs the headers of one more record of `last`."""
     for offset, record in zip(offsets, records, strict=True):
         headers = record.headers()
-        if headers and headers[0][0] == PRODUCER:
+        if type(headers) is list and headers and headers[0][0] == PRODUCER:
+            producer = headers[0][1]
             if len(headers) == 1:
+                if producer is not None:
+                    record.set_headers(ALONE + producer)
                 continue
-            if len(headers) == 2:
+            if len(headers) == 2 and producer is not None:
                 name, txn = headers[1]
                 if name == SCHEMA_VERSION:
+                    if txn is not None and len(txn) == SCHEMA_VERSION_BYTES:
+                        record.set_headers(and_version(txn) + producer)
                     continue
                 if name == TXN and txn is not None:
                     if txn == last:
                         go_on(offset)
+                        record.set_headers(before + producer)
                         continue
                     if txn in more:
-                        last, go_on = txn, more[txn].append
+                        last, go_on, before = txn, more[txn].append, and_transaction(txn)
                         go_on(offset)
+                        record.set_headers(before + producer)
                         continue
+        if isinstance(headers, bytes):
+            headers = unpack(headers)
         plain, txn = _glance(headers or ())
         if plain and txn is None:
             continue
         if plain and txn in more:
-            last, go_on = txn, more[txn].append
+            last, go_on, before = txn, more[txn].append, and_transaction(txn)
             go_on(offset)
             continue
         found = _met_at(offset, headers)
@@ -101,7 +117,7 @@ def look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:  # noqa
             last = None if last == ended else last
         elif found is not None and plain and txn == found.txn.to_bytes():  # else the marker may spell it otherwise
             last, more[txn] = txn, []
-            go_on = more[txn].append
+            go_on, before = more[txn].append, and_transaction(txn)
             found = found._replace(more=more[txn])
         if found is not None:
             met.append(found)

@@ -11,6 +11,7 @@ from layer.dispatch.delayed import TICK_MS, DelayedMessages, deliver_at_ms
 from layer.dispatch.delivery import Delivery
 from layer.dispatch.endpoint import Endpoint
 from mapping.headers import DELIVER_AT, PRODUCER
+from mapping.packed_headers import unpack
 from tests.seeds import for_each_seed
 from tests.unit.dispatch.test_owned_partition import Record, a_partition, taken
 
@@ -95,6 +96,9 @@ def test_random_histories(seed: int) -> None:
 class DelayedRecord(Record):
     def headers(self) -> list[tuple[str, bytes]]:
         return [(PRODUCER, b"1:0:p"), (DELIVER_AT, b"5000")] if self.names else [(PRODUCER, b"1:0:p")]
+
+    def set_headers(self, packed: bytes) -> None:
+        assert unpack(packed) == self.headers()
 
 
 def test_a_partition_sets_aside_what_is_not_due_and_reads_it_again_then() -> None:
