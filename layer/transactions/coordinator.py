@@ -31,6 +31,7 @@ from layer.meters import CoordinatorMeter
 from layer.statelog.take_over import Owner
 from layer.statelog.view import LogEnd
 from layer.transactions import coordinator_machine as machine
+from layer.transactions.admission import Admission
 from layer.transactions.coordinator_counts import CoordinatorCounts
 from layer.transactions.coordinator_deciding import Deciding
 from layer.transactions.coordinator_effects import Effects
@@ -82,6 +83,7 @@ class Coordinator:
         self._writing = Writing(log, self._settings, self._wishes)
         self._deciding = Deciding(self._wishes, self._writing, self._effects, self._settings, self._clock)
         self._counts = CoordinatorCounts(meter or CoordinatorMeter(), self._clock)
+        self._admission = Admission()
         self._arrived: list[Waiting] = []
         self._arrival = threading.Condition()
         self._delay = GroupDelay(self._settings.group_records, self._settings.group_delay_ms / 1000)
@@ -237,8 +239,8 @@ class Coordinator:
         wished = len(self._wishes) > 0
         if not (self._busy or wished or self._next_s() <= 0):
             return False
-        self._busy = False
         self._wishes.drop_late()
+        self._busy = self._wishes.let_in(self._admission.begins)
         state = self._read_back(self._write(deadline), deadline)
         try:
             wanted = self._judge(state)
@@ -256,7 +258,12 @@ class Coordinator:
         if self._writing or self._clock.monotonic() >= self._last_status_at_s:
             self._write_last_statuses()
         self._clean(self._state)
-        return self._writing.flush(deadline)
+        began_s = self._clock.monotonic()
+        at = self._writing.flush(deadline)
+        if at is not None:
+            now_s = self._clock.monotonic()
+            self._admission.appended(now_s - began_s, now_s)
+        return at
 
     def _write_last_statuses(self) -> None:
         for transaction in self._in_place.values():

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final
 
 from layer.clock import Clock
@@ -21,7 +22,7 @@ from layer.errors import (
 from layer.statelog.api import LogRecord
 from mapping.errors import CorruptRecord
 from mapping.state_keys import TransactionRequestKey, decode_key
-from mapping.state_records.transaction_requests import End, Wish, decode_transaction_request
+from mapping.state_records.transaction_requests import Begin, End, Wish, decode_transaction_request
 from mapping.txn_id import TxnId
 
 _log: Final = logging.getLogger(__name__)
@@ -74,19 +75,28 @@ class Wishes:
         self._longest_ms = longest_ms
         self._clock = clock
         self._waiting: dict[Waiting, None] = {}
+        self._to_begin: dict[Waiting, None] = {}
+        """Wishes to begin, until they are let in."""
         self._requests: dict[str, Waiting] = {}
         self.unreadable_requests = 0
         """Requests that could neither be read nor answered."""
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self._waiting) + len(self._to_begin)
 
     def __iter__(self) -> Iterator[Waiting]:
-        """Over those that are there now; any may be dropped meanwhile."""
+        """Over those that are to be seen to now; any may be dropped meanwhile."""
         return iter(list(self._waiting))
 
     def add(self, waiting: Waiting) -> None:
-        self._waiting[waiting] = None
+        (self._to_begin if isinstance(waiting.wish, Begin) else self._waiting)[waiting] = None
+
+    def let_in(self, most: int) -> bool:
+        """So many of those that wish to begin are to be seen to from now on; whether more are left."""
+        for waiting in list(islice(self._to_begin, most)):
+            del self._to_begin[waiting]
+            self._waiting[waiting] = None
+        return bool(self._to_begin)
 
     def hear(self, record: LogRecord) -> None:
         """Take in a request, unless it is there already."""
@@ -98,10 +108,10 @@ class Wishes:
             self.unreadable_requests += 1
             _log.warning("coordinator=%d offset=%d skipped a request: %s", self._coordinator, record.offset, reason)
             return
-        if key.request in self._requests or len(self._waiting) >= self._most:
+        if key.request in self._requests or len(self) >= self._most:
             return
         waiting = self._requests[key.request] = self._read(key.request, record.value or b"")
-        self._waiting[waiting] = None
+        self.add(waiting)
 
     def _read(self, request: str, value: bytes) -> Waiting:
         now_ms = self._clock.now_ms()
@@ -121,12 +131,13 @@ class Wishes:
     def drop(self, waiting: Waiting) -> None:
         """It is answered."""
         self._waiting.pop(waiting, None)
+        self._to_begin.pop(waiting, None)
         self._requests.pop(waiting.request, None)
 
     def drop_late(self) -> None:
         """Those that nobody waits for any more."""
         now_ms = self._clock.now_ms()
-        for waiting in self:
+        for waiting in (*self._waiting, *self._to_begin):
             if waiting.request and waiting.until_ms <= now_ms:
                 self.drop(waiting)
             elif not waiting.request and waiting.deadline.passed():
@@ -135,9 +146,10 @@ class Wishes:
 
     def resign(self, why: LayerError | None = None) -> None:
         """Give all up: another process serves, or will."""
-        for waiting in self:
+        for waiting in (*self._waiting, *self._to_begin):
             waiting.give_up(
                 why or TransactionCoordinatorNotFound(f"coordinator {self._coordinator} is not here any more")
             )
         self._waiting.clear()
+        self._to_begin.clear()
         self._requests.clear()
