@@ -31,7 +31,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]
 
 _ACCOUNTS = 16
 _BALANCE = 1_000
-_PARTITIONS = 4
+_PARTITIONS = (4, 1)
+"""Of the topic of accounts. Of one, all processes but its owner have accounts on lease."""
 
 
 class Journal:
@@ -61,11 +62,11 @@ class Journal:
 class Accounts:
     """The topics of accounts and of the journal, and who works on them."""
 
-    def __init__(self, stage: BankStage) -> None:
+    def __init__(self, stage: BankStage, partitions: int) -> None:
         self._stage = stage
         self.accounts, self.journal = stage.targets
         with AdminClient(stage.url) as admin:
-            admin.create_partitioned_topic(self.accounts, _PARTITIONS)
+            admin.create_partitioned_topic(self.accounts, partitions)
         client = stage.client()
         producer = client.create_producer(self.accounts)
         for number in range(_ACCOUNTS):
@@ -136,10 +137,12 @@ class Accounts:
         return found
 
 
-@pytest.fixture
-def accounts(service_url: str, tmp_path: Path, unique: Callable[..., str]) -> Iterator[Accounts]:
+@pytest.fixture(params=_PARTITIONS)
+def accounts(
+    request: pytest.FixtureRequest, service_url: str, tmp_path: Path, unique: Callable[..., str]
+) -> Iterator[Accounts]:
     with BankStage(service_url, tmp_path, unique) as stage:
-        yield Accounts(stage)
+        yield Accounts(stage, request.param)
 
 
 def test_the_sum_stays_while_processes_are_killed(accounts: Accounts) -> None:
