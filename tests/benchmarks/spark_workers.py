@@ -17,14 +17,20 @@ from typing import Any, Final
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
-import layer
 from layer.admin import AdminClient
+from layer.clock import SystemClock
 from layer.deadline import Deadline
+from layer.transactions.coordinator import random_session
+from layer.transactions.kafka_partitions import KafkaDataPartitions
+from layer.transactions.sealing import Sealing
+from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT
+from mapping.topic_name import TopicName
 from spark_connector import read_pulsar, session, stream_pulsar
 from spark_connector.connection import BY_DEFAULT
 from tests.benchmarks.session import run_worker
 from tests.benchmarks.spark_states import HALF, NONE
 from tests.benchmarks.worker import peak_mb
+from tests.clocks import SetClock
 
 PLAIN: Final = "plain"
 """Messages one by one."""
@@ -41,8 +47,8 @@ _LIKE_KAFKAS: Final = ("value", "__key", "__topic", "__messageId", "__publishTim
 _PARTITIONS: Final = 4
 _IN_TRANSACTION: Final = 100
 _FLUSH_S: Final = 120.0
-_SEALED_S: Final = 400.0
-_LOOK_S: Final = 2.0
+_SEALED_S: Final = 120.0
+_LATER_S: Final = 3600
 _SETTINGS: Final = {
     "spark.driver.memory": "3g",
     "spark.ui.enabled": "false",
@@ -166,7 +172,7 @@ def _topic(url: str, messages: int, kind: str, size: int) -> str:
     where = {"sdk": "layer", "url": url, "topic": name, "messages": messages, "size": size}
     if kind == TRANSACTIONS:
         run_worker("sdk_workers", "produce_in_transactions", {**where, "in_transaction": _IN_TRANSACTION})
-        _await_sealed(url, name)
+        _seal(url, name)
     elif kind == BARE:
         _send_bare(_bootstrap(url), _kafka_topic(url, name), messages, size)
     else:
@@ -176,19 +182,20 @@ def _topic(url: str, messages: int, kind: str, size: int) -> str:
     return name
 
 
-def _await_sealed(url: str, topic: str) -> None:
-    """Until no record of an aborted transaction can come any more; a process with transactions sees to that."""
-    client = layer.Client(url, enable_transaction=True)
-    try:
-        client.new_transaction().abort()
+def _seal(url: str, topic: str) -> None:
+    """What `pok serve` and clients with transactions do some minutes after a transaction was aborted, at once: nobody
+    sends here any more."""
+    later = SetClock(time.time() + _LATER_S)
+    with AdminClient(url) as admin:
+        node = admin.node
+        data = KafkaDataPartitions(node.topics, node.admin, node.fetcher, node.state_producer, SystemClock())
+        sealing = Sealing(node.log, node.transaction_views, data, later, random_session())
+        name = str(TopicName.parse(topic))
         deadline = Deadline.after(_SEALED_S)
-        with AdminClient(url) as admin:
-            while any(one.unsealed for one in admin.get_transaction_buffer_stats(topic)):
-                if deadline.passed():
-                    raise RuntimeError(f"{topic} has unsealed transactions after {_SEALED_S:.0f} s")
-                time.sleep(_LOOK_S)
-    finally:
-        client.close()
+        while any(one.unsealed for one in admin.get_transaction_buffer_stats(topic)):
+            sealing.run([TRANSACTION_BUFFER_SNAPSHOT.partition_for(name)], deadline)
+            if deadline.passed():
+                raise RuntimeError(f"{topic} has unsealed transactions after {_SEALED_S:.0f} s")
 
 
 def _send_bare(bootstrap: str, kafka_topic: str, messages: int, size: int) -> None:
