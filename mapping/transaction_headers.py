@@ -1,6 +1,10 @@
 """Which transaction a record belongs to, and the markers that end one in a data partition.
 
-marker = key null, value null, headers __pulsar.txn <most>:<least> and __pulsar.marker txn_commit or txn_abort
+marker = key __pulsar.marker, value null, headers __pulsar.txn <most>:<least> and __pulsar.marker txn_commit or
+txn_abort
+
+The headers tell; the key is for readers that do without them. (Former versions wrote markers without a key, into topics
+that nobody reads without headers.)
 """
 
 from __future__ import annotations
@@ -12,6 +16,9 @@ from mapping.errors import CorruptRecord, MappingError
 from mapping.headers import MARKER, TXN, MarkerType
 from mapping.message_record import Headers, MessageMetadata, encode_headers
 from mapping.txn_id import TxnId
+
+MARKER_KEY: Final = MARKER.encode()
+"""A record with this key and no value is taken for a marker by readers without headers, where there are markers."""
 
 _ENDS: Final = {
     MarkerType.TXN_COMMIT.value.encode("ascii"): MarkerType.TXN_COMMIT,
@@ -27,7 +34,7 @@ class InTransaction(NamedTuple):
 
 
 def marker_headers(txn: TxnId, *, committed: bool) -> Headers:
-    """Of the record that ends a transaction in a partition; its key and value are null.
+    """Of the record that ends a transaction in a partition; its key is `MARKER_KEY`, its value null.
 
     Raises:
         MappingError: the id is none.

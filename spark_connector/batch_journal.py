@@ -55,7 +55,7 @@ class BatchJournal:
         self._node = node
         self.name = TopicName.parse(f"{beside.domain}://{beside.namespace_name}/{query}-spark-batches")
         self._topic: Topic = node.topics.open(self.name, deadline)
-        node.producers.more_than_plain(self._topic, deadline)
+        node.producers.marked(self._topic, deadline)
         self._where = DataPartition(str(self.name.base), 0, self._topic.layout.incarnation)
 
     def written(self, stream: str, deadline: Deadline) -> int | None:

@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 from mapping.headers import DELIVER_AT, MARKER, TXN
+from mapping.transaction_headers import MARKER_KEY
 from mapping.txn_id import TxnId
 from spark_connector.excluded import BLOCK, BLOCK_BITS, SLOT_BITS, BlockRow
 from spark_connector.headers import RecordHeaders
@@ -45,6 +46,12 @@ def bit(word: str, number: str) -> str:
     return f"(shiftright({word}, {number} & 63) & 1)"
 
 
+def without_markers(records: DataFrame) -> DataFrame:
+    """Of records without headers those that are no markers of transactions, by their key (see
+    `mapping.transaction_headers`)."""
+    return records.where(f"`value` is not null or `key` is null or `key` != X'{MARKER_KEY.hex()}'")
+
+
 def readable(records: DataFrame, view: TopicView) -> DataFrame:
     """Records that headers do not exclude: no markers, none of aborted transactions of which a record may still come,
     and none that is to be delivered later."""
@@ -52,10 +59,15 @@ def readable(records: DataFrame, view: TopicView) -> DataFrame:
     conditions = [f"not {said.has(MARKER)}"]
     if view.delayed_until_ms is not None:
         conditions.append(f"coalesce({said.number(DELIVER_AT)} <= {view.delayed_until_ms}L, true)")
-    transactions = {txn for one in view.partitions.values() for txn in one.unsealed}
-    if transactions:
-        conditions.append(f"not {of_transactions(said, transactions)}")
+    if any(one.unsealed for one in view.partitions.values()):
+        records = without_transactions(records, view)
     return records.where(" and ".join(conditions))
+
+
+def without_transactions(records: DataFrame, view: TopicView) -> DataFrame:
+    """Records, with headers, of none of the aborted transactions of which a record may still have come."""
+    transactions = {txn for one in view.partitions.values() for txn in one.unsealed}
+    return records.where(f"not {of_transactions(RecordHeaders(), transactions)}")
 
 
 def of_transactions(said: RecordHeaders, transactions: Collection[TxnId]) -> str:

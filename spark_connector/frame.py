@@ -15,7 +15,7 @@ from spark_connector.errors import NotReadable
 from spark_connector.excluded import block_rows
 from spark_connector.headers import RecordHeaders
 from spark_connector.options import DISCARD, FAIL, KEPT_COLUMNS, PLACE_COLUMNS, ReadOptions
-from spark_connector.ranges import WORTH_A_RANGE, Range, without_holes
+from spark_connector.ranges import WORTH_A_RANGE, Range, split, without_holes
 from spark_connector.scan import scan_all
 from spark_connector.sealed import SEALED, data_keys, opened, refusal
 from spark_connector.session import check_session
@@ -43,13 +43,13 @@ def of_topic(spark: SparkSession, options: ReadOptions, view: TopicView, schemas
     plain = options.plain or (view.plain and rich is None)
     headers = not plain or needed is not None or not set(options.columns) <= _WITHOUT_HEADERS
     rows = block_rows({p: one.excluded for p, one in view.partitions.items()})
-    records = scan_all(spark, options, view.topic, _ranges(view), headers=headers)
-    records = filters.without_excluded(spark, records, rows)
     if plain:
+        records = filters.without_excluded(spark, _plain_records(spark, options, view, headers=headers), rows)
         made = _plain_columns(view.topic, with_headers=headers)
     else:
         check_session(spark, "avro")
-        records = _messages(spark, options, view, records)
+        records = scan_all(spark, options, view.topic, _ranges(view), headers=True)
+        records = _messages(spark, options, view, filters.without_excluded(spark, records, rows))
         made = _columns(view.topic, put_together=FIRST_CHUNK in records.columns)
     return selected(records, made, options.columns, schemas, options.mode)
 
@@ -59,13 +59,29 @@ _WITHOUT_HEADERS: Final = frozenset({*KEPT_COLUMNS, *PLACE_COLUMNS})
 
 def _is_more_than_plain(view: TopicView) -> str | None:
     """Why the snapshot cannot be read as plain messages, whatever is on record of the topic."""
-    if any(one.unsealed for one in view.partitions.values()):
-        return "has aborted transactions of which a record may still come, which only headers tell"
     if any(one.chunked for one in view.partitions.values()):
         return "holds messages in chunks"
     if view.begun or view.ended or any(one.excluded.batches for one in view.partitions.values()):
         return "holds batch entries"
     return None
+
+
+def _plain_records(spark: SparkSession, options: ReadOptions, view: TopicView, *, headers: bool) -> DataFrame:
+    """Records that are messages each, but for what is excluded. Of aborted transactions of which a record may still
+    have come only headers tell: these are read from where the first one may lie, if nobody wants them anyway."""
+    ranges = _ranges(view)
+    unsealed = {p: one for p, one in view.partitions.items() if one.unsealed}
+    if headers or not unsealed:
+        records = scan_all(spark, options, view.topic, ranges, headers=headers)
+        records = filters.without_transactions(records, view) if unsealed else records
+    else:
+        starts = {p: one.whole.start if one.unsealed_from is None else one.unsealed_from for p, one in unsealed.items()}
+        below, above = split(ranges, starts)
+        records = scan_all(spark, options, view.topic, above, headers=True)
+        records = filters.without_transactions(records, view).drop("headers")
+        if below:
+            records = scan_all(spark, options, view.topic, below, headers=False).unionByName(records)
+    return filters.without_markers(records) if view.marked else records
 
 
 def _messages(spark: SparkSession, options: ReadOptions, view: TopicView, records: DataFrame) -> DataFrame:

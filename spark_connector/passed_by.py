@@ -33,9 +33,9 @@ def markers_between(
     """Markers below the last one of the named messages that nobody passed yet.
 
     The lowest `MOST_LOOKED_AT` records that are neither acknowledged nor named are looked at, by one job over their
-    headers; no job where there are none, or the topic has nothing but plain messages.
+    headers; no job where there are none, or the topic has nothing but plain messages, and never had a transaction.
     """
-    if view.plain:
+    if view.plain and not view.marked:
         return {}
     left: dict[int, BitMap64] = {}
     for partition, one in view.partitions.items():

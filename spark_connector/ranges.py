@@ -54,6 +54,22 @@ def without_holes(whole: Range, holes: Sequence[Range], worth: int) -> list[Rang
     return found
 
 
+def split(
+    ranges: Mapping[int, Sequence[Range]], at: Mapping[int, int]
+) -> tuple[dict[int, list[Range]], dict[int, list[Range]]]:
+    """What of each partition lies below the offset that is named for it, and what at or above; a partition that is not
+    named lies below."""
+    below: dict[int, list[Range]] = {}
+    above: dict[int, list[Range]] = {}
+    for partition, found in ranges.items():
+        for one in found:
+            middle = min(max(at.get(partition, one.end), one.start), one.end)
+            for side, part in ((below, Range(one.start, middle)), (above, Range(middle, one.end))):
+                if part.length:
+                    side.setdefault(partition, []).append(part)
+    return below, above
+
+
 def scans(ranges: Mapping[int, Sequence[Range]]) -> list[dict[int, Range]]:
     """By partition, one range for each scan; as few scans as there can be. Partitions with nothing left are not in."""
     number = max(map(len, ranges.values()), default=0)

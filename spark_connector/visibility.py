@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from pyroaring import BitMap64
 
@@ -54,6 +54,8 @@ class PartitionView:
     unsealed: frozenset[TxnId] = frozenset()
     lost: int = 0
     chunked: Mapping[int, WholeMessage] = field(default_factory=dict)
+    unsealed_from: int | None = None
+    """No record of `unsealed` lies below; None: nobody looked."""
     never: BitMap64 = field(default_factory=BitMap64)
     """Of `whole`, those that are known to hold no message for anybody: of aborted transactions, and void records."""
 
@@ -71,6 +73,8 @@ class TopicView:
     """Every record is one plain message: see `ProducerClaims.plain`."""
     may_have_chunks: bool = False
     """Some records may be chunks of messages: see `ProducerClaims.unchunked`."""
+    marked: bool = True
+    """Some records may be markers of transactions: see `ProducerClaims.unmarked`."""
     begun: Mapping[int, tuple[int, int]] = field(default_factory=dict)
     """By partition where it begins inside of a batch entry: its offset, and the first message's index."""
     ended: Mapping[int, tuple[int, int]] = field(default_factory=dict)
@@ -136,7 +140,8 @@ def view_topic(
     delays = subscription is not None and any(
         subscription.partition_types.get(p, subscription.type).is_shared for p in partitions
     )
-    plain, may_have_chunks = said_by_producers(node, topic, deadline)
+    said = said_by_producers(node, topic, deadline)
+    may_have_chunks = said.may_have_chunks
     if options.chunked is not None:
         may_have_chunks = options.chunked
     return TopicView(
@@ -144,8 +149,9 @@ def view_topic(
         subscription,
         views,
         node.clock.now_ms() if delays else None,
-        plain,
+        said.plain,
         may_have_chunks and not options.plain,
+        said.marked,
         {
             p: (one.begin.offset, one.begin.batch_index)
             for p, one in asked.items()
@@ -186,8 +192,15 @@ def _view(
     void = _void(node, topic, partition, whole, deadline)
     excluded.add_all(void)
     excluded.clip(whole)
-    unsealed = frozenset(() if buffer is None else (t for t, bound in buffer.unsealed.items() if bound < whole.end))
-    return PartitionView(whole, excluded, unsealed, lost, never=(never | void) & whole.offsets())
+    bounds = {} if buffer is None else {t: bound for t, bound in buffer.unsealed.items() if bound < whole.end}
+    return PartitionView(
+        whole,
+        excluded,
+        frozenset(bounds),
+        lost,
+        unsealed_from=min(bounds.values(), default=None),
+        never=(never | void) & whole.offsets(),
+    )
 
 
 def _tell_of_loss(
@@ -228,12 +241,23 @@ def _transactional(node: Node, topic: Topic, partition: int, whole: Range, deadl
         yield from look_over([record.offset() or 0 for record in batch], batch).met
 
 
-def said_by_producers(node: Node, topic: Topic, deadline: Deadline) -> tuple[bool, bool]:
-    """Whether every record is one plain message, and whether some may be chunks. Asked for after the ends: whoever
-    writes such says so first."""
+class Said(NamedTuple):
+    """Whether every message is one plain record, and whether some records may be chunks, or markers."""
+
+    plain: bool
+    may_have_chunks: bool
+    marked: bool
+
+
+def said_by_producers(node: Node, topic: Topic, deadline: Deadline) -> Said:
+    """Asked for after the ends: whoever writes such says so first."""
     claims = node.producers.claims_of(str(topic.name.base), deadline)
     of_this_life = claims.topic_incarnation == topic.layout.incarnation
-    return of_this_life and claims.plain and not topic.bound, of_this_life and not claims.unchunked
+    return Said(
+        of_this_life and claims.plain and not topic.bound,
+        of_this_life and not claims.unchunked,
+        not (of_this_life and claims.unmarked),
+    )
 
 
 # Void records ---------------------------------------------------------------------------------------------------------

@@ -99,6 +99,8 @@ class _Write:
             try:
                 if self._more_than_plain(info):
                     node.producers.more_than_plain(topic, Deadline.after(_CALL_S))
+                if self._options.transaction:
+                    node.producers.marked(topic, Deadline.after(_CALL_S))
                 self._write(node, topic, name, payload, version, membership)
             finally:
                 membership.leave(Deadline.after(_CALL_S))
@@ -140,7 +142,7 @@ class _Write:
     def _more_than_plain(self, info: SchemaInfo | None) -> bool:
         """Whether there may be messages for which those who read the topic need headers."""
         columns = self._columns
-        if self._options.transaction or columns.deliver_at is not None or columns.ordering_key is not None:
+        if columns.deliver_at is not None or columns.ordering_key is not None:
             return True
         if info is not None and info.type in (SchemaType.AVRO, SchemaType.JSON, SchemaType.PROTOBUF_NATIVE):
             return False

@@ -37,11 +37,12 @@ def now() -> int:
 class MoreThanPlain(Protocol):
     """Has it on record that readers of the topic need headers."""
 
-    def __call__(self, *, chunks: bool = False) -> None:
-        """`chunks`: and that they have to put chunks together. Raises PulsarException."""
+    def __call__(self, *, chunks: bool = False, markers: bool = False) -> None:
+        """`chunks`: and that they have to put chunks together; `markers`: only that markers lie among the messages.
+        Raises PulsarException."""
 
 
-def _said_before(*, chunks: bool = False) -> None:
+def _said_before(*, chunks: bool = False, markers: bool = False) -> None:
     """Somebody else had it on record."""
 
 
@@ -123,11 +124,11 @@ class Outlet:
         self._encryptor = sealer
         self._use(self._in_flight)
 
-    def _needs_headers(self, callback: SendCallback | None, *, chunks: bool = False) -> bool:
-        """Whether it is on record that readers need headers (and have to put chunks together); else the caller was told
-        why not."""
+    def _needs_headers(self, callback: SendCallback | None, *, chunks: bool = False, markers: bool = False) -> bool:
+        """Whether it is on record that readers need headers (and have to put chunks together), or only that there are
+        `markers`; else the caller was told why not."""
         try:
-            self._more_than_plain(chunks=chunks)
+            self._more_than_plain(chunks=chunks, markers=markers)
         except PulsarException as refused:
             self._tell(callback, refused)
             return False

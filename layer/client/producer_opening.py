@@ -163,9 +163,12 @@ def _admitted(
     wanted = node.deduplicated([topic.name], session.deadline())[topic.name]
     schema = outgoing_schema(options.schema, topic, node.schemas, session.deadline())
 
-    def more_than_plain(*, chunks: bool = False) -> None:
+    def more_than_plain(*, chunks: bool = False, markers: bool = False) -> None:
         with pulsar_errors():
-            node.producers.more_than_plain(topic, session.deadline(), chunks=chunks)
+            if markers:
+                node.producers.marked(topic, session.deadline())
+            else:
+                node.producers.more_than_plain(topic, session.deadline(), chunks=chunks)
 
     if options.batching_enabled or options.chunking_enabled or encryptor is not None:
         more_than_plain()

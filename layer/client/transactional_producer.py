@@ -11,7 +11,7 @@ from layer.client.enums import PartitionsRoutingMode
 from layer.client.in_flight import SendCallback
 from layer.client.message_id import PartitionOrigin
 from layer.client.options import check_type
-from layer.client.outgoing_message import OutgoingMessage, key_and_metadata
+from layer.client.outgoing_message import OutgoingMessage, is_more_than_plain, key_and_metadata
 from layer.client.outgoing_schema import Marks, OutgoingSchema
 from layer.client.outlet import Headers, Outlet
 from layer.client.record_key import RecordKey
@@ -102,9 +102,8 @@ class TransactionalProducer(Outlet):
                 payload = self._encode(content)
             if self._ended(part):
                 return
-            if not self._took_part and not self._may_take_part(part):
-                return
             key: bytes | None = None
+            said: MessageMetadata | None = None
             metadata = txn.plain_metadata
             options = (
                 properties, partition_key, ordering_key, sequence_id, replication_clusters, event_timestamp, deliver_at,
@@ -116,6 +115,9 @@ class TransactionalProducer(Outlet):
                     event_timestamp, deliver_at, deliver_after,
                 )  # fmt: skip
                 metadata = metadata if said is None else replace(said, txn=txn.txn_id)
+            first = not self._took_part or payload is None or said is not None
+            if first and not self._may_take_part(part, payload, said):
+                return
             if self._router is not None:
                 outgoing = OutgoingMessage(payload, properties, partition_key, ordering_key, event_timestamp)
                 partition = self._routing.ask(outgoing)
@@ -130,12 +132,15 @@ class TransactionalProducer(Outlet):
             part.end(None)
             raise
 
-    def _may_take_part(self, part: TransactionalSend) -> bool:
-        """Whether messages of transactions may be sent; else the caller was told why not."""
-        if not self._topic.name.is_persistent:
-            raise NotAllowedError(f"{self.topic()} is not persistent: there are no transactions")
-        self._took_part = self._needs_headers(part)
-        return self._took_part
+    def _may_take_part(self, part: TransactionalSend, payload: bytes | None, said: MessageMetadata | None) -> bool:
+        """Whether such a message of a transaction may be sent, what readers have to know being on record; else the
+        caller was told why not."""
+        if not self._took_part:
+            if not self._topic.name.is_persistent:
+                raise NotAllowedError(f"{self.topic()} is not persistent: there are no transactions")
+            self._took_part = self._needs_headers(part, markers=True)
+        rich = payload is None or (said is not None and is_more_than_plain(said))
+        return self._took_part and (not rich or self._needs_headers(part))
 
     def _taking_part(
         self, txn: Transaction, callback: SendCallback | None

@@ -60,8 +60,10 @@ _LEAVING_S: Final = 12.0
 
 def fresh_claims(topic: Topic, epoch: int) -> ProducerClaims:
     """Of a life of the topic in which nobody of ours produced yet. A topic that is bound has records of others, but no
-    chunks. `epoch`: the highest of its former lives, since no two claims have one number."""
-    return ProducerClaims(str(topic.name), topic.layout.incarnation, epoch, plain=not topic.bound, unchunked=True)
+    chunks or markers. `epoch`: the highest of its former lives, since no two claims have one number."""
+    return ProducerClaims(
+        str(topic.name), topic.layout.incarnation, epoch, plain=not topic.bound, unchunked=True, unmarked=True
+    )
 
 
 class ProducerRegistry:
@@ -93,7 +95,8 @@ class ProducerRegistry:
                 lambda state: question(state.replicators.get(topic, _NO_REPLICATORS)), deadline
             ),
         )  # fmt: skip
-        self._more_than_plain: set[tuple[str, int, bool]] = set()
+        self._taken_back: set[tuple[str, int, tuple[str, ...]]] = set()
+        """What is known to be on record, by topic and life."""
         """Topics, their lives, and whether for chunks, too, that are known to need a look at headers."""
         self._to_clean: dict[str, Topic] = {}
         self._lock = threading.RLock()
@@ -200,20 +203,32 @@ class ProducerRegistry:
         Raises:
             StoreError: it is not known to be on record.
         """
+        self._take_back(topic, ("plain", "unchunked") if chunks else ("plain",), deadline)
+
+    def marked(self, topic: Topic, deadline: Deadline) -> None:
+        """Likewise, before the first message of a transaction is sent, that markers may lie among the messages (see
+        `ProducerClaims.unmarked`). Raises StoreError."""
+        self._take_back(topic, ("unmarked",), deadline)
+
+    def _take_back(self, topic: Topic, what: tuple[str, ...], deadline: Deadline) -> None:
         place, life = str(topic.name), topic.layout.incarnation
-        if (place, life, chunks) in self._more_than_plain:
+        if (place, life, what) in self._taken_back:
             return
 
         def told(current: Versioned | None) -> bytes | None:
-            claims = ProducerClaims(place, 0) if current is None else decode_claims(current.value)
-            if claims.topic_incarnation != life or current is None:
-                claims = fresh_claims(topic, claims.epoch)
-            elif not claims.plain and not (chunks and claims.unchunked):
-                return None
-            return encode_claims(replace(claims, plain=False, unchunked=claims.unchunked and not chunks))
+            known = ProducerClaims(place, 0) if current is None else decode_claims(current.value)
+            of_this_life = current is not None and known.topic_incarnation == life
+            claims = known if of_this_life else fresh_claims(topic, known.epoch)
+            left = replace(
+                claims,
+                plain=claims.plain and "plain" not in what,
+                unchunked=claims.unchunked and "unchunked" not in what,
+                unmarked=claims.unmarked and "unmarked" not in what,
+            )
+            return None if left == known else encode_claims(left)
 
         self._entities.update(place, place, told, deadline)
-        self._more_than_plain.add((place, life, chunks))
+        self._taken_back.add((place, life, what))
 
     def leave(self, membership: Membership, deadline: Deadline) -> None:
         with self._lock:

@@ -26,7 +26,7 @@ from layer.transactions.outcomes import PartitionsFailed
 from mapping.errors import CorruptRecord
 from mapping.state_records.transaction_log import TopicPartition
 from mapping.topic_name import TopicName
-from mapping.transaction_headers import InTransaction, in_transaction, marker_headers
+from mapping.transaction_headers import MARKER_KEY, InTransaction, in_transaction, marker_headers
 from mapping.txn_id import TxnId
 
 _log: Final = logging.getLogger(__name__)
@@ -172,7 +172,9 @@ class KafkaDataPartitions:
         lives: list[_Life] = []
         for (topic, partition), ended in markers.items():
             life = self._opened(topic, deadline)
-            records = [NewRecord(None, None, marker_headers(txn, committed=committed)) for txn, committed in ended]
+            records = [
+                NewRecord(MARKER_KEY, None, marker_headers(txn, committed=committed)) for txn, committed in ended
+            ]
             groups.append((life.topic.kafka_topic, partition, records))
             lives.append(life)
         with ExitStack() as looking_again:

@@ -41,6 +41,9 @@ class ProducerClaims:
     everybody, at once. So who reads it needs no headers. Only true where it was kept from the topic's beginning.
 
     `unchunked`: likewise, no record is a chunk of a message.
+
+    `unmarked`: likewise, no record is the marker of a transaction. A `plain` topic may have markers, which are known by
+    their key (see `mapping.transaction_headers`).
     """
 
     topic: str
@@ -50,6 +53,7 @@ class ProducerClaims:
     claims: Mapping[str, ProducerClaim] = field(default_factory=dict)
     plain: bool = False
     unchunked: bool = False
+    unmarked: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,7 @@ def decode_claims(value: bytes) -> ProducerClaims:
         return ProducerClaims(
             str(fields["topic"]), int(fields["topic_incarnation"]), int(fields["epoch"]),
             int(fields["exclusive_epoch"]), claims, fields.get("plain", False) is True,
-            fields.get("unchunked", False) is True,
+            fields.get("unchunked", False) is True, fields.get("unmarked", False) is True,
         )  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptRecord(f"producer claims {value[:200]!r} lack or mistype a field: {error}") from error

@@ -32,11 +32,12 @@ SPARK: Final = (
     ),
     _spark(
         "aborted",
-        "2 million messages of 200 B in transactions of 100, one of eleven aborted, all columns, beside its own Kafka "
-        "source over the same records, with headers and without them",
+        "2 million messages of 200 B in transactions of 100, one of eleven aborted some minutes before, all columns, "
+        "beside its own Kafka source over the same records, with headers and without them",
         _spark_cell("plain", "read_plain", kind="transactions"),
         _spark_cell("plain-headers", "read_plain", kind="transactions", headers=True),
         _spark_cell("committed", "read", kind="transactions"),
+        _spark_cell("committed-headers", "read", kind="transactions", headers=True),
         rounds=5,
     ),
     _spark(

@@ -18,18 +18,27 @@ from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
 from layer.admin import AdminClient
+from layer.clock import SystemClock
+from layer.deadline import Deadline
+from layer.transactions.coordinator import random_session
+from layer.transactions.kafka_partitions import KafkaDataPartitions
+from layer.transactions.sealing import Sealing
+from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT
+from mapping.topic_name import TopicName
 from spark_connector import read_pulsar, session, stream_pulsar
 from spark_connector.connection import BY_DEFAULT
 from tests.benchmarks.session import run_worker
 from tests.benchmarks.spark_states import HALF, NONE
 from tests.benchmarks.worker import peak_mb
+from tests.clocks import SetClock
 
 PLAIN: Final = "plain"
 """Messages one by one."""
 BARE: Final = "bare"
 """The same, sent by a plain Kafka client: without headers."""
 TRANSACTIONS: Final = "transactions"
-"""In transactions of 100; for each ten that are committed one more is aborted."""
+"""In transactions of 100; for each ten that are committed one more is aborted. Read when no record of these can come
+any more, some minutes later: until then those at the end of the log are read with headers."""
 BATCHES: Final = "batches"
 """In batches of the SDK's default limits."""
 
@@ -38,6 +47,8 @@ _LIKE_KAFKAS: Final = ("value", "__key", "__topic", "__messageId", "__publishTim
 _PARTITIONS: Final = 4
 _IN_TRANSACTION: Final = 100
 _FLUSH_S: Final = 120.0
+_SEALED_S: Final = 120.0
+_LATER_S: Final = 3600
 _SETTINGS: Final = {
     "spark.driver.memory": "3g",
     "spark.ui.enabled": "false",
@@ -67,11 +78,20 @@ def read_plain(
 
 
 def read(
-    url: str, messages: int, kind: str = PLAIN, size: int = 200, state: str | None = None, columns: str | None = None
+    url: str,
+    messages: int,
+    kind: str = PLAIN,
+    size: int = 200,
+    state: str | None = None,
+    columns: str | None = None,
+    headers: bool = False,
 ) -> dict[str, Any]:
-    """`read_pulsar`, snapshot and planning included. `state`: of a subscription (`spark_states`); None: of none."""
+    """`read_pulsar`, snapshot and planning included. `state`: of a subscription (`spark_states`); None: of none.
+    `headers`: with the columns that only headers tell, which are dropped."""
     topic = _topic(url, messages, kind, size)
     options: dict[str, Any] = {"service_url": url, "topic": topic, "columns": columns}
+    if headers:
+        options["includeHeaders"] = True
     if state is not None:
         options["subscription"] = _subscription(url, topic, messages, state)
     start_s = time.monotonic()
@@ -152,6 +172,7 @@ def _topic(url: str, messages: int, kind: str, size: int) -> str:
     where = {"sdk": "layer", "url": url, "topic": name, "messages": messages, "size": size}
     if kind == TRANSACTIONS:
         run_worker("sdk_workers", "produce_in_transactions", {**where, "in_transaction": _IN_TRANSACTION})
+        _seal(url, name)
     elif kind == BARE:
         _send_bare(_bootstrap(url), _kafka_topic(url, name), messages, size)
     else:
@@ -159,6 +180,22 @@ def _topic(url: str, messages: int, kind: str, size: int) -> str:
     if kind not in (PLAIN, BARE):  # there, records are no messages
         _check(read_pulsar(_spark(), service_url=url, topic=name, columns="__offset"), messages)
     return name
+
+
+def _seal(url: str, topic: str) -> None:
+    """What `pok serve` and clients with transactions do some minutes after a transaction was aborted, at once: nobody
+    sends here any more."""
+    later = SetClock(time.time() + _LATER_S)
+    with AdminClient(url) as admin:
+        node = admin.node
+        data = KafkaDataPartitions(node.topics, node.admin, node.fetcher, node.state_producer, SystemClock())
+        sealing = Sealing(node.log, node.transaction_views, data, later, random_session())
+        name = str(TopicName.parse(topic))
+        deadline = Deadline.after(_SEALED_S)
+        while any(one.unsealed for one in admin.get_transaction_buffer_stats(topic)):
+            sealing.run([TRANSACTION_BUFFER_SNAPSHOT.partition_for(name)], deadline)
+            if deadline.passed():
+                raise RuntimeError(f"{topic} has unsealed transactions after {_SEALED_S:.0f} s")
 
 
 def _send_bare(bootstrap: str, kafka_topic: str, messages: int, size: int) -> None:

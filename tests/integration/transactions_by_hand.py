@@ -54,7 +54,7 @@ from mapping.state_records.transaction_log import (
 )
 from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_LOG, TRANSACTION_PENDING_ACK
 from mapping.topic_name import TopicName
-from mapping.transaction_headers import marker_headers
+from mapping.transaction_headers import MARKER_KEY, marker_headers
 from mapping.txn_id import TxnId
 from tests.kafka_records import place_of
 
@@ -163,13 +163,14 @@ class WrittenByHand:
         return self._produce(payload, encode_headers(MessageMetadata(txn=txn)), partition)
 
     def marker(self, txn: TxnId, *, committed: bool, partition: int = 0) -> int:
-        return self._produce(None, marker_headers(txn, committed=committed), partition)
+        return self._produce(None, marker_headers(txn, committed=committed), partition, key=MARKER_KEY)
 
-    def _produce(self, value: bytes | None, headers: Headers, partition: int) -> int:
+    def _produce(self, value: bytes | None, headers: Headers, partition: int, key: bytes | None = None) -> int:
         offsets: list[int] = []
         self._producer.produce(
             self.topic.kafka_topic,
             value,
+            key,
             partition=partition,
             headers=list(headers),
             on_delivery=lambda error, record: offsets.append(place_of(record)[1]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient as KafkaTool
 from confluent_kafka.admin import NewTopic
 from pyspark.sql import DataFrame, SparkSession
@@ -113,10 +114,61 @@ def test_headers_are_read_where_somebody_may_have_written_more_than_plain_messag
     assert "headers#" in plan_of(read_pulsar(spark, **{**options, "topic": foreign})), "it is bound: who knows"
 
 
+def test_topics_of_transactions_are_read_without_headers_but_for_what_was_aborted_just_now(
+    spark: SparkSession, transactional: pulsar.Client, service_url: str, bootstrap: str, unique: Callable[..., str]
+) -> None:
+    topic = unique()
+    options = {"service_url": service_url, "topic": topic, "columns": "value,__key,__messageId"}
+
+    def values() -> list[bytes | None]:
+        rows = read_pulsar(spark, **options).sort("__messageId").collect()
+        assert [row["value"] for row in read_pulsar(spark, includeHeaders=True, **options).collect()].count(
+            None
+        ) == len([row for row in rows if row["value"] is None])
+        return [row["value"] for row in rows]
+
+    producer = transactional.create_producer(topic)
+    producer.send(b"before")
+    expected: list[bytes | None] = [b"before"]
+    for number in range(3):
+        with transactional.new_transaction(60_000) as txn:
+            producer.send(b"committed %d" % number, txn=txn, partition_key="k")
+        expected.append(b"committed %d" % number)
+    assert "headers#" not in plan_of(read_pulsar(spark, **options))
+    assert values() == expected, "and no markers"
+
+    raw = Producer({"bootstrap.servers": bootstrap})
+    kafka_topic = f"public.default.{topic}"
+    raw.produce(kafka_topic, None, headers=[("x", b"y")])
+    raw.produce(kafka_topic, None, b"k")
+    raw.flush(30)
+    expected += [None, None]
+    assert "headers#" not in plan_of(read_pulsar(spark, **options))
+    assert values() == expected, "a record without a value is a message, where it is no marker"
+
+    aborted = transactional.new_transaction(60_000)
+    producer.send(b"aborted", txn=aborted)
+    producer.send(b"between")
+    aborted.abort()
+    producer.send(b"after")
+    expected += [b"between", b"after"]
+    plan = plan_of(read_pulsar(spark, **options))
+    assert "headers#" in plan, "another record of it may still have come"
+    assert plan.count("BatchScan") == 2, "from where the first one may lie"
+    assert values() == expected
+
+    still_open = transactional.new_transaction(60_000)
+    producer.send(b"open", txn=still_open)
+    producer.send(b"behind")
+    assert values() == expected
+    still_open.commit()
+    assert values() == [*expected, b"open", b"behind"]
+
+
 def test_every_kind_of_record_that_headers_tell_of_is_announced(
     spark: SparkSession, transactional: pulsar.Client, service_url: str, unique: Callable[..., str]
 ) -> None:
-    kinds = ("batches", "transactions", "delays", "null", "chunks")
+    kinds = ("batches", "delays", "null", "chunks", "null-in-a-transaction", "delays-in-a-transaction")
     topics = {kind: unique(kind) for kind in kinds}
     for topic in topics.values():
         transactional.create_producer(topic).send(b"plain")
@@ -127,9 +179,12 @@ def test_every_kind_of_record_that_headers_tell_of_is_announced(
         producer = transactional.create_producer(
             topic, batching_enabled=kind == "batches", chunking_enabled=kind == "chunks"
         )
-        if kind == "transactions":
+        if kind.endswith("in-a-transaction"):
             with transactional.new_transaction(60_000) as txn:
-                producer.send(b"more", txn=txn)
+                if kind.startswith("null"):
+                    producer.send(None, txn=txn)
+                else:
+                    producer.send(b"more", txn=txn, deliver_at=1)
         elif kind == "delays":
             producer.send(b"more", deliver_at=1)
         elif kind == "null":
@@ -140,4 +195,4 @@ def test_every_kind_of_record_that_headers_tell_of_is_announced(
     found: dict[str, list[bytes | None]] = {}
     for row in read_pulsar(spark, topics=",".join(topics.values()), **options).sort("__messageId").collect():
         found.setdefault(row["__topic"].rpartition("/")[2], []).append(row["value"])
-    assert found == {topic: [b"plain", None if kind == "null" else b"more"] for kind, topic in topics.items()}
+    assert found == {topic: [b"plain", None if kind.startswith("null") else b"more"] for kind, topic in topics.items()}

@@ -66,10 +66,32 @@ def test_another_life_begins_anew_and_bound_topics_never_are() -> None:
 
 
 def test_claims_of_a_former_version_say_nothing_of_it() -> None:
-    record = ProducerClaims("orders", 7, 3, 2, plain=True, unchunked=True)
+    record = ProducerClaims("orders", 7, 3, 2, plain=True, unchunked=True, unmarked=True)
     assert decode_claims(encode_claims(record)) == record
     assert decode_claims(encode_claims(record).replace(b'"plain":true,', b"")) == replace(record, plain=False)
     assert decode_claims(encode_claims(record).replace(b',"unchunked":true', b"")) == replace(record, unchunked=False)
+    assert decode_claims(encode_claims(record).replace(b',"unmarked":true', b"")) == replace(record, unmarked=False)
+
+
+def test_transactions_leave_a_topic_plain_and_are_told_apart() -> None:
+    log = MemoryStateLog()
+
+    def said() -> tuple[bool, bool]:
+        claims = registry(log).claims_of(str(TOPIC.name), NEVER)
+        return claims.plain, claims.unmarked
+
+    one, two = registry(log), registry(log)
+    assert said() == (False, False), "who knows"
+    one.join(TOPIC, "a", AccessMode.SHARED, NEVER)
+    assert said() == (True, True)
+    two.marked(TOPIC, NEVER)
+    assert said() == (True, False)
+    two.more_than_plain(TOPIC, NEVER)
+    one.marked(TOPIC, NEVER)
+    assert said() == (False, False)
+    one.join(replace(TOPIC, layout=LedgerLayout(8)), "a", AccessMode.SHARED, NEVER)
+    assert said() == (True, True), "another life"
+    one.close(NEVER)
 
 
 def test_chunks_are_announced_apart_from_everything_else() -> None:

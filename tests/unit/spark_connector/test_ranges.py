@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_connector.ranges import MOST_RANGES, Range, assign_json, offsets_json, scans, without_holes
+from spark_connector.ranges import MOST_RANGES, Range, assign_json, offsets_json, scans, split, without_holes
 
 
 def test_the_largest_holes_are_left_out() -> None:
@@ -25,3 +25,12 @@ def test_scans_take_one_range_of_each_partition() -> None:
 def test_offsets_as_spark_wants_them() -> None:
     assert offsets_json("t", {1: 5, 0: 3}) == '{"t": {"0": 3, "1": 5}}'
     assert assign_json("t", [1, 0]) == '{"t": [0, 1]}'
+
+
+def test_ranges_are_split_at_an_offset_of_each_partition() -> None:
+    ranges = {0: [Range(0, 10), Range(20, 30)], 1: [Range(5, 6)], 2: [Range(0, 4)], 3: []}
+    below, above = split(ranges, {0: 22, 1: 0, 3: 1})
+    assert below == {0: [Range(0, 10), Range(20, 22)], 2: [Range(0, 4)]}
+    assert above == {0: [Range(22, 30)], 1: [Range(5, 6)]}
+    assert split(ranges, {}) == ({0: [Range(0, 10), Range(20, 30)], 1: [Range(5, 6)], 2: [Range(0, 4)]}, {})
+    assert split({0: [Range(0, 10)]}, {0: 10}) == ({0: [Range(0, 10)]}, {})
