@@ -27,6 +27,7 @@ from layer.replication.carrying import carry_deliveries, carry_over
 from layer.replication.comparing import compare_sides
 from layer.replication.side_reading import SideReading
 from layer.waiting import pause
+from mapping.replication import replicator_subscription
 from mapping.state_records.migrations import MigrationRecord, MigrationStep
 from mapping.topic_name import TopicName
 
@@ -252,7 +253,11 @@ class MigrationWorker:
             if names:
                 found.append(f"producers {', '.join(names)} of {topic.name}")
             for subscription in subscriptions(here.node, topic, self._call()):
-                consumers = here.subscription_stats(str(topic.name), subscription.name).consumers
+                consumers = sorted(
+                    f"{member.client_id} {member.host}"
+                    for group in subscription.groups
+                    for member in here.node.admin.describe_group(group, self._call()).members
+                )
                 if consumers:
                     found.append(f"consumers {', '.join(consumers)} of {subscription.name} on {topic.name}")
         return found
@@ -261,20 +266,21 @@ class MigrationWorker:
         """Wait until the replicators have nothing left to copy."""
         deadline, cluster = Deadline.after(self._patience_s), self._cluster(reached)
         for topic in list(self._topics(left)):
-            name = str(topic.name)
-            while (backlog := self._backlog(left, name, cluster)) != 0:
+            while (backlog := self._backlog(left, topic, cluster)) != 0:
                 if deadline.passed():
                     waits = "its replicator has not begun" if backlog is None else f"{backlog} entries are left"
                     raise errors.DeadlineExceeded(
-                        f"{name} is not copied to {cluster} after {self._patience_s:g} s, {waits}: does "
+                        f"{topic.name} is not copied to {cluster} after {self._patience_s:g} s, {waits}: does "
                         f"`pok serve` run for cluster {self._cluster(left)}?"
                     )
                 pause(_LOOK_S)
 
-    @staticmethod
-    def _backlog(here: AdminClient, topic: str, cluster: str) -> int | None:
-        found = here.topic_stats(topic).replication.get(cluster)
-        return None if found is None else found.backlog
+    def _backlog(self, here: AdminClient, topic: Topic, cluster: str) -> int | None:
+        """What is left to be copied; None while no replicator has begun."""
+        name = replicator_subscription(cluster)
+        if here.node.subscriptions.find(topic, name, self._call()) is None:
+            return None
+        return here.subscription_stats(str(topic.name), name).backlog
 
     def _carry_progress(self) -> None:
         with closing(SideReading(self.source.node)) as here, closing(SideReading(self.target.node)) as there:
