@@ -69,7 +69,9 @@ class OriginIndex:
     def copied(self, offset: int, origin: Origin, there: int, epoch: int) -> bool:
         """Whether it is the first valid copy."""
         self._reach(offset)
-        runs = self._origins.setdefault(origin, _Runs())
+        runs = self._origins.get(origin)
+        if runs is None:
+            runs = self._origins[origin] = _Runs()
         if there in runs.seen or epoch < self._epochs.get(origin.cluster, 0):
             self.nothing.add(offset)
             return False
