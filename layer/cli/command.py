@@ -61,7 +61,7 @@ def command(
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
-        groups = {p.name: p.annotation for p in own if dataclasses.is_dataclass(p.annotation)}
+        groups: dict[str, Any] = {p.name: p.annotation for p in own if dataclasses.is_dataclass(p.annotation)}
         flat = [each for p in own for each in (_fields(p.annotation) if p.name in groups else [p])]
 
         @functools.wraps(function)

@@ -244,9 +244,9 @@ class LiveCursors:
 
     def _change_idle(self, subscription: Subscription, asked: _Asked, deadline: Deadline) -> None:
         """Change cursors that nobody owns, as a take-over and a save; nothing when somebody comes in between."""
-        for request in asked.left().values():
-            if isinstance(request.wish, SaveNow):  # what nobody has is saved
-                asked.answered(Answer(request.id))
+        for each in asked.left().values():
+            if isinstance(each.wish, SaveNow):  # what nobody has is saved
+                asked.answered(Answer(each.id))
         left = asked.left()
         if not left:
             return

@@ -52,4 +52,4 @@ def _of_all(cluster: bytes, behind_offset: bytes) -> tuple[Origin, int, int]:
 
 
 def is_marker(headers: Headers) -> bool:
-    return bool(headers) and MARKER in dict(headers)
+    return MARKER in dict(headers or ())

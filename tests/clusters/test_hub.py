@@ -59,8 +59,8 @@ def test_a_hub_sends_to_all_and_passes_nothing_on(
             producer.send(f"{each.name} keeps".encode(), disable_replication=True)
         batches = hub.client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=60_000)
         for number in range(6):
-            named = ["west"] if number == 3 else None
-            batches.send_async(b"batch %d" % number, None, replication_clusters=named)
+            only = ["west"] if number == 3 else None
+            batches.send_async(b"batch %d" % number, None, replication_clusters=only)
         batches.flush()
         own = {
             each: {
