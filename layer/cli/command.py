@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import inspect
 import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated, Any, Final, Optional
+from typing import Annotated, Any, Final, Optional, get_type_hints
 
 import typer
 
@@ -52,13 +53,16 @@ _CONTEXT: Final = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annot
 def command(
     app: typer.Typer, name: str, *, negative_numbers: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Register a function as `name` of `app`. Its first parameter is `settings`, the others are typer's.
+    """Register a function as `name` of `app`. Its first parameter is `settings`, the others are typer's; one whose type
+    is a dataclass stands for all of its fields, which several commands may share.
 
     `negative_numbers`: its arguments may be such, which else look like options.
     """
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        groups: dict[str, Any] = {p.name: p.annotation for p in own if dataclasses.is_dataclass(p.annotation)}
+        flat = [each for p in own for each in (_fields(p.annotation) if p.name in groups else [p])]
 
         @functools.wraps(function)
         def run(**given: Any) -> None:
@@ -66,16 +70,24 @@ def command(
             shared = {option: given.pop(option) for option in _SHARED}
             settings: Settings = context.obj.overridden(**shared)
             with log_on_stderr(settings.debug), failures(settings.debug):
+                for group, kind in groups.items():
+                    given[group] = kind(**{field.name: given.pop(field.name) for field in dataclasses.fields(kind)})
                 function(settings, **given)
 
         del run.__wrapped__
-        parameters = [_CONTEXT, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own), *_SHARED.values()]
+        parameters = [_CONTEXT, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in flat), *_SHARED.values()]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {p.name: p.annotation for p in parameters}
         app.command(name, context_settings={"ignore_unknown_options": negative_numbers})(run)
         return function
 
     return register
+
+
+def _fields(kind: type) -> list[inspect.Parameter]:
+    """A parameter for each field."""
+    hints = get_type_hints(kind, include_extras=True)
+    return [p.replace(annotation=hints[p.name]) for p in inspect.signature(kind).parameters.values()]
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Optional
 
@@ -27,28 +28,42 @@ _CALL_S: Final = 60.0
 _ORIGIN: Final = "pulsar:"
 
 TenantArgument = Annotated[str, typer.Argument(metavar="TENANT", help="Its name, in Pulsar and here.")]
-FromOption = Annotated[
-    Optional[str],  # noqa: UP045 - evaluated by typer, also on Python 3.10
-    typer.Option("--from", metavar="URL", help="pulsar://host:6650; the first run says it, later ones know it."),
-]
-AdminOption = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option("--admin", metavar="URL", help="http://host:8080: Pulsar's admin API; as --from."),
-]
-NameOption = Annotated[
-    Optional[str],  # noqa: UP045
-    typer.Option("--name", help="What the Pulsar cluster is called; by default what it calls itself."),
-]
-TokenOption = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option("--token-file", metavar="FILE", help="A JSON Web Token for Pulsar.", exists=True, dir_okay=False),
-]
-TrustOption = Annotated[
-    Optional[Path],  # noqa: UP045
-    typer.Option(
-        "--trust-certs", metavar="FILE", help="Who signed Pulsar's certificates.", exists=True, dir_okay=False
-    ),
-]
+
+
+@dataclass(frozen=True)
+class WhereOptions:
+    """Which Pulsar, for those commands that may be the first to speak of it."""
+
+    service_url: Annotated[
+        Optional[str],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        typer.Option("--from", metavar="URL", help="pulsar://host:6650; the first run says it, later ones know it."),
+    ] = None
+    admin_url: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--admin", metavar="URL", help="http://host:8080: Pulsar's admin API; as --from."),
+    ] = None
+    name: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--name", help="What the Pulsar cluster is called; by default what it calls itself."),
+    ] = None
+
+
+@dataclass(frozen=True)
+class AccessOptions:
+    """How Pulsar is spoken to."""
+
+    token_file: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--token-file", metavar="FILE", help="A JSON Web Token for Pulsar.", exists=True, dir_okay=False),
+    ] = None
+    trust_certs: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--trust-certs", metavar="FILE", help="Who signed Pulsar's certificates.", exists=True, dir_okay=False
+        ),
+    ] = None
+
+
 PrivateKeyOption = Annotated[
     Optional[Path],  # noqa: UP045
     typer.Option(
@@ -62,19 +77,16 @@ PrivateKeyOption = Annotated[
 def plan(
     settings: Settings,
     tenant: TenantArgument,
-    service_url: FromOption = None,
-    admin_url: AdminOption = None,
-    name: NameOption = None,
-    token_file: TokenOption = None,
-    trust_certs: TrustOption = None,
+    where: WhereOptions,
+    access: AccessOptions,
 ) -> None:
     """Say what would be made here, and what cannot be; change nothing."""
     with admin_of(settings) as here, pulsar_errors():
         known = here.node.imports.record(tenant, Deadline.after(_CALL_S))
-        address = _address(known, service_url, admin_url, token_file, trust_certs, None)
+        address = _address(known, where, access, None)
         pulsar = PulsarAdmin(address)
         record = known or ImportRecord(
-            tenant, _origin(here, pulsar, name), address.service_url, address.admin_url, ImportStep.METADATA, 0, 0
+            tenant, _origin(here, pulsar, where.name), address.service_url, address.admin_url, ImportStep.METADATA, 0, 0
         )
         worker = ImportWorker(here, pulsar, address, record, news)
         news(f"tenant {tenant} of {record.origin}")
@@ -85,11 +97,8 @@ def plan(
 def run(
     settings: Settings,
     tenant: TenantArgument,
-    service_url: FromOption = None,
-    admin_url: AdminOption = None,
-    name: NameOption = None,
-    token_file: TokenOption = None,
-    trust_certs: TrustOption = None,
+    where: WhereOptions,
+    access: AccessOptions,
     private_key: PrivateKeyOption = None,
     delivery_times: Annotated[
         bool, typer.Option("--delivery-times", help="Ask for each message that came alone when it is due.")
@@ -100,9 +109,9 @@ def run(
     with admin_of(settings) as here, pulsar_errors():
         official_client()
         known = here.node.imports.record(tenant, Deadline.after(_CALL_S))
-        address = _address(known, service_url, admin_url, token_file, trust_certs, private_key)
+        address = _address(known, where, access, private_key)
         pulsar = PulsarAdmin(address)
-        origin = known.origin if known is not None and name is None else _origin(here, pulsar, name)
+        origin = known.origin if known is not None and where.name is None else _origin(here, pulsar, where.name)
         record = here.node.imports.begin(
             tenant, origin, address.service_url, address.admin_url, Deadline.after(_CALL_S)
         )
@@ -121,8 +130,7 @@ def status(settings: Settings, tenant: TenantArgument) -> None:
 def verify(
     settings: Settings,
     tenant: TenantArgument,
-    token_file: TokenOption = None,
-    trust_certs: TrustOption = None,
+    access: AccessOptions,
     private_key: PrivateKeyOption = None,
 ) -> None:
     """Read both sides, and compare every message and what each subscription has left; exits with 1 if they differ.
@@ -131,7 +139,7 @@ def verify(
     """
     with admin_of(settings) as here, pulsar_errors():
         record = here.node.imports.require(tenant, Deadline.after(_CALL_S))
-        address = _address(record, None, None, token_file, trust_certs, private_key)
+        address = _address(record, WhereOptions(), access, private_key)
         report = ImportWorker(here, PulsarAdmin(address), address, record, news).verify()
     _show_report(settings, report)
     if not report.good:
@@ -139,24 +147,17 @@ def verify(
 
 
 def _address(
-    known: ImportRecord | None,
-    service_url: str | None,
-    admin_url: str | None,
-    token_file: Path | None,
-    trust_certs: Path | None,
-    private_key: Path | None,
+    known: ImportRecord | None, where: WhereOptions, access: AccessOptions, private_key: Path | None
 ) -> PulsarAddress:
-    service_url = service_url or (known.service_url if known is not None else None)
-    admin_url = admin_url or (known.admin_url if known is not None else None)
+    service_url = where.service_url or (known.service_url if known is not None else None)
+    admin_url = where.admin_url or (known.admin_url if known is not None else None)
     if service_url is None or admin_url is None:
         raise CommandFailed("say where Pulsar is: --from pulsar://HOST:6650 --admin http://HOST:8080")
     for url, schemes in ((service_url, ("pulsar", "pulsar+ssl")), (admin_url, ("http", "https"))):
         if url.partition("://")[0] not in schemes:
             raise CommandFailed(f"{url} is no address of Pulsar, expected {schemes[0]}:// or {schemes[1]}://")
-    token = token_file.read_text(encoding="utf-8").strip() if token_file is not None else ""
-    return PulsarAddress(
-        service_url, admin_url, token, str(trust_certs or ""), "" if private_key is None else str(private_key)
-    )
+    token = access.token_file.read_text(encoding="utf-8").strip() if access.token_file is not None else ""
+    return PulsarAddress(service_url, admin_url, token, str(access.trust_certs or ""), str(private_key or ""))
 
 
 def _origin(here: AdminClient, pulsar: PulsarAdmin, name: str | None) -> str:

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, Final
 
-from layer.client.in_flight import NO_ID, InFlight, SendCallback
-from layer.client.message_id import BatchedMessageId, PartitionOrigin, StoredMessageId
+from layer.client.in_flight import NO_ID, InFlight, PartitionOut, SendCallback
+from layer.client.message_id import BatchedMessageId, StoredMessageId
 from layer.exceptions import Result
 from layer.kafka.producer import KafkaProducer
 from mapping.batch_entry import FORMAT_VERSION, encode_columns
@@ -22,8 +22,8 @@ _OK: Final = Result.Ok
 class BatchesInFlight(InFlight):
     """`InFlight` that counts messages of batches. `taken` has one writer at a time: the producer's gate."""
 
-    def __init__(self, limit: int, kafka: KafkaProducer, failed: Any, last_sequence_id: int) -> None:
-        super().__init__(limit, kafka, failed, last_sequence_id)
+    def __init__(self, limit: int, kafka: KafkaProducer, failed: Any) -> None:
+        super().__init__(limit, kafka, failed)
         self.taken = 0
         self.released = 0
         """Messages that are stored or failed; `settled` follows when their callbacks have returned. A callback may send
@@ -92,7 +92,7 @@ class Batch:
     def __init__(
         self,
         in_flight: BatchesInFlight,
-        origin: PartitionOrigin,
+        origin: PartitionOut,
         partition: int,
         first_sequence: int,
         marks: Sequence[tuple[str, bytes]] = (),
@@ -207,7 +207,7 @@ class Batch:
         if error is not None:
             self._fail(lambda callback: in_flight.failed(error, callback))
         else:
-            in_flight.last_sequence_id = self._last_sequence()
+            self.origin.last_sequence_id = self._last_sequence()
             if any(self.callbacks):
                 self._stored(record.offset(), count)
         in_flight.answered(self, count)

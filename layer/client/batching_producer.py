@@ -138,7 +138,7 @@ class BatchingProducer(Producer):
                         and container.size_bytes + size < self._max_bytes
                         and in_flight.taken - in_flight.released < self._max_pending
                     ):
-                        sequence = next(self._sequence)
+                        sequence = batch.origin.next_sequence_id()
                         batch.payloads.append(payload)
                         callbacks = batch.callbacks
                         callbacks.append(callback)
@@ -204,19 +204,19 @@ class BatchingProducer(Producer):
                 in_flight: BatchesInFlight = self._in_flight  # type: ignore[assignment]
                 if in_flight.taken - in_flight.released < self._max_pending:
                     container = self._containers[partition if partition >= 0 else self._unkeyed]
-                    sequence = next(self._sequence) if sequence_id is None else sequence_id
+                    origin = self._origins[container.partition]
+                    sequence = origin.next_sequence_id() if sequence_id is None else sequence_id
                     if self._is_new(container.partition, sequence):
                         in_flight.taken += 1
                         self._put(container, in_flight, payload, callback, key, metadata, sequence, marks, stamp)
                         return
-                    origin = self._origins[container.partition]
                     waiting = WaitingMessage(in_flight, callback, sequence, origin)
                     in_flight.outstanding.add(waiting)
                     if self._deduplication.wait_for_answer(container.partition, sequence, waiting):
                         in_flight.taken += 1
                         return
                     in_flight.outstanding.discard(waiting)
-                    in_flight.last_sequence_id = sequence
+                    origin.last_sequence_id = sequence
                     break
                 self._seal_all()  # officially, too: nothing is waited for that only a full batch would bring
             if not self._wait_for_room(callback):
@@ -369,10 +369,8 @@ class BatchingProducer(Producer):
 
     # Deduplication ------------------------------------------------------------------------------------------------
 
-    def _ask_deduplication(self) -> None:
-        # Ids are given and judged in the gate, when a message joins its batch.
-        self._deduplicates = True
-        self._use(self._in_flight)
+    def _have_counted(self, partition: int) -> None:
+        """Ids are given and judged in the gate, when a message joins its batch."""
 
     def _set_deduplication(self, *, active: bool) -> None:
         """Every batch goes out under the rule that its messages joined it under."""
@@ -418,8 +416,8 @@ class BatchingProducer(Producer):
                 return left
             # A Kafka producer that was given up has handed its messages on: they are waited for there.
 
-    def _new_in_flight(self, kafka: KafkaProducer, last_sequence_id: int) -> BatchesInFlight:
-        return BatchesInFlight(self._max_pending, kafka, partial(self._failed, kafka), last_sequence_id)
+    def _new_in_flight(self, kafka: KafkaProducer) -> BatchesInFlight:
+        return BatchesInFlight(self._max_pending, kafka, partial(self._failed, kafka))
 
 
 class ConfirmedBatchingProducer(ConfirmedProducer, BatchingProducer):

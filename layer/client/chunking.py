@@ -182,7 +182,7 @@ class Chunking(Producer):
         if len(pieces) > 1 and not self._needs_headers(callback, chunks=True):
             return
         with self._one_message:
-            sequence = next(self._sequence) if sequence_id is None else sequence_id
+            sequence = self._origins[partition].next_sequence_id() if sequence_id is None else sequence_id
             tickets = self._tickets(len(pieces), callback)
             send = ChunkedSend(len(pieces), callback)
             if tickets and self._deduplicates and send.chunks > 1:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol
 
-from layer.client.in_flight import InFlight, SendCallback
+from layer.client.in_flight import InFlight, PartitionOut, SendCallback
 from layer.client.message_id import NativeMessageId, PartitionOrigin
 from layer.deadline import Deadline
 from layer.deduplication.journal import NOTED_EVERY_MS, Recovered, SequenceJournal
@@ -35,6 +35,10 @@ _RECOVER_S: Final = 30.0
 _POLL_MASK: Final = 127
 
 Produce = Callable[..., None]
+
+
+def _assign() -> int:
+    return ASSIGN
 
 
 class _StoredBefore:
@@ -87,8 +91,8 @@ class Deduplication:
         self._note_next_s = 0.0
         self.active = False
         """Otherwise every message goes through as it is."""
-        self.next = 0
-        """The id of the next message that has none of its own, of a producer without batching."""
+        self._next: dict[int, int] = {}
+        """By partition, the id of the next message that has none of its own, of a producer without batching."""
 
     # Beginning and ending -----------------------------------------------------------------------------------------
 
@@ -118,11 +122,17 @@ class Deduplication:
     def epoch(self) -> int:
         return self._membership.epoch
 
-    @property
-    def highest(self) -> int:
-        """Of all partitions, the highest id that is stored; -1 for none."""
+    def stored(self, partition: int) -> int:
+        """The highest id that is stored in a partition; -1 for none."""
         with self._lock:
-            return max((each.sequences.stored for each in self._partitions.values()), default=-1)
+            each = self._partitions.get(partition)
+            return -1 if each is None else each.sequences.stored
+
+    def count(self, partition: int, origin: PartitionOut) -> None:
+        """Give messages of the partition that have no id theirs, from now on; `origin` gives `ASSIGN` to all."""
+        with self._lock:
+            following, origin.next_sequence_id = origin.next_sequence_id, _assign
+            self._next[partition] = following()
 
     def note(self, deadline: Deadline, *, final: bool = False) -> None:
         """Put on record what is stored, where that saves a successor much reading. Looks at it every `NOTE_EVERY_S` at
@@ -162,7 +172,7 @@ class Deduplication:
         ) -> None:  # fmt: skip
             with self._lock:
                 given = ticket.sequence
-                sequence = self.next if given == ASSIGN else given
+                sequence = self._next[partition] if given == ASSIGN else given
                 ticket.sequence = sequence
                 each = self._partitions[partition] if self.active else None
                 try:
@@ -181,7 +191,7 @@ class Deduplication:
                 elif each is not None and verdict is Verdict.PENDING:
                     each.waiting.append((sequence, ticket, None))
                 if given == ASSIGN:
-                    self.next = sequence + 1
+                    self._next[partition] = sequence + 1
             if verdict is Verdict.DUPLICATE:
                 answer_duplicate(ticket)
             elif sequence & _POLL_MASK == 0:
@@ -246,7 +256,7 @@ class Deduplication:
             StoreError: a send had failed with an unknown outcome, and the log cannot be read.
         """
         with self._lock:
-            sequence = self.next if given == ASSIGN else given
+            sequence = self._next[partition] if given == ASSIGN else given
             verdict, judged = Verdict.NEW, self.active
             if judged:
                 each = self._partitions[partition]
@@ -255,7 +265,7 @@ class Deduplication:
                 if verdict is Verdict.NEW:
                     each.sequences.taken(sequence)
             if given == ASSIGN:
-                self.next = sequence + 1
+                self._next[partition] = sequence + 1
             return verdict, sequence, judged and verdict is Verdict.NEW
 
     def chunked_answered(self, partition: int, sequence: int, offset: int | None, *, stored: bool) -> None:
@@ -338,7 +348,7 @@ class _Report:
 class WaitingMessage:
     """A message of a batching producer that repeats one that is under way; it counts among `in_flight.taken`."""
 
-    def __init__(self, in_flight: Any, callback: SendCallback | None, sequence: int, origin: PartitionOrigin) -> None:
+    def __init__(self, in_flight: Any, callback: SendCallback | None, sequence: int, origin: PartitionOut) -> None:
         self._in_flight = in_flight
         self._origin = origin
         self._callback = callback
@@ -348,7 +358,7 @@ class WaitingMessage:
         in_flight = self._in_flight
         in_flight.released += 1
         if error is None:
-            in_flight.last_sequence_id = self._sequence
+            self._origin.last_sequence_id = self._sequence
             tell_duplicate(self._callback, self._origin, 0)
         else:
             try:
@@ -363,7 +373,7 @@ def answer_duplicate(ticket: Any) -> None:
     in_flight: InFlight = ticket.in_flight
     callback: SendCallback | None = ticket.callback
     ticket.callback = None
-    in_flight.last_sequence_id = ticket.sequence
+    ticket.origin.last_sequence_id = ticket.sequence
     in_flight.give_back(ticket)
     tell_duplicate(callback, ticket.origin)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import threading
 from collections.abc import Callable, Collection
@@ -11,6 +12,7 @@ from layer.client.message_id import NativeMessageId, PartitionOrigin, StoredMess
 from layer.deadline import Deadline
 from layer.exceptions import PulsarException, Result
 from layer.kafka.producer import KafkaProducer
+from mapping.ledger import LedgerLayout
 
 SendCallback = Callable[[Result, NativeMessageId], None]
 Failed = Callable[[Any, SendCallback | None], None]
@@ -24,6 +26,18 @@ _OK: Final = Result.Ok
 _LOOK_S: Final = 0.05
 _NOBODY_WAITS: Final = 2**62
 _UNSENT: Final = -(2**62)
+
+
+class PartitionOut(PartitionOrigin):
+    """One partition as one producer writes it: each has a count of its own, as officially."""
+
+    __slots__ = ("last_sequence_id", "next_sequence_id")
+
+    def __init__(self, layout: LedgerLayout, partition: int, topic: str, last_sequence_id: int) -> None:
+        super().__init__(layout, partition, topic)
+        self.last_sequence_id = last_sequence_id
+        """Of the message that was stored last; the initial one before the first."""
+        self.next_sequence_id: Callable[[], int] = itertools.count(last_sequence_id + 1).__next__
 
 
 class Answer:
@@ -51,7 +65,7 @@ class Ticket:
     __slots__ = ("callback", "in_flight", "origin", "sequence")
 
     callback: SendCallback | None
-    origin: PartitionOrigin
+    origin: PartitionOut
     sequence: int
 
     def __init__(self, in_flight: InFlight) -> None:
@@ -60,19 +74,19 @@ class Ticket:
 
     def __call__(self, error: Any, record: Any) -> None:
         # Delivery reports come one at a time (KafkaProducer), so what is counted here has one writer.
-        in_flight = self.in_flight
+        in_flight, origin = self.in_flight, self.origin
         callback = self.callback
         self.callback = None
         try:
             if error is not None:
                 in_flight.failed(error, callback)
             else:
-                in_flight.last_sequence_id = self.sequence
+                origin.last_sequence_id = self.sequence
                 if callback is not None:
                     offset = record.offset()
-                    callback(_OK, NO_ID if offset is None else StoredMessageId(self.origin, offset))
+                    callback(_OK, NO_ID if offset is None else StoredMessageId(origin, offset))
         except Exception:  # the application's; it must not end the thread that serves everybody's reports
-            _log.exception("producer=%s a send callback failed", self.origin.topic)
+            _log.exception("producer=%s a send callback failed", origin.topic)
         in_flight.free.append(self)
         in_flight.settled = settled = in_flight.settled + 1
         if settled >= in_flight.wake_at:
@@ -86,9 +100,8 @@ class InFlight:
     Kafka as the delivery callback; the report puts it back.
     """
 
-    def __init__(self, limit: int, kafka: KafkaProducer, failed: Failed, last_sequence_id: int) -> None:
+    def __init__(self, limit: int, kafka: KafkaProducer, failed: Failed) -> None:
         self.failed = failed
-        self.last_sequence_id = last_sequence_id
         self.free: list[Ticket] = []
         self.take: Callable[[], Ticket] = self.free.pop
         self.settled = 0
@@ -135,12 +148,12 @@ class InFlight:
     def sent(self) -> Collection[Any]:
         """What is under way now; for `wait_for`."""
         free = set(self.free)
-        return [(ticket, ticket.sequence) for ticket in self._made if ticket not in free]
+        return [(ticket, _message_of(ticket)) for ticket in self._made if ticket not in free]
 
     def unanswered(self, sent: Collection[Any]) -> int:
         """How many of these are under way still."""
         free = set(self.free)
-        return sum(ticket not in free and ticket.sequence == sequence for ticket, sequence in sent)
+        return sum(ticket not in free and _message_of(ticket) == message for ticket, message in sent)
 
     def wait_for(self, sent: Collection[Any], deadline: Deadline) -> int:
         """Wait for just these, whatever is answered before them; how many the deadline left unanswered."""
@@ -172,3 +185,8 @@ class InFlight:
             with self._room:
                 self._targets.remove(target)
                 self.wake_at = min(self._targets, default=_NOBODY_WAITS)
+
+
+def _message_of(ticket: Ticket) -> tuple[int, PartitionOut | None]:
+    """Which message it is under way with, if any yet."""
+    return ticket.sequence, getattr(ticket, "origin", None)

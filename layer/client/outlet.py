@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Protocol
 
 from layer import errors
-from layer.client.deduplication import ASSIGN, Deduplication
+from layer.client.deduplication import Deduplication
 from layer.client.errors import as_pulsar, pulsar_errors
-from layer.client.in_flight import NO_ID, Answer, InFlight, SendCallback, Ticket
+from layer.client.in_flight import NO_ID, Answer, InFlight, PartitionOut, SendCallback, Ticket
 from layer.client.quota_gate import QuotaGate
 from layer.crypto.encryptor import Sealer
 from layer.deadline import Deadline
@@ -79,9 +78,7 @@ class Outlet:
         self._renew = renew
         self._more_than_plain = more_than_plain
         self._encryptor = encryptor
-        # officially 0 is as good as none
-        first = (initial_sequence_id or (deduplication.highest if deduplication.active else -1)) + 1
-        self._sequence: Iterator[int] = itertools.count(first)
+        self._initial_sequence_id = initial_sequence_id
         self._producer_header = producer_suffix(epoch, name)
         self._deduplication = deduplication
         self._deduplicates = False
@@ -96,7 +93,9 @@ class Outlet:
         """Of Kafka producers that were given up, until their reports are in."""
         self._renewing = threading.Lock()
         self._quota_gate = QuotaGate(send_timeout_ms)
-        self._use(self._new_in_flight(kafka, first - 1))
+        self._origins: list[PartitionOut] = []
+        self._grow_origins(topic.partitions)
+        self._use(self._new_in_flight(kafka))
         if deduplication.active:
             self._ask_deduplication()
 
@@ -107,8 +106,10 @@ class Outlet:
         return self._name
 
     def last_sequence_id(self) -> int:
-        """Sequence id of the message that was stored last; -1 (or the initial one) before the first."""
-        return self._in_flight.last_sequence_id
+        """Sequence id of the message that was stored last; -1 (or the initial one) before the first. Each partition
+        counts for itself: of several the highest. Source: PartitionedProducerImpl of the official client."""
+        origins = self._origins if self._fixed is None else [self._origins[self._fixed]]
+        return max(origin.last_sequence_id for origin in origins)
 
     def send_counts(self) -> SendCounts:
         """What became of its messages; for metrics and the log."""
@@ -221,13 +222,24 @@ class Outlet:
         """Go on with another Kafka producer, unless another thread has seen to that."""
         with pulsar_errors(), self._renewing:
             if self._in_flight is given_up:
-                self._use(self._new_in_flight(self._renew(), given_up.last_sequence_id))
+                self._use(self._new_in_flight(self._renew()))
                 former = (*self._former, given_up)
                 self._former = [each for each in former if each.under_way() > 0]
                 self._answered_before += sum(each.settled for each in former if each not in self._former)
 
-    def _new_in_flight(self, kafka: KafkaProducer, last_sequence_id: int) -> InFlight:
-        return InFlight(self._max_pending, kafka, partial(self._failed, kafka), last_sequence_id)
+    def _new_in_flight(self, kafka: KafkaProducer) -> InFlight:
+        return InFlight(self._max_pending, kafka, partial(self._failed, kafka))
+
+    def _grow_origins(self, partitions: int) -> None:
+        """Count for that many partitions from now on."""
+        for number in range(len(self._origins), partitions):
+            stored = self._deduplication.stored(number) if self._deduplication.active else -1
+            last = self._initial_sequence_id or stored  # officially 0 is as good as none
+            # officially the ids that `send` gives do not say their topic
+            origin = PartitionOut(self._topic.layout, self._topic.partition_field(number), "", last)
+            self._origins.append(origin)
+            if self._deduplicates:
+                self._have_counted(number)
 
     def _use(self, in_flight: InFlight) -> None:
         self._in_flight = in_flight
@@ -290,9 +302,13 @@ class Outlet:
 
     def _ask_deduplication(self) -> None:
         self._deduplicates = True
-        self._deduplication.next = next(self._sequence)
-        self._sequence = itertools.repeat(ASSIGN)
-        self._use(self._in_flight)
+        self._use(self._in_flight)  # first: what comes without an id must pass whoever gives it one
+        for number in range(len(self._origins)):
+            self._have_counted(number)
+
+    def _have_counted(self, partition: int) -> None:
+        """Messages of the partition are numbered when it is their turn to be judged."""
+        self._deduplication.count(partition, self._origins[partition])
 
     def _set_deduplication(self, *, active: bool) -> None:
         self._deduplication.active = active

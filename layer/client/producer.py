@@ -10,7 +10,7 @@ from typing import Any, Final
 from layer import errors
 from layer.client.errors import pulsar_errors
 from layer.client.in_flight import Answer, SendCallback
-from layer.client.message_id import NativeMessageId, PartitionOrigin
+from layer.client.message_id import NativeMessageId
 from layer.client.outgoing_message import OutgoingMessage, is_more_than_plain, key_and_metadata
 from layer.client.outgoing_schema import OutgoingSchema
 from layer.client.outlet import Headers
@@ -202,9 +202,10 @@ class Producer(TransactionalProducer):
             if waited is None:
                 return
             ticket = waited
-        sequence = next(self._sequence) if sequence_id is None else sequence_id
+        origin = self._origins[partition]
+        sequence = origin.next_sequence_id() if sequence_id is None else sequence_id
         ticket.sequence = sequence
-        ticket.origin = self._origins[partition]
+        ticket.origin = origin
         ticket.callback = callback
         headers: Headers = [(PRODUCER, f"{sequence}{self._producer_header}")]
         if extra is not None:
@@ -279,10 +280,7 @@ class Producer(TransactionalProducer):
         self._kafka.learn_partitions(self._kafka_topic, partitions, deadline)
         if self._deduplication.active and self._fixed is None:
             self._deduplication.open(range(self._routing.partitions, partitions), deadline)
-        self._origins += [
-            PartitionOrigin(self._topic.layout, self._topic.partition_field(number), "")
-            for number in range(len(self._origins), partitions)
-        ]
+        self._grow_origins(partitions)
         self._routing.partitions = partitions
 
     def follow_deduplication(self, wanted: bool, deadline: Deadline) -> None:

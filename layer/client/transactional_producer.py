@@ -9,7 +9,6 @@ from typing import Any, Final
 
 from layer.client.enums import PartitionsRoutingMode
 from layer.client.in_flight import SendCallback
-from layer.client.message_id import PartitionOrigin
 from layer.client.options import check_type
 from layer.client.outgoing_message import OutgoingMessage, is_more_than_plain, key_and_metadata
 from layer.client.outgoing_schema import Marks, OutgoingSchema
@@ -53,11 +52,6 @@ class TransactionalProducer(Outlet):
         """It has sent in a transaction, or might have."""
         self._marks = schema.marks
         self._thrown_out: str | None = None
-        self._origins = [
-            # officially the ids that `send` gives do not say their topic
-            PartitionOrigin(topic.layout, topic.partition_field(number), "")
-            for number in range(topic.partitions)
-        ]
         self._schema = schema.schema
         self._shape = schema.shape if schema.shapes else None
         self._whole_bytes = MAX_MESSAGE_BYTES
@@ -170,8 +164,8 @@ class TransactionalProducer(Outlet):
         ticket = self._ticket_now(callback)
         if ticket is None:
             return
-        ticket.sequence = sequence = next(self._sequence) if sequence_id is None else sequence_id
-        ticket.origin = self._origins[partition]
+        ticket.origin = origin = self._origins[partition]
+        ticket.sequence = sequence = origin.next_sequence_id() if sequence_id is None else sequence_id
         ticket.callback = callback
         headers: Headers = [(PRODUCER, f"{sequence}{self._producer_header}"), *part.headers(metadata), *marks]
         if not self._offer(ticket, payload, key, partition, headers, part.stamp):

@@ -244,7 +244,12 @@ class LiveCursors:
 
     def _change_idle(self, subscription: Subscription, asked: _Asked, deadline: Deadline) -> None:
         """Change cursors that nobody owns, as a take-over and a save; nothing when somebody comes in between."""
+        for each in asked.left().values():
+            if isinstance(each.wish, SaveNow):  # what nobody has is saved
+                asked.answered(Answer(each.id))
         left = asked.left()
+        if not left:
+            return
         results: list[Answer] = []
         changed: dict[int, Recovered] = {}
         cursors = self._read_cursors(subscription, deadline)
@@ -258,9 +263,6 @@ class LiveCursors:
         for partition, cursor in cursors.items():
             request = left.get(partition)
             if request is None:
-                continue
-            if isinstance(request.wish, SaveNow):
-                asked.answered(Answer(request.id))
                 continue
             results.append(Answer(request.id, _take_in(cursor.state, request)))
             changed[partition] = cursor

@@ -1,4 +1,4 @@
-"""The messages of one partition on the two clusters, compared by their places. Pure but for what it is given.
+"""The messages of one partition on the two clusters, compared as they are read. Pure but for what it is given.
 
 A record is on the other cluster under another offset; its copy says where the original lies (decision 0017).
 """
@@ -6,18 +6,14 @@ A record is on the other cluster under another offset; its copy says where the o
 from __future__ import annotations
 
 import hashlib
-from array import array
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
-from layer.kafka.records import KafkaRecord, headers_of
-from layer.replication.origins import is_marker
-from mapping.fence import begun_by
+from layer.kafka.records import KafkaRecord
 from mapping.headers import (
     FENCE,
-    MARKER,
     ORIGINAL_ID,
     PUBLISH_TIME,
     REPLICATE_TO,
@@ -26,42 +22,16 @@ from mapping.headers import (
     TXN,
 )
 from mapping.message_record import decode_headers
-from mapping.original_position import copy_headers, decode_original
+
+Headers = Iterable[tuple[str, bytes | None]]
 
 _OF_ONE_SIDE: Final = frozenset({REPLICATED_FROM, ORIGINAL_ID, PUBLISH_TIME, SCHEMA_VERSION, FENCE, TXN})
 """What a copy has and its original has not, or otherwise."""
-_DIGEST_BYTES: Final = 8
+_DIGEST_BYTES: Final = 16
+_MOST_WAITING: Final = 100_000
 
 
-class CopiedRecords:
-    """What the copies of one cluster's partition are, by the offsets of their originals.
-
-    Memory: 16 bytes for each; 150 for one that does not lie behind those of earlier originals, which a few do after a
-    replicator's death.
-    """
-
-    def __init__(self) -> None:
-        self._originals = array("q")
-        self._digests = array("Q")
-        self._late: dict[int, int] = {}
-
-    def add(self, original: int, digest: int) -> None:
-        """Of several copies of one original the first counts."""
-        if not self._originals or original > self._originals[-1]:
-            self._originals.append(original)
-            self._digests.append(digest)
-        elif self.digest(original) is None:
-            self._late[original] = digest
-
-    def digest(self, original: int) -> int | None:
-        """None: there is no copy."""
-        place = bisect_left(self._originals, original)
-        if place < len(self._originals) and self._originals[place] == original:
-            return self._digests[place]
-        return self._late.get(original)
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Compared:
     """Of one partition: how many messages of the source are on the target, the same (`equal`), changed, or not at all
     (`missing`).
@@ -82,69 +52,107 @@ class Compared:
         return not self.changed and not self.missing
 
 
-def copied_records(batches: Iterable[list[KafkaRecord]], source: str, incarnation: int) -> CopiedRecords:
-    """The copies of this life of the source's topic among these records, but for those that nobody receives: what a
-    replicator wrote behind its successor's marker."""
-    found = CopiedRecords()
-    name, newest = source.encode("utf-8"), 0
-    for batch in batches:
-        for record in batch:
-            headers = headers_of(record)
-            if is_marker(headers):
-                begun = begun_by(headers)
-                if begun is not None and begun.origin == source:
-                    newest = max(newest, begun.epoch)
-                continue
-            copy = copy_headers(headers)
-            if copy is not None and copy.cluster == name:
-                original = decode_original(copy.position)
-                if original.incarnation == incarnation and original.epoch >= newest:
-                    found.add(original.kafka_offset, digest_of(record))
-    return found
+class SideBySide:
+    """Is told of the source's messages and of the copies that count, each side in the order of its log, in any turns.
+
+    Memory: 250 bytes for each message that the other side was not told of yet. Of originals there are `most_waiting` at
+    most: beyond that half of them, the oldest, are missing for good. Copies of what comes later on the source wait
+    without a bound, so read the source first.
+    """
+
+    def __init__(self, other: str, most_waiting: int = _MOST_WAITING) -> None:
+        """`other`: the target's name."""
+        self._other = other
+        self._most_waiting = most_waiting
+        self._told = 0
+        """Originals below it were told of, or are not there."""
+        self._waiting: dict[int, tuple[int, bool]] = {}
+        """Digests by offset, and whether it may be without a copy."""
+        self._last_waiting = self._newest_copy = -1
+        self._early: dict[int, int] = {}
+        """Digests of copies, by the offsets of their originals."""
+        self._equal = self._changed = self._missing = self._excused = 0
+        self._first = -1
+        self._sum = 0
+
+    @property
+    def lags(self) -> bool:
+        """Whether the target has to be read on before the source."""
+        return bool(self._waiting) and self._newest_copy < self._last_waiting
+
+    def original(self, record: KafkaRecord, headers: Headers) -> None:
+        """A message of the source. What came from elsewhere, and what its sender kept from going to the target, is
+        nobody's to copy."""
+        offset = record.offset()
+        self._told = offset + 1
+        named = dict(headers)
+        if REPLICATED_FROM in named or not _goes_to(named, self._other):
+            return
+        digest, there = digest_of(offset, record, headers), self._early.pop(offset, None)
+        if there is not None:
+            self._judge(offset, digest, there)
+            return
+        self._waiting[offset] = (digest, TXN in named or FENCE in named)
+        self._last_waiting = offset
+        if len(self._waiting) > self._most_waiting:
+            for oldest in list(islice(self._waiting, self._most_waiting // 2)):
+                self._give_up(oldest, excused=self._waiting.pop(oldest)[1])
+
+    def copy(self, original: int, record: KafkaRecord, headers: Headers) -> None:
+        """The copy that counts of the source's offset `original`, on the target."""
+        self._newest_copy = max(self._newest_copy, original)
+        if original >= self._told:
+            self._early[original] = digest_of(original, record, headers)
+        elif (waiting := self._waiting.pop(original, None)) is not None:
+            self._judge(original, waiting[0], digest_of(original, record, headers))
+
+    def reached(self, end: int) -> None:
+        """Every original below `end` was told of: copies of others are copies of what is not there any more."""
+        self._told = max(self._told, end)
+        for gone in [original for original in self._early if original < self._told]:
+            del self._early[gone]
+
+    def result(self) -> Compared:
+        """As far as both sides were told of; what waits for its copy is missing."""
+        waiting = {offset: excused for offset, (_, excused) in self._waiting.items()}
+        missing = [offset for offset, excused in waiting.items() if not excused]
+        return Compared(
+            self._equal,
+            self._changed,
+            self._missing + len(missing),
+            self._excused + len(waiting) - len(missing),
+            min([*missing[:1], *([self._first] if self._first >= 0 else [])], default=-1),
+            f"{self._sum:0{2 * _DIGEST_BYTES}x}",
+        )
+
+    def _judge(self, offset: int, digest: int, there: int) -> None:
+        if digest == there:
+            self._equal += 1
+            self._sum = (self._sum + digest) % (1 << 8 * _DIGEST_BYTES)
+        else:
+            self._changed += 1
+            self._note(offset)
+
+    def _give_up(self, offset: int, *, excused: bool) -> None:
+        if excused:
+            self._excused += 1
+        else:
+            self._missing += 1
+            self._note(offset)
+
+    def _note(self, offset: int) -> None:
+        self._first = offset if self._first < 0 else min(self._first, offset)
 
 
-def digest_of(record: KafkaRecord) -> int:
-    """Of key, value and the headers that a copy keeps: 64 bits of BLAKE2b."""
-    digest = hashlib.blake2b(digest_size=_DIGEST_BYTES)
-    for part in _parts(record):
-        digest.update(b"-" if part is None else b"%d:" % len(part))
-        digest.update(part or b"")
-    return int.from_bytes(digest.digest(), "big")
-
-
-def _parts(record: KafkaRecord) -> Iterator[bytes | None]:
-    yield record.key()
-    yield record.value()
-    for name, value in headers_of(record) or ():
+def digest_of(place: int, record: KafkaRecord, headers: Headers) -> int:
+    """Of the original's offset, and of key, value and the headers that a copy keeps: 128 bits of BLAKE2b."""
+    parts = [record.key(), record.value()]
+    for name, value in headers:
         if name not in _OF_ONE_SIDE:
-            yield name.encode("utf-8")
-            yield value
-
-
-def compared(batches: Iterable[list[KafkaRecord]], copied: CopiedRecords, other: str) -> Compared:
-    """The source's records beside their copies on the cluster `other`. What came from elsewhere, markers, and what its
-    sender kept from going there are nobody's to copy."""
-    result = Compared()
-    whole = hashlib.blake2b(digest_size=16)
-    for batch in batches:
-        for record in batch:
-            headers = dict(headers_of(record) or ())
-            if MARKER in headers or REPLICATED_FROM in headers or not _goes_to(headers, other):
-                continue
-            offset, digest = record.offset(), digest_of(record)
-            there = copied.digest(offset)
-            if there == digest:
-                result.equal += 1
-                whole.update(b"%d:%d;" % (offset, digest))
-                continue
-            if there is None and (TXN in headers or FENCE in headers):
-                result.excused += 1
-                continue
-            result.changed += there is not None
-            result.missing += there is None
-            result.first = offset if result.first < 0 else result.first
-    result.digest = whole.hexdigest()
-    return result
+            parts += (name.encode("utf-8"), value)
+    sizes = ",".join(["-" if part is None else str(len(part)) for part in parts])
+    whole = b"".join([b"%d %b;" % (place, sizes.encode("ascii")), *[part for part in parts if part]])
+    return int.from_bytes(hashlib.blake2b(whole, digest_size=_DIGEST_BYTES).digest(), "big")
 
 
 def _goes_to(headers: Mapping[str, bytes | None], cluster: str) -> bool:

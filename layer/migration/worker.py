@@ -18,14 +18,16 @@ from layer.lookup.model import Move
 from layer.metadata.policies import REPLICATION_CLUSTERS, with_policy, without_policy
 from layer.metadata.subscription import Subscription
 from layer.metadata.topics import Topic
+from layer.migration.both_sides import BothSides
 from layer.migration.inventory import inventory, lacking, subscriptions
 from layer.migration.metadata import sync_metadata
 from layer.migration.model import Event
-from layer.migration.sides import Compared, compared, copied_records
+from layer.migration.sides import Compared
 from layer.replication.carrying import carry_deliveries, carry_over
 from layer.replication.comparing import compare_sides
 from layer.replication.side_reading import SideReading
 from layer.waiting import pause
+from mapping.replication import replicator_subscription
 from mapping.state_records.migrations import MigrationRecord, MigrationStep
 from mapping.topic_name import TopicName
 
@@ -76,7 +78,7 @@ class Report:
 
 
 class MigrationWorker:
-    """For one thread. Memory: 16 bytes for each message of one partition, and `SideReading`'s of one topic, twice."""
+    """For one thread. Memory: that of `BothSides`, of all of the tenant's topics."""
 
     def __init__(
         self, home: AdminClient, source: AdminClient, target: AdminClient, record: MigrationRecord, patience_s: float
@@ -101,7 +103,7 @@ class MigrationWorker:
         steps: dict[MigrationStep, tuple[Callable[[], None], Event]] = {
             MigrationStep.METADATA: (self._begin_replication, Event.METADATA_SYNCED),
             MigrationStep.REPLICATING: (lambda: self._catch_up(self.source, self.target), Event.CAUGHT_UP),
-            MigrationStep.PROGRESS: (lambda: self._carry(self.source, self.target, carry_over), Event.PROGRESS_SYNCED),
+            MigrationStep.PROGRESS: (self._carry_progress, Event.PROGRESS_SYNCED),
         }
         while self.record.step in steps:
             told(self.record)
@@ -182,14 +184,17 @@ class MigrationWorker:
         if tenants.record(tenant, self._call()) is None:  # only `*` has spoken of it
             tenants.move(tenant, Move.ASSIGN, self._call(), from_cluster)
         if not self._is_at(to_cluster):
-            tenants.move(tenant, Move.BEGIN_SWITCH, self._call(), to_cluster)
-            self._wait_for_nobody(left)
-            sync_metadata(left, reached, tenant, Deadline.after(_READ_S))
-            self._replicate(left, to_cluster)
-            self._catch_up(left, reached)
-            self._carry(left, reached, carry_over)
-            self._carry(left, reached, carry_deliveries)  # nobody consumes on either side
-            report = self._compare(left, reached)
+            with closing(self._reading(left, reached)) as both:
+                for topic, other in self._both(left, reached):  # programs wait for what comes after it only
+                    both.read_on(topic, other, Deadline.after(_READ_S))
+                tenants.move(tenant, Move.BEGIN_SWITCH, self._call(), to_cluster)
+                self._wait_for_nobody(left)
+                sync_metadata(left, reached, tenant, Deadline.after(_READ_S))
+                self._replicate(left, to_cluster)
+                self._catch_up(left, reached)
+                for carry in (carry_over, carry_deliveries):  # nobody consumes on either side
+                    self._carry(left, reached, both, carry)
+                report = self._compare(left, reached, both)
             if not report.good:
                 raise errors.Refused("; ".join(report.problems()))
             tenants.move(tenant, Move.FINISH_SWITCH, self._call(), to_cluster)
@@ -248,7 +253,11 @@ class MigrationWorker:
             if names:
                 found.append(f"producers {', '.join(names)} of {topic.name}")
             for subscription in subscriptions(here.node, topic, self._call()):
-                consumers = here.subscription_stats(str(topic.name), subscription.name).consumers
+                consumers = sorted(
+                    f"{member.client_id} {member.host}"
+                    for group in subscription.groups
+                    for member in here.node.admin.describe_group(group, self._call()).members
+                )
                 if consumers:
                     found.append(f"consumers {', '.join(consumers)} of {subscription.name} on {topic.name}")
         return found
@@ -257,51 +266,62 @@ class MigrationWorker:
         """Wait until the replicators have nothing left to copy."""
         deadline, cluster = Deadline.after(self._patience_s), self._cluster(reached)
         for topic in list(self._topics(left)):
-            name = str(topic.name)
-            while (backlog := self._backlog(left, name, cluster)) != 0:
+            while (backlog := self._backlog(left, topic, cluster)) != 0:
                 if deadline.passed():
                     waits = "its replicator has not begun" if backlog is None else f"{backlog} entries are left"
                     raise errors.DeadlineExceeded(
-                        f"{name} is not copied to {cluster} after {self._patience_s:g} s, {waits}: does "
+                        f"{topic.name} is not copied to {cluster} after {self._patience_s:g} s, {waits}: does "
                         f"`pok serve` run for cluster {self._cluster(left)}?"
                     )
                 pause(_LOOK_S)
 
-    @staticmethod
-    def _backlog(here: AdminClient, topic: str, cluster: str) -> int | None:
-        found = here.topic_stats(topic).replication.get(cluster)
-        return None if found is None else found.backlog
+    def _backlog(self, here: AdminClient, topic: Topic, cluster: str) -> int | None:
+        """What is left to be copied; None while no replicator has begun."""
+        name = replicator_subscription(cluster)
+        if here.node.subscriptions.find(topic, name, self._call()) is None:
+            return None
+        return here.subscription_stats(str(topic.name), name).backlog
 
-    def _carry(self, left: AdminClient, reached: AdminClient, carry: Carry) -> None:
+    def _carry_progress(self) -> None:
+        with closing(SideReading(self.source.node)) as here, closing(SideReading(self.target.node)) as there:
+            self._carry_each(self.source, here, self.target, there, carry_over)
+
+    def _carry(self, left: AdminClient, reached: AdminClient, both: BothSides, carry: Carry) -> None:
+        for topic, other in self._both(left, reached):
+            both.read_on(topic, other, Deadline.after(_READ_S))
+        self._carry_each(left, both.here, reached, both.there, carry)
+
+    def _carry_each(
+        self, left: AdminClient, here: SideReading, reached: AdminClient, there: SideReading, carry: Carry
+    ) -> None:
         """Of each subscription that both sides have."""
-        with closing(SideReading(left.node)) as here, closing(SideReading(reached.node)) as there:
-            for topic, other in self._both(left, reached):
-                for mine in subscriptions(left.node, topic, self._call()):
-                    theirs = reached.node.subscriptions.find(other, mine.name, self._call())
-                    if theirs is not None:
-                        carry(here, mine, there, theirs, Deadline.after(_READ_S))
+        for topic, other in self._both(left, reached):
+            for mine in subscriptions(left.node, topic, self._call()):
+                theirs = reached.node.subscriptions.find(other, mine.name, self._call())
+                if theirs is not None:
+                    carry(here, mine, there, theirs, Deadline.after(_READ_S))
 
     # Looking ------------------------------------------------------------------------------------------------------
 
     def compare(self) -> Report:
         """Both clusters beside each other, in the direction of the migration. Reads every message of both."""
-        return self._compare(self.source, self.target)
+        with closing(self._reading(self.source, self.target)) as both:
+            return self._compare(self.source, self.target, both)
 
-    def _compare(self, left: AdminClient, reached: AdminClient) -> Report:
+    def _reading(self, left: AdminClient, reached: AdminClient) -> BothSides:
+        return BothSides(left.node, self._cluster(left), reached.node, self._cluster(reached))
+
+    def _compare(self, left: AdminClient, reached: AdminClient, both: BothSides) -> Report:
         deadline = Deadline.after(_READ_S)
         tenant = self.record.tenant
         missing = lacking(inventory(left, tenant, deadline), inventory(reached, tenant, deadline))
         reports = []
-        with closing(SideReading(left.node)) as here, closing(SideReading(reached.node)) as there:
-            for topic, other in self._both(left, reached):
-                differ = self._differing(here, topic, there, other)
-                for partition in range(topic.partitions):
-                    copied = copied_records(
-                        self._records(reached, other, partition), self._cluster(left), topic.layout.incarnation
-                    )
-                    found = compared(self._records(left, topic, partition), copied, self._cluster(reached))
-                    names = tuple(differ.get(partition, ()))
-                    reports.append(PartitionReport(str(topic.name), partition, found, names))
+        for topic, other in self._both(left, reached):
+            found = both.read_on(topic, other, deadline)
+            differ = self._differing(both.here, topic, both.there, other)
+            for partition, compared in found.items():
+                names = tuple(differ.get(partition, ()))
+                reports.append(PartitionReport(str(topic.name), partition, compared, names))
         return Report(tuple(missing), tuple(reports))
 
     def _differing(self, here: SideReading, topic: Topic, there: SideReading, other: Topic) -> dict[int, list[str]]:
@@ -317,12 +337,6 @@ class MigrationWorker:
             for partition in unequal:
                 differ.setdefault(partition, []).append(mine.name)
         return differ
-
-    def _records(self, here: AdminClient, topic: Topic, partition: int) -> Iterator[list[Any]]:
-        node = here.node
-        low = node.admin.start_offsets(topic.kafka_topic, [partition], self._call())[partition]
-        end = node.admin.end_offsets(topic.kafka_topic, [partition], self._call())[partition]
-        return node.fetcher.read(topic.kafka_topic, partition, low, end, Deadline.after(_READ_S))
 
     # Little things ------------------------------------------------------------------------------------------------
 

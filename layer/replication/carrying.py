@@ -39,7 +39,10 @@ def carry_deliveries(
         SubscriptionBusy: somebody does.
         Refused, DeadlineExceeded, StoreError: as `carry_over`.
     """
-    ours, others = here.sides(mine, deadline), there.sides(theirs, deadline)
+    ours = here.sides(mine, deadline)
+    if all(side.cursor.deliveries is None for side in ours.values()):
+        return
+    others = there.sides(theirs, deadline)
     found: dict[int, Deliveries] = {}
     for partition, side in others.items():
         known = side.cursor.deliveries

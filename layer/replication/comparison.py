@@ -106,6 +106,6 @@ def _common(here: Side, there: Side) -> Iterator[tuple[Origin, int, BitMap]]:
             start = block * BLOCK
             window = BitMap64()
             window.add_range(start, start + BLOCK)
-            part = BitMap([offset - start for offset in offsets & window])
+            part = BitMap((offsets & window).shift(-start))
             if part:
                 yield origin, start, part

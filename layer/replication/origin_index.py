@@ -66,13 +66,17 @@ class OriginIndex:
         """Behind this, copies from a cluster that replicators of lower epochs make are void."""
         self._epochs[cluster] = max(epoch, self._epochs.get(cluster, 0))
 
-    def copied(self, offset: int, origin: Origin, there: int, epoch: int) -> None:
+    def copied(self, offset: int, origin: Origin, there: int, epoch: int) -> bool:
+        """Whether it is the first valid copy."""
         self._reach(offset)
-        runs = self._origins.setdefault(origin, _Runs())
+        runs = self._origins.get(origin)
+        if runs is None:
+            runs = self._origins[origin] = _Runs()
         if there in runs.seen or epoch < self._epochs.get(origin.cluster, 0):
             self.nothing.add(offset)
-        else:
-            runs.add(there, offset)
+            return False
+        runs.add(there, offset)
+        return True
 
     def no_message(self, offset: int) -> None:
         """A marker."""
@@ -109,4 +113,4 @@ class OriginIndex:
         """`nothing` in [start, end), counted from `start`."""
         window = BitMap64()
         window.add_range(start, end)
-        return BitMap([offset - start for offset in self.nothing & window])
+        return BitMap((self.nothing & window).shift(-start))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from layer.deadline import Deadline
@@ -12,11 +12,15 @@ from layer.kafka.range_reader import OffsetRange, RangeReader
 from layer.kafka.records import KafkaRecord
 from layer.metadata.topics import Topic
 from layer.replication.origin_index import OriginIndex
-from layer.replication.origins import copied, is_marker
+from layer.replication.origins import Copied, copied, is_marker
 from mapping.fence import begun_by
 
 AT_ONCE: Final = 200_000
 """Records of one partition that are read in one go."""
+
+Seen = Callable[[Topic, int, Any, list[tuple[str, bytes | None]], Copied | None], None]
+"""Is told of each message when it is first read: its topic and partition, the record, its headers, and what it is the
+copy of. Not of markers, nor of copies that do not count."""
 
 
 class OriginReading:
@@ -25,9 +29,10 @@ class OriginReading:
     Memory: an `OriginIndex` for each partition, until `forget`.
     """
 
-    def __init__(self, admin: KafkaAdmin, reader: RangeReader) -> None:
+    def __init__(self, admin: KafkaAdmin, reader: RangeReader, seen: Seen | None = None) -> None:
         self._admin = admin
         self._reader = reader
+        self._seen = seen
         self._indexes: dict[tuple[str, int], OriginIndex] = {}
         """By Kafka's id of the topic, and partition."""
 
@@ -57,7 +62,7 @@ class OriginReading:
         def take(number: int, records: list[KafkaRecord]) -> None:
             partition = ranges[number].partition
             for record in records:
-                _tell(found[partition], record, partition)
+                self._tell(topic, found[partition], record, partition)
 
         for number, failure in self._reader.read(ranges, take, deadline).items():
             if isinstance(failure, OffsetOutOfRange):  # the log begins later by now
@@ -67,17 +72,19 @@ class OriginReading:
             found[each.partition].reached(each.end)
         return found
 
-
-def _tell(index: OriginIndex, record: Any, partition: int) -> None:
-    headers = record.headers()
-    if is_marker(headers):
-        index.no_message(record.offset())
-        begun = begun_by(headers)
-        if begun is not None and begun.origin:
-            index.begun(begun.origin, begun.epoch)
-        return
-    found = copied(headers, partition)
-    if found is None:
-        index.published_here(record.offset())
-    else:
-        index.copied(record.offset(), found.origin, found.there, found.epoch)
+    def _tell(self, topic: Topic, index: OriginIndex, record: Any, partition: int) -> None:
+        headers = record.headers() or []
+        if is_marker(headers):
+            index.no_message(record.offset())
+            begun = begun_by(headers)
+            if begun is not None and begun.origin:
+                index.begun(begun.origin, begun.epoch)
+            return
+        found = copied(headers, partition)
+        counts = True
+        if found is None:
+            index.published_here(record.offset())
+        else:
+            counts = index.copied(record.offset(), found.origin, found.there, found.epoch)
+        if counts and self._seen is not None:
+            self._seen(topic, partition, record, headers, found)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Final, NamedTuple
 
 from mapping.errors import CorruptRecord
 from mapping.headers import MARKER
@@ -11,6 +12,9 @@ from mapping.original_position import copy_headers, decode_original
 from mapping.state_records.subscription_progress import Origin
 
 Headers = Iterable[tuple[str, bytes | None]] | None
+
+_PLAIN_DIGITS: Final = 19
+"""Fewer of them are an offset for certain."""
 
 
 class Copied(NamedTuple):
@@ -31,13 +35,21 @@ def copied(headers: Headers, partition: int) -> Copied | None:
     said = copy_headers(headers)
     if said is None:
         return None
+    offset, _, of_all = said.position.partition(b":")
     try:
-        found = decode_original(said.position)
-        origin = Origin(said.cluster.decode("utf-8"), found.incarnation)
+        origin, its_partition, epoch = _of_all(said.cluster, of_all)
+        there = int(offset) if len(offset) < _PLAIN_DIGITS and offset.isdigit() else decode_original(said.position)[0]
     except ValueError as error:
         raise CorruptRecord(f"a copy from {said.cluster!r:.100} says it was {said.position!r:.100}: {error}") from error
-    return Copied(origin, found.kafka_offset, found.epoch) if found.partition == partition else None
+    return Copied(origin, there, epoch) if its_partition == partition else None
+
+
+@lru_cache(maxsize=256)
+def _of_all(cluster: bytes, behind_offset: bytes) -> tuple[Origin, int, int]:
+    """What the copies that one owner of a replicator makes of one partition have in common; raises ValueError."""
+    found = decode_original(b"0:" + behind_offset)
+    return Origin(cluster.decode("utf-8"), found.incarnation), found.partition, found.epoch
 
 
 def is_marker(headers: Headers) -> bool:
-    return any(name == MARKER for name, _ in headers or ())
+    return MARKER in dict(headers or ())

@@ -12,7 +12,7 @@ from layer.metadata.subscription import Subscription
 from layer.metadata.topics import Topic
 from layer.node import Node
 from layer.replication.origin_index import OriginIndex
-from layer.replication.origin_reading import OriginReading
+from layer.replication.origin_reading import OriginReading, Seen
 from layer.replication.progress import Side
 from mapping.state_records.cursor_requests import SaveNow
 from mapping.state_records.subscription_progress import Origin
@@ -23,13 +23,15 @@ _QUEUE_KBYTES: Final = 4096
 class SideReading:
     """For one thread, until `close`. Reads each log once from its start, and later on from where it was.
 
-    Memory: an `OriginIndex` for each partition of the topic that was asked for last, and 4 MB of records.
+    Memory: an `OriginIndex` for each partition of the topic that was asked for last, or of all, and 4 MB of records.
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: Node, seen: Seen | None = None, *, every_topic: bool = False) -> None:
+        """`seen`: is told of each message when it is first read. `every_topic`: keep what is known of all of them."""
         self.node = node
+        self._every_topic = every_topic
         self._reader = RangeReader(node.settings.reader(fetch_queue_kbytes=_QUEUE_KBYTES))
-        self._origins = OriginReading(node.admin, self._reader)
+        self._origins = OriginReading(node.admin, self._reader, seen)
 
     def sides(self, subscription: Subscription, deadline: Deadline) -> dict[int, Side]:
         """By partition, of those that the subscription serves.
@@ -49,12 +51,19 @@ class SideReading:
         origin = Origin(local, topic.layout.incarnation)
         return {p: Side(origin, cursors[p].state, indexes[p], ends[p]) for p in subscription.served}
 
+    def read_on(
+        self, topic: Topic, ends: Mapping[int, int], deadline: Deadline, at_once: int
+    ) -> dict[int, OriginIndex]:
+        """As `OriginReading.read_on`; what it gives is the same, and goes on, as long as it is kept."""
+        return self._origins.read_on(topic, ends, deadline, at_once)
+
     def close(self) -> None:
         """A second call does nothing."""
         self._reader.close()
 
     def _indexes(self, topic: Topic, ends: Mapping[int, int], deadline: Deadline) -> dict[int, OriginIndex]:
-        self._origins.forget({topic.kafka_topic_id: topic})
+        if not self._every_topic:
+            self._origins.forget({topic.kafka_topic_id: topic})
         while True:
             indexes = self._origins.read_on(topic, ends, deadline)
             if all(index.end >= ends[partition] for partition, index in indexes.items()):

@@ -290,6 +290,13 @@ GROUPS: Final = (
         ),
         resident="replication_workers",
     ),
+    Group(
+        "migration",
+        "`pok migrate`: a topic of 200 B and ten subscriptions, with holes at a tenth of it, move to a second cluster",
+        rounds=2,
+        cells=(Cell("layer", System.LAYER, "move", MILLION, {"partitions": 4, "subscriptions": 10}),),
+        resident="migration_workers",
+    ),
     *SPARK,
 )
 
@@ -323,6 +330,15 @@ REQUIREMENTS: Final = (
         0.6,
         "replication/raw",
     ),
+    Requirement(
+        "a tenant moves: messages that came again after they were acknowledged, beyond those in flight",
+        "migration/layer",
+        "again_beyond_in_flight",
+        Rule.BELOW,
+        1,
+    ),
+    Requirement("a tenant moves: messages lost", "migration/layer", "lost", Rule.BELOW, 1),
+    Requirement("a tenant moves: differences of both sides", "migration/layer", "differences", Rule.BELOW, 1),
     Requirement("peak resident memory of receive, MB", "receive/layer", "peak_mb", Rule.BELOW, 300),
     *(
         Requirement(

@@ -5,7 +5,6 @@ The second broker belongs to this process, which stays for the whole group; who 
 
 from __future__ import annotations
 
-import atexit
 import json
 import subprocess
 import sys
@@ -20,21 +19,20 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from layer.admin import AdminClient
 from layer.client.client import Client
 from layer.deadline import Deadline
-from layer.embedded import BrokerOptions, EmbeddedBroker
 from layer.kafka.settings import KafkaSettings
 from layer.waiting import wait_until
 from mapping.topic_name import TopicName, kafka_topic
 from tests.benchmarks.pacing import Receiver, send_paced
+from tests.benchmarks.second_cluster import THERE, introduce, second_url
 
 _PATIENCE_S: Final = 600.0
 _QUEUE_KBYTES: Final = 16 * 1024
-_there: list[EmbeddedBroker] = []
 
 
 def copy(url: str, messages: int, size: int, by: str) -> dict[str, Any]:
     """Entries a second that arrive on the second cluster, from the first tenth to the last one."""
-    with AdminClient(url) as here, AdminClient(_other(url)) as there:
-        topic = _topic(here, there)
+    with AdminClient(url) as here, AdminClient(second_url()) as there:
+        topic = _topic(here, url, there)
         client = Client(url, stand_in=False)
         producer = client.create_producer(topic, block_if_queue_full=True, max_pending_messages=10_000)
         for _ in range(messages):
@@ -57,13 +55,13 @@ def copy(url: str, messages: int, size: int, by: str) -> dict[str, Any]:
 
 def copy_latency(url: str, messages: int, rate: int, by: str) -> dict[str, Any]:
     """From when a message was to be sent on the first cluster until a raw consumer of the second one has it."""
-    with AdminClient(url) as here, AdminClient(_other(url)) as there:
-        topic = _topic(here, there)
+    with AdminClient(url) as here, AdminClient(second_url()) as there:
+        topic = _topic(here, url, there)
         name = kafka_topic(TopicName.parse(topic))
         receiver = Receiver(
             "raw_workers",
             "latency_receiver",
-            {"config": _plain(_settings(_other(url)).reader(fetch_queue_kbytes=_QUEUE_KBYTES)), "topic": name,
+            {"config": _plain(_settings(second_url()).reader(fetch_queue_kbytes=_QUEUE_KBYTES)), "topic": name,
              "messages": messages, "rate": rate},
         )  # fmt: skip
         receiver.wait_ready()
@@ -111,12 +109,12 @@ def raw_copy(source: dict[str, Any], target: dict[str, Any], topic: str) -> dict
 def _copying(here: AdminClient, there: AdminClient, url: str, topic: str, by: str) -> Iterator[None]:
     """Somebody copies the topic while inside, from when this begins."""
     if by == "layer":
-        here.set_policy(topic, "replication_clusters", ["there"])
+        here.set_policy(topic, "replication_clusters", [THERE])
         command = [sys.executable, "-m", "layer.cli", "--url", url, "serve", "--only", "replication", "--port", "0"]
     else:
         arguments = {
             "source": _plain(_settings(url).reader(fetch_queue_kbytes=_QUEUE_KBYTES)),
-            "target": _plain(_settings(_other(url)).producer(compression="none", message_timeout_ms=0, linger_ms=1)),
+            "target": _plain(_settings(second_url()).producer(compression="none", message_timeout_ms=0, linger_ms=1)),
             "topic": kafka_topic(TopicName.parse(topic)),
         }
         command = [sys.executable, "-m", "tests.benchmarks.worker", "replication_workers", "raw_copy",
@@ -136,27 +134,17 @@ def _copying(here: AdminClient, there: AdminClient, url: str, topic: str, by: st
 
 
 def _replication(here: AdminClient, topic: str) -> str:
-    found = here.topic_stats(topic).replication.get("there")
+    found = here.topic_stats(topic).replication.get(THERE)
     return "" if found is None else found.connected
 
 
-def _topic(here: AdminClient, there: AdminClient) -> str:
+def _topic(here: AdminClient, url: str, there: AdminClient) -> str:
     """A fresh one, on both."""
-    here.set_local_cluster("here")
-    known = any(one.name == "there" for one in here.clusters())  # the group before had another second broker
-    (here.update_cluster if known else here.create_cluster)("there", f"kafka://{_there[0].bootstrap}")
+    introduce(here, url, there)
     name = f"copied-{uuid.uuid4().hex}"
     for admin in (here, there):
         admin.create_topic(name)
     return name
-
-
-def _other(url: str) -> str:
-    if not _there:
-        _there.append(EmbeddedBroker(BrokerOptions(heap_mb=512, start_timeout_s=300)))
-        _there[0].start()
-        atexit.register(_there[0].stop)
-    return f"kafka://{_there[0].bootstrap}"
 
 
 def _settings(url: str) -> KafkaSettings:

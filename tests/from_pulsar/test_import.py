@@ -9,6 +9,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 import layer as pulsar
 from layer.admin import AdminClient
+from layer.compat.java import JavaRuntime, JavaSdk, known_jars
 from layer.deadline import Deadline
 from layer.waiting import wait_until
 from tests.compat.pulsar_standalone import PulsarOptions, PulsarStandalone
@@ -291,6 +293,85 @@ def test_encrypted_messages_stay_encrypted_or_are_named(
     assert "give the private key" in pok.json("import", "status", tenant)["problem"]
     pok("import", "run", tenant, "--private-key", str(private))
     assert reader.read_next(20_000).data() == b"compressed first"
+
+
+def test_what_transactions_sent_and_acknowledged(
+    there: There, admin: AdminClient, client: pulsar.Client, service_url: str, tenant: str
+) -> None:
+    """Only what was committed comes, and of the rest only what is open yet comes later."""
+    namespace = there.make_tenant(tenant)
+    paid, void = f"persistent://{namespace}/paid", f"persistent://{namespace}/void"
+    with ExitStack() as stack:
+        java = JavaSdk(stack.enter_context(JavaRuntime(known_jars())).address)
+        teller = java.Client(there.service_url, enable_transaction=True, operation_timeout_seconds=120)
+        stack.callback(teller.close)
+        consumer = teller.subscribe(paid, "s", consumer_type=java.ConsumerType.Shared)
+        there.client.subscribe(void, "s").close()
+        there.client.subscribe(paid, "all").close()
+        producer = teller.create_producer(paid, send_timeout_millis=0)
+        batches = teller.create_producer(
+            paid, send_timeout_millis=0, batching_enabled=True, batching_max_publish_delay_ms=60_000
+        )
+
+        def begun() -> Any:
+            return teller.new_transaction(600_000)
+
+        def batch(texts: list[bytes], txn: Any) -> None:
+            for text in texts:
+                batches.send_async(text, None, txn=txn)
+            batches.flush()
+
+        good, bad = begun(), begun()
+        producer.send(b"before")
+        for text, txn in ((b"a", good), (b"no", bad), (b"b", good), (b"no", bad)):
+            producer.send(text, txn=txn)
+        good.commit()
+        bad.abort()
+        producer.send(b"between")
+        good, bad = begun(), begun()
+        batch([b"c", b"d", b"e"], good)
+        batch([b"no"] * 3, bad)
+        good.commit()
+        bad.abort()
+        nothing = begun()
+        teller.create_producer(void, send_timeout_millis=0).send(b"no", txn=nothing)
+        nothing.abort()
+        acknowledging = {b"a": begun(), b"b": begun(), b"before": begun()}
+        for message in [consumer.receive(20_000) for _ in range(7)]:
+            if message.data() in acknowledging:
+                consumer.acknowledge(message, txn=acknowledging[message.data()])
+        acknowledging[b"a"].commit()
+        acknowledging[b"b"].abort()
+
+        texts = [b"before", b"a", b"b", b"between", b"c", b"d", b"e"]
+        pok = CommandLine(service_url, "migrate")
+
+        def comes(run: int, read: list[bytes], left: list[bytes]) -> None:
+            assert pok.json("import", "run", tenant, *_addresses(there))["run"] == run
+            report = pok.json("import", "verify", tenant)
+            assert report["good"], report["problems"]
+            assert sum(each["messages"] for each in report["partitions"]) == len(read)
+            assert [message.data() for message in _read(client, paid)] == read
+            found = {
+                each["name"]: each["left_here"]
+                for partition in report["partitions"]
+                for each in partition["subscriptions"]
+                if partition["topic"] == paid
+            }
+            entries = len(left) - 2 * (b"c" in left)  # c, d and e are one
+            assert found == {"s": entries, "all": len(read) - 2}
+
+        comes(1, texts, texts[:1] + texts[2:])
+        open_yet = begun()
+        producer.send(b"x", txn=open_yet)
+        producer.send(b"after")
+        comes(2, texts, texts[:1] + texts[2:])
+        open_yet.commit()
+        acknowledging[b"before"].commit()
+        texts += [b"x", b"after"]
+        comes(3, texts, texts[2:])
+    assert sorted(message.data() for message in _received(client, paid, "s")) == sorted(texts[2:])
+    assert admin.subscription_stats(void, "s").backlog == 0
 
 
 def test_a_run_that_is_killed_is_gone_on_with(

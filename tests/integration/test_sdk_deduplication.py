@@ -17,7 +17,10 @@ import pytest
 
 import layer as pulsar
 from layer.admin import AdminClient
+from layer.deadline import Deadline
 from layer.embedded import EmbeddedBroker
+from mapping.headers import PRODUCER
+from mapping.topic_name import TopicName, kafka_topic
 from tests.integration.sdk_support import nothing_comes, payloads, receive, until
 
 Unique = Callable[..., str]
@@ -266,6 +269,54 @@ def test_policies_of_namespaces_and_topics(client: pulsar.Client, admin: AdminCl
     admin.delete_namespace(namespace)
     admin.create_namespace(namespace)
     assert admin.policies(namespace) == {}
+
+
+def test_partitions_are_counted_each_for_itself_also_when_the_policy_comes_and_the_topic_grows(
+    client: pulsar.Client, admin: AdminClient, unique: Unique
+) -> None:
+    topic = unique()
+    admin.create_partitioned_topic(topic, 2)
+    to = [0]
+    options: dict[str, Any] = {
+        "message_routing_mode": pulsar.PartitionsRoutingMode.CustomPartition,
+        "message_router": lambda message, partitions: to[0],
+    }
+
+    def sends(producer: pulsar.Producer, *places: int) -> list[int]:
+        for to[0] in places:
+            producer.send(b"x")
+        return [_last_id(admin, topic, partition) for partition in sorted(set(places))]
+
+    for batching in (False, True):
+        name = f"p{batching}"
+        producer = client.create_producer(topic, producer_name=name, batching_enabled=batching, **options)
+        assert sends(producer, 0, 0, 0, 1) == [2, 0]
+        assert producer.last_sequence_id() == 2
+        admin.set_policy(topic, "deduplication", True)
+
+        def repeats(producer: pulsar.Producer = producer) -> bool:
+            to[0] = 0
+            return place(producer.send(b"x", sequence_id=2)) == NO_ID
+
+        until(repeats, "the policy to be followed")
+        assert sends(producer, 0, 1, 1) == [3, 2]
+        producer.close()
+        producer = client.create_producer(topic, producer_name=name, batching_enabled=batching, **options)
+        assert producer.last_sequence_id() == 3
+        assert sends(producer, 1, 0) == [4, 3]
+        producer.close()
+        admin.remove_policy(topic, "deduplication")
+
+
+def _last_id(admin: AdminClient, topic: str, partition: int) -> int:
+    """The sequence id of the last record of a partition."""
+    node, deadline = admin.node, Deadline.after(30)
+    kafka = kafka_topic(TopicName.parse(topic))
+    end = node.admin.end_offsets(kafka, [partition], deadline)[partition]
+    (record,) = [each for batch in node.fetcher.read(kafka, partition, end - 1, end, deadline) for each in batch]
+    header = dict(record.headers() or ())[PRODUCER]
+    assert header is not None
+    return int(header.partition(b":")[0])
 
 
 # Processes ------------------------------------------------------------------------------------------------------------

@@ -168,6 +168,64 @@ def partitions(run: Run) -> None:
     run.record("stored", [_is_stored(again, "x", 4, properties={"to": str(to)}) for to in range(2)])
 
 
+def _routed(run: Run, name: str = "p") -> dict[str, Any]:
+    """A producer that sends each message to the partition which its property names."""
+    return {
+        "producer_name": name,
+        "message_routing_mode": run.sdk.PartitionsRoutingMode.CustomPartition,
+        "message_router": lambda message, _: int(message.properties()["to"]),
+    }
+
+
+def _counts(run: Run, **options: Any) -> None:
+    producer = run.producer(run.topic(partitions=3), **_routed(run), **options)
+    run.record("before", producer.last_sequence_id())
+    for to in (0, 0, 0, 1, 0, 2, 1):
+        producer.send(b"x", properties={"to": str(to)})
+        run.record(f"after one to {to}", producer.last_sequence_id())
+
+
+@scenario(area=AREA, title="Each partition is counted for itself, and the last id is the highest of all")
+def counted(run: Run) -> None:
+    _counts(run)
+
+
+@scenario(area=AREA, title="Each partition is counted for itself, from an initial id on")
+def counted_from(run: Run) -> None:
+    _counts(run, initial_sequence_id=40)
+
+
+@scenario(area=AREA, title="Each partition is counted for itself, with batches")
+def counted_in_batches(run: Run) -> None:
+    _counts(run, batching_enabled=True)
+
+
+@scenario(area=AREA, title="The last id of a producer of one partition of several")
+def counted_of_one(run: Run) -> None:
+    topic = run.topic(partitions=2)
+    producer = run.producer(f"{topic}-partition-1", producer_name="p")
+    for _ in range(3):
+        producer.send(b"x")
+    run.record("last", producer.last_sequence_id())
+
+
+@scenario(area=AREA, title="A name that comes back goes on in each partition behind what is stored there")
+def resumed_partitions(run: Run) -> None:
+    topic = run.topic(namespace=_namespace(run), partitions=2)
+    producer = run.producer(topic, **_routed(run))
+    for to in (0, 0, 0, 0, 0, 1):
+        producer.send(b"x", properties={"to": str(to)})
+    run.record("last", producer.last_sequence_id())
+    producer.close()
+    again = run.producer(topic, **_routed(run))
+    run.record("reopened", again.last_sequence_id())
+    again.send(b"y", properties={"to": "1"})
+    run.record("after one to 1", again.last_sequence_id())
+    stored = [(n, _is_stored(again, "z", n, properties={"to": "1"})) for n in (1, 2, 3, 4, 5, 6)]
+    run.record("stored in 1", stored)
+    run.record("stored in 0", [_is_stored(again, "z", n, properties={"to": "0"}) for n in (4, 5, 6)])
+
+
 @scenario(area=AREA, title="A message that repeats one that is under way is stored once")
 def repeated_at_once(run: Run) -> None:
     topic = run.topic(namespace=_namespace(run))

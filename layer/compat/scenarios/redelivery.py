@@ -59,6 +59,44 @@ def waits(run: Run) -> None:
     run.record_messages("in time", run.receive(consumer, 1), *COUNTED)
 
 
+def _closes(run: Run, *, other: bool = False, **options: Any) -> None:
+    """A consumer refuses a message for long, and closes; what the next one (or, there already, the `other` one) gets of
+    it soon."""
+    topic = run.topic()
+    consumer = run.consumer(topic, kind="Shared", negative_ack_redelivery_delay_ms=30_000, **options)
+    run.send(topic, ["x", "y"])
+    for message in run.receive(consumer, 2):
+        if run.view(message) == "x":
+            consumer.negative_acknowledge(message)
+        else:
+            consumer.acknowledge(message)
+    following = run.consumer(topic, kind="Shared", **options) if other else None
+    consumer.close()
+    if following is None:
+        following = run.consumer(topic, kind="Shared", **options)
+    run.record_messages("soon", run.rest(following, 4000), *COUNTED)
+
+
+@scenario(area=NACKS, title="A message that was refused for long, when its consumer closes")
+def closed_meanwhile(run: Run) -> None:
+    _closes(run)
+
+
+@scenario(area=NACKS, title="The same beside another consumer")
+def closed_beside_another(run: Run) -> None:
+    _closes(run, other=True)
+
+
+@scenario(area=NACKS, title="The same with a dead letter policy")
+def closed_with_dead_letters(run: Run) -> None:
+    _closes(run, dead_letter_policy=run.sdk.ConsumerDeadLetterPolicy(max_redeliver_count=5))
+
+
+@scenario(area=NACKS, title="The same with a dead letter policy, beside another consumer")
+def closed_with_dead_letters_beside_another(run: Run) -> None:
+    _closes(run, other=True, dead_letter_policy=run.sdk.ConsumerDeadLetterPolicy(max_redeliver_count=5))
+
+
 @scenario(area=NACKS, title="An acknowledgement while the delay runs")
 def acknowledged_meanwhile(run: Run) -> None:
     topic = run.topic()

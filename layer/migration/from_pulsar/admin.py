@@ -6,7 +6,7 @@ import json
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -48,7 +48,7 @@ class LedgerSpan:
 @dataclass(frozen=True, slots=True)
 class PulsarPartition:
     """One partition as `internalStats` has it: the last entry (entry id -1: there is none), the ledgers in order, what
-    each cursor that lasts has acknowledged."""
+    each of the cursors that were asked for has acknowledged."""
 
     last: Position
     ledgers: tuple[LedgerSpan, ...]
@@ -148,8 +148,9 @@ class PulsarAdmin:
         versions = sorted(told, key=lambda each: int(each["version"]))
         return {int(each["version"]): schema_of(each, TopicName.parse(topic)) for each in versions}
 
-    def partition(self, name: str) -> PulsarPartition:
-        """`name`: a partition's, or that of a topic that is not partitioned."""
+    def partition(self, name: str, subscriptions: Collection[str]) -> PulsarPartition:
+        """`name`: a partition's, or that of a topic that is not partitioned. Of its cursors come those of these
+        subscriptions: readers have some, too, and the brokers."""
         found = self._ask(f"{path_of(name)}/internalStats", none_found={})
         try:
             if not found:  # of a partitioned topic, and nobody has used it yet
@@ -158,9 +159,8 @@ class PulsarAdmin:
             last = parse_position(found["lastConfirmedEntry"])
             if ledgers and ledgers[-1].ledger_id == last.ledger_id:  # the open one counts for nothing there
                 ledgers = (*ledgers[:-1], LedgerSpan(last.ledger_id, max(0, last.entry_id + 1)))
-            durable = self._subscriptions(name)
             cursors = {unquote_plus(key): each for key, each in found["cursors"].items()}
-            return PulsarPartition(last, ledgers, {n: parse_cursor(cursors[n]) for n in durable if n in cursors})
+            return PulsarPartition(last, ledgers, {n: parse_cursor(cursors[n]) for n in subscriptions if n in cursors})
         except (KeyError, TypeError, ValueError, CorruptRecord) as error:
             raise errors.Corrupt(f"internalStats of {name} are not as known: {type(error).__name__} {error}") from error
 

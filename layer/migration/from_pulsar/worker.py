@@ -180,7 +180,7 @@ class ImportWorker:
         most_bytes = record_limit(self._node.admin, here.kafka_topic, self._call())
         self._node.producers.more_than_plain(here, self._call())
         for number, name in enumerate(topic.partition_names()):
-            there = self._pulsar.partition(name)
+            there = self._pulsar.partition(name, topic.subscriptions)
             if there.last.entry_id < 0:
                 continue
             origin = Origin(self.record.origin, number, self.record.run)
@@ -212,7 +212,7 @@ class ImportWorker:
         here = self._open(topic)
         for number, name in enumerate(topic.partition_names()):
             # First what is acknowledged, then what is here: nothing is passed over that has no copy yet.
-            cursors = self._pulsar.partition(name).cursors
+            cursors = self._pulsar.partition(name, topic.subscriptions).cursors
             if not cursors:
                 continue
             copied = self._copies(here, number, digests=False)
@@ -291,7 +291,7 @@ class ImportWorker:
         most_bytes = record_limit(self._node.admin, here.kafka_topic, self._call())
         schemas = self._schemas(topic)
         for number, name in enumerate(topic.partition_names()[: here.partitions]):
-            there = self._pulsar.partition(name)
+            there = self._pulsar.partition(name, topic.subscriptions)
             copied = self._copies(here, number, digests=True)
             entries = ComparedEntries(copied)
             origin = Origin(self.record.origin, number, self.record.run)

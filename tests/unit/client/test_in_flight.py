@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from layer.client.batching import Batch, BatchesInFlight
-from layer.client.in_flight import NO_ID, InFlight, Ticket
-from layer.client.message_id import PartitionOrigin
+from layer.client.in_flight import NO_ID, InFlight, PartitionOut, Ticket
 from layer.deadline import Deadline
 from layer.exceptions import Result
 from mapping.ledger import LedgerLayout
 from tests.seeds import for_each_seed
 
-ORIGIN = PartitionOrigin(LedgerLayout(incarnation=1, entries_per_ledger=100), -1, "t")
+ORIGIN = PartitionOut(LedgerLayout(incarnation=1, entries_per_ledger=100), -1, "t", -1)
 
 
 class Record:
@@ -53,7 +52,7 @@ class Reports:
 
 
 def in_flight(limit: int, reports: Reports, failures: list[Any]) -> InFlight:
-    return InFlight(limit, reports, lambda error, callback: failures.append((error, callback)), -1)  # type: ignore[arg-type]
+    return InFlight(limit, reports, lambda error, callback: failures.append((error, callback)))  # type: ignore[arg-type]
 
 
 def take(flight: InFlight) -> Ticket | None:
@@ -118,7 +117,7 @@ def test_a_message_that_a_retry_found_stored_has_no_id() -> None:
     ticket.callback = lambda result, message_id: heard.append((result, message_id))
     ticket(None, Record(None))
     assert heard == [(Result.Ok, NO_ID)]
-    assert flight.last_sequence_id == 7
+    assert ORIGIN.last_sequence_id == 7
 
 
 def test_a_deadline_tells_how_many_are_unanswered() -> None:
@@ -143,7 +142,7 @@ def test_what_is_sent_later_and_answered_earlier_does_not_count() -> None:
 
 
 def test_batches_are_waited_for_one_by_one() -> None:
-    flight = BatchesInFlight(100, Reports(), lambda error, callback: None, -1)  # type: ignore[arg-type]
+    flight = BatchesInFlight(100, Reports(), lambda error, callback: None)  # type: ignore[arg-type]
     first, later = (Batch(flight, ORIGIN, partition, 0) for partition in (0, 1))
     for batch in (first, later):
         batch.payloads, batch.callbacks = [b"x", b"y"], [None, None]

@@ -61,8 +61,8 @@ INTERNAL = {
 
 def test_a_partition_with_its_cursors() -> None:
     name = "/persistent/acme/shop/orders-partition-1"
-    admin = Answers({f"{name}/internalStats": INTERNAL, f"{name}/stats": STATS})
-    found = admin.partition("persistent://acme/shop/orders-partition-1")
+    admin = Answers({f"{name}/internalStats": INTERNAL})
+    found = admin.partition("persistent://acme/shop/orders-partition-1", ("s t", "never used", "elsewhere"))
     assert (found.last, found.entries) == (Position(15, 7), 20)
     assert found.before(Position(15, 2), 5) == Position(9, 9)
     assert found.before(Position(9, 2), 5) == Position(9, 0)
@@ -79,13 +79,13 @@ def test_a_partition_with_its_cursors() -> None:
 
 
 def test_a_partition_that_nobody_has_used() -> None:
-    assert Answers({}).partition("persistent://acme/shop/orders-partition-0").last.entry_id == -1
+    assert Answers({}).partition("persistent://acme/shop/orders-partition-0", ()).last.entry_id == -1
 
 
 def test_internal_stats_that_are_not_as_known_are_refused() -> None:
     admin = Answers({"/persistent/acme/shop/orders/internalStats": {"ledgers": []}})
     with pytest.raises(Corrupt, match="internalStats of persistent://acme/shop/orders"):
-        admin.partition("persistent://acme/shop/orders")
+        admin.partition("persistent://acme/shop/orders", ())
 
 
 def test_the_topics_of_a_namespace_without_the_brokers_own() -> None:

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
+import pytest
+
+from layer.deadline import Deadline
+from layer.errors import Refused
+from layer.migration.both_sides import BothSides
 from layer.migration.inventory import Inventory, SubscriptionEntry, TopicEntry, lacking
-from layer.migration.sides import compared, copied_records, digest_of
+from layer.migration.sides import Compared, SideBySide
+from layer.replication.origin_reading import OriginReading
 from mapping.fence import replicator_marker
 from mapping.headers import MARKER, ORIGINAL_ID, REPLICATE_TO, REPLICATED_FROM, TXN
 from mapping.original_position import OriginalPosition, encode_original
@@ -39,8 +47,59 @@ def mine(offset: int, value: bytes, *headers: tuple[str, bytes]) -> Any:
     return Record(offset, value, ("user", b"x"), *headers)
 
 
-def test_messages_are_compared_by_place_and_content() -> None:
-    source = [
+class Log:
+    """One partition of a cluster, as `RangeReader` and `KafkaAdmin` are asked for it."""
+
+    def __init__(self, *records: Any) -> None:
+        self.records = list(records)
+        self.read_from: list[int] = []
+
+    def start_offsets(self, _: str, partitions: list[int], __: Deadline) -> dict[int, int]:
+        return dict.fromkeys(partitions, self.records[0].offset() if self.records else 0)
+
+    def end_offsets(self, _: str, partitions: list[int], __: Deadline) -> dict[int, int]:
+        return dict.fromkeys(partitions, self.records[-1].offset() + 1 if self.records else 0)
+
+    def read(self, ranges: list[Any], take: Callable[[int, list[Any]], None], _: Deadline) -> dict[int, Exception]:
+        for number, each in enumerate(ranges):
+            if each.start < each.end:
+                self.read_from.append(each.start)
+                take(number, [record for record in self.records if each.start <= record.offset() < each.end])
+        return {}
+
+
+class Looks:
+    """At a topic of one partition on two clusters, west and east."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, west: Log, east: Log) -> None:
+        def reading(node: Any, seen: Any, *, every_topic: bool) -> Any:
+            assert every_topic
+            origins = OriginReading(node.admin, node.admin, seen)
+            return SimpleNamespace(node=node, read_on=origins.read_on)
+
+        monkeypatch.setattr("layer.migration.both_sides.SideReading", reading)
+        self._both = BothSides(self._node(west), "west", self._node(east), "east")
+
+    def __call__(self, remade: bool = False) -> Compared:
+        here, there = (
+            cast(
+                "Any",
+                SimpleNamespace(
+                    name="orders", kafka_topic="t", kafka_topic_id=topic_id, partitions=1,
+                    layout=SimpleNamespace(incarnation=LIFE),
+                ),
+            )
+            for topic_id in ("a", "c" if remade else "b")
+        )  # fmt: skip
+        return self._both.read_on(here, there, Deadline.after(5))[0]
+
+    @staticmethod
+    def _node(log: Log) -> Any:
+        return SimpleNamespace(admin=log)
+
+
+def test_messages_are_compared_by_place_and_content(monkeypatch: pytest.MonkeyPatch) -> None:
+    west = Log(
         mine(0, b"a"),
         mine(1, b"b"),
         mine(2, b"", (MARKER, b"txn_commit")),
@@ -49,27 +108,63 @@ def test_messages_are_compared_by_place_and_content() -> None:
         copy(5, 9, b"from there", "east"),
         mine(6, b"e"),
         mine(7, b"f", (TXN, b"1:3")),
-    ]
-    target = [copy(0, 0, b"a"), copy(1, 1, b"other"), mine(2, b"z"), copy(3, 6, b"old", life=4), copy(9, 7, b"f")]
-    found = compared([source[:3], source[3:]], copied_records([target], "west", LIFE), "east")
+    )
+    east = Log(copy(0, 0, b"a"), copy(1, 1, b"other"), mine(2, b"z"), copy(3, 6, b"old", life=4), copy(9, 7, b"f"))
+    look = Looks(monkeypatch, west, east)
+    found = look()
     assert (found.equal, found.changed, found.missing, found.excused, found.first) == (2, 1, 1, 1, 1)
     assert not found.good
-    again = compared([[source[0]]], copied_records([target], "west", LIFE), "east")
+    again = Looks(monkeypatch, Log(west.records[0]), east)()
     assert again.good
     assert again.digest != found.digest
 
+    # A later look reads what came since, and knows the rest.
+    west.records.append(mine(8, b"g"))
+    assert look().missing == 2
+    west.read_from, east.read_from = [], []
+    east.records += [copy(10, 6, b"e"), copy(11, 8, b"g")]
+    found = look()
+    assert (found.equal, found.changed, found.missing, found.excused, found.first) == (4, 1, 0, 1, 1)
+    assert (west.read_from, east.read_from) == ([], [10])
+    with pytest.raises(Refused, match="made anew"):
+        look(remade=True)
 
-def test_copies_behind_the_marker_of_a_later_replicator_do_not_count() -> None:
+
+def test_copies_behind_the_marker_of_a_later_replicator_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     """They come before those that do, of which some lie before copies of earlier originals."""
+    west = Log(*(mine(n, b"%d" % n) for n in range(5, 9)))
     marker: Any = Record(1, b"", *replicator_marker("west", 2))
-    found = copied_records([[copy(0, 5, b"void", epoch=1), marker, copy(2, 6, b"void", epoch=1)]], "west", LIFE)
-    assert (found.digest(5), found.digest(6)) == (digest_of(mine(0, b"void")), None)
-    found = copied_records(
-        [[marker, *(copy(2 + i, n, b"%d" % n, epoch=2) for i, n in enumerate((3, 7, 5, 7, 8)))]], "west", LIFE
-    )
-    assert [found.digest(n) for n in range(3, 9)] == [
-        digest_of(mine(0, b"%d" % n)) if n not in (4, 6) else None for n in range(3, 9)
-    ]
+    void = [copy(0, 5, b"5", epoch=1), marker, copy(2, 6, b"void", epoch=1)]
+    found = Looks(monkeypatch, west, Log(*void))()
+    assert (found.equal, found.changed, found.missing, found.first) == (1, 0, 3, 6)
+    east = Log(*void, *(copy(3 + i, n, b"%d" % n, epoch=2) for i, n in enumerate((3, 7, 6, 7, 8))))
+    found = Looks(monkeypatch, west, east)()
+    assert (found.equal, found.changed, found.missing, found.first) == (4, 0, 0, -1)
+
+
+def test_little_is_kept_of_two_long_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of one half of which nothing was copied, since it was not to be, and of which the beginning is gone."""
+    kept = [0]
+
+    class Watched(SideBySide):
+        def original(self, record: Any, headers: Any) -> None:
+            super().original(record, headers)
+            kept.append(len(self._waiting) + len(self._early))
+
+        def copy(self, original: int, record: Any, headers: Any) -> None:
+            super().copy(original, record, headers)
+            kept.append(len(self._waiting) + len(self._early))
+
+    monkeypatch.setattr("layer.migration.both_sides.SideBySide", lambda other: Watched(other, 200))
+    monkeypatch.setattr("layer.migration.both_sides._FEWEST", 50)
+    monkeypatch.setattr("layer.migration.both_sides._APART", 50)
+    aborted = [mine(n, b"%d" % n, (TXN, b"1:2")) for n in range(1_000, 3_000)]
+    west = Log(*(mine(n, b"%d" % n) for n in range(500, 1_000)), *aborted, mine(3_000, b"last"))
+    copies = [copy(n, n, b"%d" % n) for n in range(1_000)]
+    east = Log(*copies, *(mine(n, b"") for n in range(1_000, 4_000)), copy(4_000, 3_000, b"last"))
+    found = Looks(monkeypatch, west, east)()
+    assert (found.equal, found.changed, found.missing, found.excused) == (501, 0, 0, 2_000)
+    assert max(kept) <= 250
 
 
 def test_what_the_target_lacks() -> None:

@@ -1,0 +1,109 @@
+"""A hub between two clusters, on three real brokers: who gets what, by namespaces' lists and by messages' own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import pytest
+
+import layer as pulsar
+from layer.admin import AdminClient
+from layer.embedded import EmbeddedBrokerError
+from mapping.message_record import decode_headers
+from tests.clusters.cluster import Cluster, clients_of, embedded_broker
+from tests.integration.sdk_support import nothing_comes, receive, receive_rest, until
+
+HUB = "hub"
+
+
+@pytest.fixture
+def hub(
+    clusters: dict[str, Cluster], two_brokers: dict[str, str], missing: Callable[[str, str], None]
+) -> Iterator[Cluster]:
+    """A third cluster, which knows both, and which both know while it is there."""
+    with ExitStack() as stack:
+        try:
+            url = f"kafka://{stack.enter_context(embedded_broker()).bootstrap}"
+        except EmbeddedBrokerError as error:
+            missing("kafka", f"no broker: {error}")
+        admin = stack.enter_context(AdminClient(url))
+        admin.set_local_cluster(HUB)
+        for name, at in {**two_brokers, HUB: url}.items():
+            admin.create_cluster(name, at)
+        for each in clusters.values():
+            each.admin.create_cluster(HUB, url)
+            stack.callback(each.admin.delete_cluster, HUB)
+        yield stack.enter_context(clients_of({HUB: url}, {HUB: admin}))[HUB]
+
+
+def test_a_hub_sends_to_all_and_passes_nothing_on(
+    west: Cluster, east: Cluster, hub: Cluster, namespace: str, topic: str
+) -> None:
+    hub.admin.create_namespace(namespace)
+    lists = {west: [HUB], east: [HUB], hub: ["west", "east"]}
+    with ExitStack() as stack:
+        consumers = {}
+        for each, named in lists.items():
+            each.admin.create_partitioned_topic(topic, 2)
+            each.admin.set_policy(namespace, "replication_clusters", [each.name, *named])
+            stack.callback(each.admin.remove_policy, namespace, "replication_clusters")
+            consumers[each] = each.client.subscribe(topic, "s", pulsar.ConsumerType.Shared)
+        for each in lists:
+            stack.enter_context(each.replicating())
+        for each in lists:
+            producer = each.client.create_producer(topic)
+            producer.send(f"from {each.name}".encode())
+            producer.send(f"{each.name} to east".encode(), replication_clusters=["east"])
+            producer.send(f"{each.name} to its own".encode(), replication_clusters=[each.name])
+            producer.send(f"{each.name} keeps".encode(), disable_replication=True)
+        batches = hub.client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=60_000)
+        for number in range(6):
+            only = ["west"] if number == 3 else None
+            batches.send_async(b"batch %d" % number, None, replication_clusters=only)
+        batches.flush()
+        own = {
+            each: {
+                f"from {each.name}",
+                f"{each.name} to east",
+                f"{each.name} to its own",
+                f"{each.name} keeps",
+            }
+            for each in lists
+        }
+        batch = {f"batch {number}" for number in range(6)}
+        wanted = {
+            west: {*own[west], "from hub", *batch},
+            # What the west sends to the east alone gets nowhere: its list names the hub only.
+            east: {*own[east], "from hub", "hub to east", *(batch - {"batch 3"})},
+            hub: {*own[hub], "from west", "from east", *batch},
+        }
+        # What comes from the east is named for the east, and the hub is not: it stays there.
+        for each, texts in wanted.items():
+            found = receive(consumers[each], len(texts))
+            assert {message.data().decode() for message in found} == texts, each.name
+            origins = {
+                message.data().decode(): decode_headers(message.record.headers()).replicated_from for message in found
+            }
+            assert {origin for text, origin in origins.items() if text in own[each]} == {None}
+            for origin in lists[each]:
+                assert origins.get(f"from {origin}") == origin
+
+        def all_is_copied() -> bool:
+            return all(
+                found is not None and found.backlog == 0
+                for each, named in lists.items()
+                for found in (each.admin.topic_stats(topic).replication.get(name) for name in named)
+            )
+
+        until(all_is_copied, "nothing to be left to copy")
+        for consumer in consumers.values():
+            assert nothing_comes(consumer)
+        # A list that names more, by the topic's own policy: the east gets what the west sent, too, and all comes once.
+        west.admin.set_policy(topic, "replication_clusters", [HUB, "east"])
+        stack.callback(west.admin.remove_policy, topic, "replication_clusters")
+        west.client.create_producer(topic).send(b"direct")
+        for each in (west, hub):
+            assert [message.data() for message in receive_rest(consumers[each], 5_000)] == [b"direct"], each.name
+        found = receive_rest(consumers[east], 5_000)
+        assert sorted(message.data() for message in found) == [b"direct", b"from west", b"west to east"]
