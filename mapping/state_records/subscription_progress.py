@@ -31,6 +31,9 @@ SAYS: Final = "says"
 """In a key: what the cluster that it names says of its own side of the subscription."""
 KNOWS: Final = "knows"
 """In a key: what the cluster that it names has been told, and what was taken over from it."""
+SNAPSHOTS: Final = "snapshots"
+"""In a key: the cluster that it names says how far its side is by markers in the topic (`subscription_markers`). Its
+head has no acknowledgements; its `life` is the one that markers name."""
 
 
 class Origin(NamedTuple):

@@ -6,8 +6,6 @@ Where a test has to say what is copied when, it copies messages by hand.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -32,14 +30,6 @@ class Side(Cluster):
     """A cluster to which messages are copied by hand, or by `replicating`."""
 
     copied: dict[tuple[str, str], int] = field(default_factory=dict)
-
-    @contextmanager
-    def syncing(self) -> Iterator[ReplicatedSubscriptions]:
-        duty = ReplicatedSubscriptions(self.admin.node, member="test-subscriptions", every_s=0.2)
-        try:
-            yield duty
-        finally:
-            duty.close(Deadline.after(PATIENCE_S))
 
     def make(self, topic: str) -> None:
         self.client.create_producer(topic).close()
