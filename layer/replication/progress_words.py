@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from layer.deadline import Deadline
 from layer.metadata.subscription import Subscription
 from layer.replication.progress import Progress
 from layer.replication.progress_heads import Subject
 from layer.replication.progress_log import ProgressLog, ProgressWriter
-from mapping.state_records.subscription_progress import KNOWS
+from mapping.state_records.deliveries import Deliveries
+from mapping.state_records.subscription_progress import KNOWS, Origin
 from mapping.state_topics import SUBSCRIPTION_PROGRESS
 
 
@@ -46,10 +48,11 @@ class ProgressWords:
         said: Subject,
         progress: Progress,
         deadline: Deadline,
+        deliveries: Mapping[Origin, Deliveries] = MappingProxyType({}),
     ) -> None:
         """Tell the cluster `to`, whose state topic this is. What says the same as the last time is not written again.
         Raises as `ProgressWriter.write`."""
-        self._write(to, log, subscription, said, progress, deadline)
+        self._write(to, log, subscription, said, progress, deadline, deliveries)
 
     def unsaid(self, to: str, said: Subject) -> None:
         """The cluster `to` was made to forget it."""
@@ -72,11 +75,12 @@ class ProgressWords:
         subject: Subject,
         progress: Progress,
         deadline: Deadline,
+        deliveries: Mapping[Origin, Deliveries] = MappingProxyType({}),
     ) -> None:
         writer = self._writers.get((where, subject))
         if writer is None or writer.log is not log:
             writer = self._writers[where, subject] = ProgressWriter(log, subject)
-        writer.write(life_of(subscription, subject.partition), progress, None, deadline)
+        writer.write(life_of(subscription, subject.partition), progress, deliveries, deadline)
 
 
 def subject_of(subscription: Subscription, partition: int, cluster: str, about: str) -> Subject:

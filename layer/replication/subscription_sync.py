@@ -21,6 +21,7 @@ from layer.metadata.policies import REPLICATION_CLUSTERS
 from layer.metadata.subscription import Subscription
 from layer.node import Node
 from layer.replication.acks import Acks
+from layer.replication.deliveries_sync import DeliveriesSync
 from layer.replication.origin_reading import OriginReading
 from layer.replication.progress import Progress, Side, said, take_over, tell, without_acknowledged, without_message
 from layer.replication.progress_heads import HeadAt, Subject
@@ -29,12 +30,14 @@ from layer.replication.progress_words import ProgressWords, subject_of
 from layer.replication.snapshot_sync import SnapshotSync
 from layer.replication.sync_round import NOTHING_DONE, STALE_S, SyncRound
 from mapping.state_records.metadata import ReplicatedBy
-from mapping.state_records.subscription_progress import KNOWS, SAYS, SNAPSHOTS, Origin
+from mapping.state_records.subscription_progress import DELIVERED, KNOWS, SAYS, SNAPSHOTS, Origin
 from mapping.state_topics import SUBSCRIPTION_PROGRESS
 from mapping.topic_name import TopicName
 
 _log: Final = logging.getLogger(__name__)
 
+_TOLD_BY_ACKS: Final = frozenset({SAYS, DELIVERED})
+_TOLD_BY_SNAPSHOTS: Final = frozenset({SNAPSHOTS})
 _READ_S: Final = 10.0
 _LOOK_ELSEWHERE_S: Final = 60.0
 
@@ -45,7 +48,7 @@ class _Seen:
 
     commit: CommittedOffset | None
     index_end: int
-    heads: tuple[tuple[str, HeadAt], ...]
+    heads: tuple[tuple[Subject, HeadAt], ...]
     peers: tuple[str, ...]
 
 
@@ -67,6 +70,7 @@ class SubscriptionSync:
         self._words = words
         self._peers = peers
         self._snapshots = snapshots
+        self._deliveries = DeliveriesSync(node, words)
         self._seen: dict[tuple[str, int, str], _Seen] = {}
         self._look_elsewhere = Deadline.after(0)
 
@@ -82,12 +86,12 @@ class SubscriptionSync:
             return NOTHING_DONE
         owned = frozenset(state_partitions)
         subjects = self._subjects(self._node.progress, owned, deadline)
-        heads = {s: at for s, at in subjects.items() if s.about == SAYS and s.cluster != local}
+        heads = {s: at for s, at in subjects.items() if s.about in _TOLD_BY_ACKS and s.cluster != local}
         exchanged = {s: at for s, at in subjects.items() if s.about == SNAPSHOTS and s.cluster != local}
         self._create_missing(heads, exchanged, deadline)
         done = NOTHING_DONE
         topics: dict[str, object] = {}
-        kept: dict[tuple[str, str], str] = {}
+        kept: dict[tuple[str, str], frozenset[str]] = {}
         by_snapshots: list[Subscription] = []
         said, asked = _names(heads), _names(exchanged)
         for topic_name, name in node.subscriptions.replicated(deadline):
@@ -98,7 +102,7 @@ class SubscriptionSync:
             if topic is None or found is None or not topic.name.is_persistent:
                 continue
             names, snapshots = (topic_name, name), found.replicated_by is ReplicatedBy.SNAPSHOTS
-            kept[names] = SNAPSHOTS if snapshots else SAYS
+            kept[names] = _TOLD_BY_SNAPSHOTS if snapshots else _TOLD_BY_ACKS
             if snapshots or names in asked:
                 by_snapshots.append(found)
             if snapshots and names not in said:
@@ -140,11 +144,11 @@ class SubscriptionSync:
         local: str,
         owned: frozenset[int],
         known: Sequence[Subject],
-        kept: Mapping[tuple[str, str], str],
+        kept: Mapping[tuple[str, str], frozenset[str]],
         deadline: Deadline,
     ) -> None:
         """Of subscriptions that are not there any more, or not replicated: what was known here at once, what was said
-        elsewhere once a minute. `kept`: in which way others are told of those that are there."""
+        elsewhere once a minute. `kept`: what others are told of those that are there."""
         for subject in known:
             if (subject.topic, subject.subscription) not in kept:
                 self._node.progress.forget(subject, deadline)
@@ -154,8 +158,9 @@ class SubscriptionSync:
         for cluster in self._node.clusters.registry(deadline).clusters:
             log = self._peers(cluster)
             for subject in () if log is None else self._subjects(log, owned, deadline):
-                mine = subject.cluster == local and subject.about in (SAYS, SNAPSHOTS)
-                if log is not None and mine and kept.get((subject.topic, subject.subscription)) != subject.about:
+                mine = subject.cluster == local and subject.about in _TOLD_BY_ACKS | _TOLD_BY_SNAPSHOTS
+                still = kept.get((subject.topic, subject.subscription), frozenset())
+                if log is not None and mine and subject.about not in still:
                     log.forget(subject, deadline)
                     self._words.unsaid(cluster, subject)
                     name = f"{subject.topic}/{subject.subscription}"
@@ -197,18 +202,21 @@ class SubscriptionSync:
         for partition, index in indexes.items():
             behind += ends[partition] - index.end
             place = (str(topic.name), partition, subscription.name)
-            says = tuple(sorted((s.cluster, at) for s, at in heads.items() if s[:3] == place))
-            seen = _Seen(commits.get(partition), index.end, says, peers)
+            others = sorted((s, at) for s, at in heads.items() if s[:3] == place)
+            seen = _Seen(commits.get(partition), index.end, tuple(others), peers)
             if self._seen.get(place) == seen and not subscription.by_partition:
                 continue
             looked = Deadline.after(STALE_S)
             one = replace(subscription, partition=None, partitions=(partition,))
             cursor = self._node.memberships.cursors.read(one, deadline)[partition].state
             side = Side(Origin(local, topic.layout.incarnation), cursor, index, ends[partition])
+            says = [each for each in others if each[0].about == SAYS]
             taken += self._take_over(one, partition, side, says, looked, deadline)
+            counted = [each for each in others if each[0].about == DELIVERED]
+            laid_down = self._deliveries.take_over(one, partition, side, counted, deadline)
             newly, all_told = self._tell(one, partition, side, peers, deadline)
             told += newly
-            if all_told:
+            if all_told and laid_down:
                 self._seen[place] = seen
         return SyncRound(len(indexes), told, taken, behind)
 
@@ -217,7 +225,7 @@ class SubscriptionSync:
         subscription: Subscription,
         partition: int,
         side: Side,
-        says: Sequence[tuple[str, HeadAt]],
+        says: Sequence[tuple[Subject, HeadAt]],
         looked: Deadline,
         deadline: Deadline,
     ) -> int:
@@ -225,8 +233,8 @@ class SubscriptionSync:
         node, topic = self._node, subscription.topic
         news: dict[str, Progress] = {}
         left = Acks(topic.layout.entries_per_ledger)
-        for cluster, at in says:
-            subject = Subject(str(topic.name), partition, subscription.name, cluster, SAYS)
+        for subject, at in says:
+            cluster = subject.cluster
             progress = node.progress.all_of(subject, node.progress.head(subject, at, deadline), deadline)
             known = self._words.known(subscription, partition, cluster, deadline)
             found = take_over(side, progress, known)
@@ -260,6 +268,7 @@ class SubscriptionSync:
             try:
                 mine = subject_of(subscription, partition, side.origin.cluster, SAYS)
                 self._words.say(cluster, log, subscription, mine, progress, deadline)
+                self._deliveries.tell(cluster, log, subscription, partition, side, deadline)
                 done += 1
             except errors.LayerError as failure:
                 everybody = False

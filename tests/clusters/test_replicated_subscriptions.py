@@ -180,6 +180,60 @@ def test_what_is_copied_after_it_was_acknowledged_is_left_out(sides: tuple[Side,
     there.close()
 
 
+def test_deliveries_are_counted_on_and_put_off_in_another_cluster(sides: tuple[Side, Side], topic: str) -> None:
+    west, east = sides
+    policy = pulsar.ConsumerDeadLetterPolicy(3, f"{topic}-dead", "dead")
+    for each in sides:
+        each.make(topic)
+        each.admin.set_policy(topic, "replication_clusters", ["west", "east"])
+
+    def subscribe(side: Side, delay_ms: int) -> pulsar.Consumer:
+        return side.client.subscribe(
+            topic,
+            "s",
+            pulsar.ConsumerType.Shared,
+            initial_position=pulsar.InitialPosition.Earliest,
+            replicate_subscription_state_enabled=True,
+            dead_letter_policy=policy,
+            negative_ack_redelivery_delay_ms=delay_ms,
+        )
+
+    def refused(side: Side, counts: list[int]) -> None:
+        consumer = subscribe(side, 100)
+        for count in counts:
+            message = consumer.receive(20_000)
+            assert (message.data(), message.redelivery_count()) == (b"poison", count)
+            consumer.negative_acknowledge(message)
+        consumer.flush()
+        consumer.close()
+
+    east.client.create_producer(topic).send(b"poison")
+    west.copy_from(east, topic)  # the place there and here are another one
+    west.client.create_producer(topic).send(b"put off")
+    consumer = subscribe(west, 3_600_000)
+    for message in receive(consumer, 2):
+        if message.data() == b"put off":
+            consumer.negative_acknowledge(message)
+    consumer.flush()
+    consumer.close()
+    refused(west, [0, 1])
+    with west.syncing() as from_west, east.syncing() as from_east:
+        settle(from_west, from_east)
+        east.copy_from(west, topic)  # what is copied later is known then
+        settle(from_west, from_east)
+        refused(east, [2])
+        settle(from_east, from_west)
+        last = subscribe(west, 100)
+        message = last.receive(20_000)
+        assert (message.data(), message.redelivery_count()) == (b"poison", 3)
+        last.negative_acknowledge(message)
+        dead = west.client.subscribe(f"{topic}-dead", "dead", initial_position=pulsar.InitialPosition.Earliest)
+        assert dead.receive(30_000).data() == b"poison"
+        assert nothing_comes(last)  # what is put off for an hour is put off everywhere
+        last.close()
+        dead.close()
+
+
 @pytest.mark.soak
 def test_a_switch_in_mid_stream_with_a_hundred_thousand_holes(sides: tuple[Side, Side], topic: str) -> None:
     """Consumers acknowledge at random while the topic is copied; then they are gone, and others begin elsewhere.
