@@ -49,7 +49,7 @@ class DeliveriesSync:
         now = replace(side, cursor=self._node.memberships.cursors.read(subscription, deadline)[partition].state)
         all_of_them = now.cursor.deliveries
         for each in found:
-            news = deliveries_heard(now, each)
+            news = deliveries_heard(now, each, self._node.clock.now_ms())
             if news is not None:
                 all_of_them = joined(all_of_them, news)
         if all_of_them is None or all_of_them == now.cursor.deliveries:

@@ -7,6 +7,7 @@ that is said is the truth. What a process holds that dies with its cluster is no
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import islice
 from typing import Final
 
@@ -38,11 +39,13 @@ def deliveries_told(side: Side) -> dict[Origin, Deliveries]:
     return found
 
 
-def deliveries_heard(side: Side, said: Mapping[Origin, Deliveries]) -> Deliveries | None:
+def deliveries_heard(side: Side, said: Mapping[Origin, Deliveries], now_ms: int) -> Deliveries | None:
     """What another side has told, of messages that are here and not acknowledged, by their offsets here; None for
-    nothing. Raises StoreError."""
+    nothing. Times that are over by now (Unix time) say nothing. Raises StoreError."""
     found: Deliveries | None = None
-    for origin, each in said.items():
+    for origin, all_of_it in said.items():
+        waiting = {due_ms: offsets for due_ms, offsets in all_of_it.put_off.items() if due_ms > now_ms}
+        each = replace(all_of_it, put_off=waiting)
         named = BitMap64()
         for offsets in (*each.counts.values(), *each.put_off.values()):
             named |= offsets

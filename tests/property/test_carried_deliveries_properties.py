@@ -98,7 +98,7 @@ def test_what_clusters_tell_of_deliveries_arrives(both: tuple[Log, Log], data: s
     saved = Deliveries(1 << 20, BitMap64(messages), {(3, 2): BitMap64(counted)}, {1000: BitMap64(put_off)})
     said = deliveries_told(west.side(acked, saved))
     assert all(each.counts or each.put_off for each in said.values())
-    found = deliveries_heard(east.side(acked_there, None), said) or Deliveries(0)
+    found = deliveries_heard(east.side(acked_there, None), said, 999) or Deliveries(0)
 
     def goes(offsets: set[int]) -> set[int]:
         left = (each for offset, each in enumerate(west.records) if offset in offsets - acked and each in east.records)
@@ -111,6 +111,8 @@ def test_what_clusters_tell_of_deliveries_arrives(both: tuple[Log, Log], data: s
     assert {key: set(offsets) for key, offsets in found.put_off.items()} == (
         {1000: goes(put_off)} if goes(put_off) else {}
     )
+    over = deliveries_heard(east.side(acked_there, None), said, 1000)
+    assert over is None or not over.put_off
     assert deliveries_told(west.side(acked, None)) == {}
 
 
