@@ -109,8 +109,10 @@ def backlog(cluster: Cluster, topic: str) -> int:
 def test_mark_delete_moves_where_a_snapshot_says_and_single_acknowledgements_stay(
     west: Cluster, east: Cluster, topic: str
 ) -> None:
-    consumer = subscribe(west, topic)
+    west.admin.create_topic(topic)
+    west.admin.create_subscription(topic, "s", from_earliest=True)
     west.admin.replicate_subscription(topic, "s", by="snapshots")
+    consumer = subscribe(west, topic)
     wait_for_snapshot(west, topic, sent(west, topic, *range(50)))
     sent(west, topic, *range(50, 100))
     received = {int(message.data()): message for message in receive(consumer, 100)}
@@ -152,8 +154,10 @@ def test_mark_delete_moves_where_a_snapshot_says_and_single_acknowledgements_sta
 
 @pytest.mark.usefixtures("exchanged")
 def test_a_seek_is_local_and_what_was_kept_from_the_source_stays(west: Cluster, east: Cluster, topic: str) -> None:
-    consumer = subscribe(west, topic)
+    west.admin.create_topic(topic)
+    west.admin.create_subscription(topic, "s", from_earliest=True)
     west.admin.replicate_subscription(topic, "s", by="snapshots")
+    consumer = subscribe(west, topic)
     sent(west, topic, *range(20))
     until(lambda: is_there(east, topic), "the subscription to be made")
     sent(east, topic, 1000, disable_replication=True)
