@@ -116,15 +116,16 @@ class SnapshotSync:
         served = sorted({partition for found in stands.values() for partition in found})
         ends = self._node.admin.end_offsets(topic.kafka_topic, served, deadline)
         exchanges = self._open(topic, Origin(local, topic.layout.incarnation), ends, stands, deadline)
-        behind = self._read_on(topic, exchanges, ends, Deadline.after(min(_READ_S, deadline.remaining_s())))
         telling = [each for each in subscriptions if each.replicated_by is ReplicatedBy.SNAPSHOTS]
+        for partition, exchange in exchanges.items():
+            exchange.follow({each.name for each in telling if partition in stands[each.name]})
+        behind = self._read_on(topic, exchanges, ends, Deadline.after(min(_READ_S, deadline.remaining_s())))
         others = self._announced(local, telling, frozenset(policy) - {local}, deadline)
         markers: dict[int, list[SubscriptionMarker]] = {}
         told = taken = 0
         try:
             for partition, exchange in exchanges.items():
                 one = [_on(each, partition) for each in subscriptions if partition in stands[each.name]]
-                exchange.follow({each.name for each in one if each.replicated_by is ReplicatedBy.SNAPSHOTS})
                 taken += self._take_over(partition, exchange, {each.name: each for each in one}, heads, deadline)
                 for each in one:
                     self._pass_markers(each, partition, exchange, ends, stands[each.name][partition], deadline)

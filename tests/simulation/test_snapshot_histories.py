@@ -174,6 +174,7 @@ class _World:
         lowest = here.saved.next_unacked
         if exchange is None or lowest < exchange.first:
             exchange = here.exchange = SnapshotExchange(here.origin, lowest, 0)
+        exchange.follow({NAME})
         exchange.forget_below(lowest)
         start, log_end = exchange.position, len(here.log)
         end = min(log_end, start + most)
@@ -188,7 +189,6 @@ class _World:
         if self.rng.random() < 0.05:  # the reading fails in between
             return
         exchange.reached(end, log_end)
-        exchange.follow({NAME})
         self.take_over(here, exchange)
         markers: list[SubscriptionMarker] = []
         snapshot = exchange.passed(NAME, lowest)
