@@ -11,12 +11,11 @@ from layer import errors
 from layer.deadline import Deadline
 from layer.metadata.subscription import Subscription
 from layer.node import Node
-from layer.replication.carried_deliveries import joined
 from layer.replication.progress import Side
 from layer.replication.progress_heads import HeadAt, Subject
 from layer.replication.progress_log import ProgressLog
 from layer.replication.progress_words import ProgressWords, subject_of
-from layer.replication.told_deliveries import deliveries_heard, deliveries_told
+from layer.replication.told_deliveries import deliveries_heard, deliveries_told, with_news
 from mapping.state_records.subscription_progress import DELIVERED
 
 _log: Final = logging.getLogger(__name__)
@@ -49,9 +48,9 @@ class DeliveriesSync:
         now = replace(side, cursor=self._node.memberships.cursors.read(subscription, deadline)[partition].state)
         all_of_them = now.cursor.deliveries
         for each in found:
-            news = deliveries_heard(now, each, self._node.clock.now_ms())
+            news = deliveries_heard(now, each)
             if news is not None:
-                all_of_them = joined(all_of_them, news)
+                all_of_them = with_news(all_of_them, news)
         if all_of_them is None or all_of_them == now.cursor.deliveries:
             return True
         try:

@@ -23,6 +23,11 @@ MOST: Final = 16_384
 anew elsewhere."""
 
 
+_NEVER: Final = (0, 0)
+_ONCE: Final = (1, 0)
+"""Deliveries and redeliveries of a message of which no count is on record."""
+
+
 def deliveries_told(side: Side) -> dict[Origin, Deliveries]:
     """What this side has on record of messages that it has not acknowledged, by where they were first published. Raises
     StoreError."""
@@ -39,13 +44,11 @@ def deliveries_told(side: Side) -> dict[Origin, Deliveries]:
     return found
 
 
-def deliveries_heard(side: Side, said: Mapping[Origin, Deliveries], now_ms: int) -> Deliveries | None:
+def deliveries_heard(side: Side, said: Mapping[Origin, Deliveries]) -> Deliveries | None:
     """What another side has told, of messages that are here and not acknowledged, by their offsets here; None for
-    nothing. Times that are over by now (Unix time) say nothing. Raises StoreError."""
+    nothing. Raises StoreError."""
     found: Deliveries | None = None
-    for origin, all_of_it in said.items():
-        waiting = {due_ms: offsets for due_ms, offsets in all_of_it.put_off.items() if due_ms > now_ms}
-        each = replace(all_of_it, put_off=waiting)
+    for origin, each in said.items():
         named = BitMap64()
         for offsets in (*each.counts.values(), *each.put_off.values()):
             named |= offsets
@@ -53,6 +56,23 @@ def deliveries_heard(side: Side, said: Mapping[Origin, Deliveries], now_ms: int)
         left = {there: here for there, here in places.items() if not side.cursor.is_acknowledged(here)}
         found = joined(found, _moved(each, left))
     return found
+
+
+def with_news(own: Deliveries | None, news: Deliveries) -> Deliveries | None:
+    """What is on record here once another side was heard. That a message was refused and put off (until a time that
+    may be over by now) says nothing where it was delivered again since."""
+    if own is not None:
+        here, there = _counts(own), _counts(news)
+        put_off = {
+            due_ms: BitMap64([o for o in offsets if there.get(o, _ONCE) >= here.get(o, _NEVER)])
+            for due_ms, offsets in news.put_off.items()
+        }
+        news = replace(news, put_off={due_ms: offsets for due_ms, offsets in put_off.items() if offsets})
+    return joined(own, news)
+
+
+def _counts(deliveries: Deliveries) -> dict[int, tuple[int, int]]:
+    return {offset: count for count, offsets in deliveries.counts.items() for offset in offsets}
 
 
 def _moved(deliveries: Deliveries, where: Mapping[int, int]) -> Deliveries:

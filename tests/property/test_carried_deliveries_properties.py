@@ -12,7 +12,7 @@ from layer.cursor.machine import CursorState
 from layer.replication.carried_deliveries import carried, joined, offsets_there
 from layer.replication.origin_index import OriginIndex
 from layer.replication.progress import Side
-from layer.replication.told_deliveries import MOST, deliveries_heard, deliveries_told
+from layer.replication.told_deliveries import MOST, deliveries_heard, deliveries_told, with_news
 from mapping.state_records.deliveries import Deliveries
 from mapping.state_records.subscription_progress import Origin
 
@@ -98,7 +98,7 @@ def test_what_clusters_tell_of_deliveries_arrives(both: tuple[Log, Log], data: s
     saved = Deliveries(1 << 20, BitMap64(messages), {(3, 2): BitMap64(counted)}, {1000: BitMap64(put_off)})
     said = deliveries_told(west.side(acked, saved))
     assert all(each.counts or each.put_off for each in said.values())
-    found = deliveries_heard(east.side(acked_there, None), said, 999) or Deliveries(0)
+    found = deliveries_heard(east.side(acked_there, None), said) or Deliveries(0)
 
     def goes(offsets: set[int]) -> set[int]:
         left = (each for offset, each in enumerate(west.records) if offset in offsets - acked and each in east.records)
@@ -111,9 +111,18 @@ def test_what_clusters_tell_of_deliveries_arrives(both: tuple[Log, Log], data: s
     assert {key: set(offsets) for key, offsets in found.put_off.items()} == (
         {1000: goes(put_off)} if goes(put_off) else {}
     )
-    over = deliveries_heard(east.side(acked_there, None), said, 1000)
-    assert over is None or not over.put_off
     assert deliveries_told(west.side(acked, None)) == {}
+
+
+def test_what_was_delivered_again_since_is_not_put_off() -> None:
+    own = Deliveries(9, BitMap64([8]), {(3, 2): BitMap64([1]), (2, 1): BitMap64([2])}, {500: BitMap64([2])})
+    news = Deliveries(0, BitMap64(), {(2, 1): BitMap64([1, 2])}, {700: BitMap64([1, 2, 3])})
+    found = with_news(own, news)
+    assert found == Deliveries(
+        9, BitMap64([8]), {(3, 2): BitMap64([1]), (2, 1): BitMap64([2])}, {700: BitMap64([2, 3])}
+    )
+    assert with_news(found, news) == found
+    assert with_news(None, news) == news
 
 
 def test_the_first_of_very_many_are_told_of() -> None:

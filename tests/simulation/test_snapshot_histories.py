@@ -110,16 +110,11 @@ class _World:
         self.now_ms += self.rng.randrange(400)
         match self.rng.choices(range(9), (5, 30, 14, 10, 24, 1, 1, 1 if self.seeks else 0, 3))[0]:
             case 0:
-                for _ in range(self.rng.randrange(1, 4)):
-                    some = frozenset(self.rng.sample("abc", self.rng.randrange(3)))
-                    here.append(only_for=some if self.rng.random() < 0.05 else None)
+                self.publish(here)
             case 1:
                 self.copy(here, there, self.rng.randrange(1, 30))
             case 2:
-                if self.rng.random() < 0.1:  # the consumers go on in another cluster, or in several
-                    self.consumed = [each for each in self.clusters if self.rng.random() < 0.5]
-                for each in self.consumed:
-                    self.acknowledge(each)
+                self.consume()
             case 3:
                 here.save()
             case 4:
@@ -132,6 +127,17 @@ class _World:
                 self.seek(here)
             case 8:
                 self.wake_up(here, there)
+
+    def publish(self, here: _Cluster) -> None:
+        for _ in range(self.rng.randrange(1, 4)):
+            some = frozenset(self.rng.sample("abc", self.rng.randrange(3)))
+            here.append(only_for=some if self.rng.random() < 0.05 else None)
+
+    def consume(self) -> None:
+        if self.rng.random() < 0.1:  # the consumers go on in another cluster, or in several
+            self.consumed = [each for each in self.clusters if self.rng.random() < 0.5]
+        for each in self.consumed:
+            self.acknowledge(each)
 
     def copy(self, here: _Cluster, there: _Cluster, most: int) -> None:
         replicator = here.from_[there.name]
