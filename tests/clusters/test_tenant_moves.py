@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 import layer as pulsar
+from layer.admin import AdminClient
 from layer.deadline import Deadline
 from layer.lookup.http_directory import HttpDirectory
 from layer.lookup.model import Move
@@ -168,11 +170,10 @@ def test_late_cumulative_acknowledgements_and_chunks_take_effect_on_the_copies(
         mine = {message.data(): message for message in (consumer.receive(20_000) for _ in range(8))}
         chunks = {message.data()[:1]: message for message in (large.receive(30_000) for _ in range(4))}
         for name in (topic, chunked):
-            assert wait_until(lambda name=name: clusters["west"].has_copied(name, clusters["east"]), Deadline.after(30))
+            assert wait_until(partial(clusters["west"].has_copied, name, clusters["east"]), Deadline.after(30))
         west.node.tenants.move(tenant, Move.BEGIN_SWITCH, Deadline.after(10), "east")
         for name in (topic, chunked):
-            gone = lambda name=name: not west.subscription_stats(name, "billing").consumers  # noqa: E731
-            assert wait_until(gone, Deadline.after(20))
+            assert wait_until(partial(_nobody_consumes, west, name), Deadline.after(20))
         consumer.acknowledge_cumulative(mine[b"w0"].message_id())
         consumer.acknowledge_cumulative(mine[b"b1"])
         with pytest.raises(pulsar.CumulativeAcknowledgementNotAllowedError):
@@ -189,9 +190,16 @@ def test_late_cumulative_acknowledgements_and_chunks_take_effect_on_the_copies(
         consumer.acknowledge_cumulative(mine[b"b3"])  # after the switch, too
         large.acknowledge(chunks[b"z"].message_id())
         for name in (topic, chunked):
-            done = lambda name=name: east.subscription_stats(name, "billing").backlog == 0  # noqa: E731
-            assert wait_until(done, Deadline.after(30))
+            assert wait_until(partial(_nothing_is_left, east, name), Deadline.after(30))
     client.close()
+
+
+def _nobody_consumes(admin: AdminClient, topic: str) -> bool:
+    return not admin.subscription_stats(topic, "billing").consumers
+
+
+def _nothing_is_left(admin: AdminClient, topic: str) -> bool:
+    return admin.subscription_stats(topic, "billing").backlog == 0
 
 
 def _is_there(port: int, tenant: str) -> bool:
