@@ -14,7 +14,7 @@
     __pulsar.original_id      <offset>:<partition>:<incarnation>:<epoch>, decimal: see original_position
     __pulsar.replicate_to     names of clusters between ','; in a name ',' is %2C and '%' is %25; empty: to none
     __pulsar.replicator       <epoch>:<origin>, of the marker of a replicator that takes over
-    __pulsar.marker           a MarkerType; the record is no message
+    __pulsar.marker           a MarkerType; the record is no message (of subscription_markers: the value says more)
     __pulsar.batch            <format version>:<number of messages>; the value is a batch entry
     __pulsar.highest_sequence decimal: the highest sequence id of a batch entry whose ids do not count up by one
     __pulsar.encryption       Protobuf, fields of Pulsar's MessageMetadata (see encryption); the value is encrypted
@@ -60,6 +60,7 @@ class MarkerType(str, Enum):
     SNAPSHOT_REQUEST = "snapshot_request"
     SNAPSHOT_RESPONSE = "snapshot_response"
     SNAPSHOT = "snapshot"
+    SUBSCRIPTION_UPDATE = "subscription_update"
     REPLICATOR = "replicator"
     """Ours: from here on another replicator copies from this origin (see `mapping.fence`)."""
 

@@ -48,6 +48,8 @@ class SubscriptionStats:
     """Its consumers are those of single partitions (now, or the last ones)."""
     partition_groups: Mapping[int, str] = field(default_factory=dict)
     """The consumer groups of partitions that were ever consumed by themselves."""
+    replicated_by: str = ""
+    """How other clusters hear what it has done with: `acknowledgements` or `snapshots`; '' if it is not replicated."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from layer.replication.comparison import PartitionComparison
 from layer.replication.peers import peer_settings
 from mapping.replication import cluster_of
 from mapping.state_records.cursor_requests import AcknowledgeUpTo, SaveNow, Seek, Skip, Wish
+from mapping.state_records.metadata import ReplicatedBy
 from mapping.topic_name import TopicName
 
 
@@ -35,6 +36,32 @@ class SubscriptionAdmin(PolicyAdmin):
             _check_persistent(opened)
             starts, ends = self._log_ends(opened, deadline)
             self.node.subscriptions.create(opened, subscription, starts if from_earliest else ends, deadline)
+
+    def replicate_subscription(
+        self, topic: str, subscription: str, *, by: str = ReplicatedBy.ACKNOWLEDGEMENTS.value
+    ) -> None:
+        """Have a subscription replicated to the clusters that its topic is copied to, as its consumers do with
+        `replicate_subscription_state_enabled`; and say how they hear what it has done with here.
+
+        Args:
+            by: `acknowledgements` (every one, as soon as it is saved), or `snapshots` (mark-delete alone, as Pulsar's
+                brokers do). What other clusters say is taken over in whatever way they say it.
+        Raises:
+            InvalidConfiguration: `by` is neither.
+            NotAllowedError: the topic is not persistent, or a replicator has the subscription.
+            SubscriptionNotFound: it is not there.
+        """
+        with pulsar_errors():
+            try:
+                chosen = ReplicatedBy(by)
+            except ValueError as error:
+                ways = " or ".join(way.value for way in ReplicatedBy)
+                raise errors.InvalidOption(f"by is {by!r:.60}, a subscription is replicated by {ways}") from error
+            deadline = self._deadline()
+            found = self._kept_subscription(topic, subscription, deadline)
+            if cluster_of(subscription) is not None:
+                raise errors.Refused(f"{subscription} of {found.topic.name} belongs to a replicator")
+            self.node.subscriptions.remember(found, {}, True, deadline, replicated_by=chosen)
 
     def list_subscriptions(self, topic: str) -> list[str]:
         """By name; without those on which a topic is copied to other clusters, as in Pulsar."""
@@ -66,6 +93,7 @@ class SubscriptionAdmin(PolicyAdmin):
                 found.replicated,
                 found.by_partition,
                 dict(found.partition_groups),
+                found.replicated_by.value if found.replicated else "",
             )
 
     def subscription_consumers(self, topic: str, subscription: str) -> list[ConsumerStats]:

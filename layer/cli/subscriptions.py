@@ -25,6 +25,7 @@ from layer.cli.topics import TopicArgument
 from layer.cli.values import message_id_text, parse_message_id, parse_time, printable, time_text
 from layer.client.message_id import NativeMessageId
 from mapping.errors import InvalidSubscriptionName
+from mapping.state_records.metadata import ReplicatedBy
 from mapping.subscription_group import check_subscription_name
 
 app = typer.Typer(help="Make, look at, move and delete subscriptions.", no_args_is_help=True)
@@ -76,6 +77,30 @@ def create(
         )
 
 
+@command(app, "replicate")
+def replicate(
+    settings: Settings,
+    topic: TopicArgument,
+    subscription: SubscriptionOption,
+    by: Annotated[
+        ReplicatedBy,
+        typer.Option(
+            "--by",
+            help="How other clusters hear what is acknowledged here: each acknowledgement, or mark-delete alone, by "
+            "snapshots in the topic, as Pulsar does.",
+        ),
+    ] = ReplicatedBy.ACKNOWLEDGEMENTS,
+) -> None:
+    """Replicate a subscription to the clusters that its topic is copied to."""
+    with admin_of(settings) as admin:
+        admin.replicate_subscription(topic, subscription, by=by.value)
+        show_result(
+            settings,
+            f"{printable(subscription)} is replicated by {by.value}",
+            {"subscription": subscription, "replicated_by": by.value},
+        )
+
+
 @command(app, "stats")
 def show_stats(settings: Settings, topic: TopicArgument, subscription: SubscriptionOption) -> None:
     """Backlog, mark-delete, holes and owner of each partition, as last saved, and every consumer in every process."""
@@ -93,6 +118,7 @@ def show_stats(settings: Settings, topic: TopicArgument, subscription: Subscript
             "group": stats.group,
             "backlog": stats.backlog,
             "acked above mark-delete": stats.individually_deleted,
+            "replicated by": stats.replicated_by or "nothing",
             "consumers": ", ".join(stats.consumers) or "none",
         }
     )

@@ -9,6 +9,7 @@ from typing import Final
 from layer.cursor.identity import CursorIdentity
 from layer.dispatch.strategy import SubscriptionType
 from layer.metadata.topics import Topic
+from mapping.state_records.metadata import ReplicatedBy
 from mapping.subscription_group import group_id
 
 _REBIRTH: Final = 1 << 40
@@ -39,6 +40,7 @@ class Subscription:
     rebirths: Mapping[int, int] = field(default_factory=dict)
     partition_groups: Mapping[int, str] = field(default_factory=dict)
     partition_types: Mapping[int, SubscriptionType] = field(default_factory=dict)
+    replicated_by: ReplicatedBy = ReplicatedBy.ACKNOWLEDGEMENTS
 
     def start_offset(self, partition: int) -> int:
         """Where its cursor starts; a partition added later starts at 0."""

@@ -28,7 +28,7 @@ from layer.metadata.subscription import Subscription
 from layer.metadata.topics import Topic
 from mapping.ledger import incarnation_of
 from mapping.state_keys import SubscriptionKey
-from mapping.state_records.metadata import LifeState, SubscriptionRecord, decode_subscription, encode
+from mapping.state_records.metadata import LifeState, ReplicatedBy, SubscriptionRecord, decode_subscription, encode
 from mapping.state_topics import SUBSCRIPTIONS
 from mapping.subscription_group import check_subscription_name
 
@@ -188,9 +188,16 @@ class Subscriptions:
         return self._opened(topic, current, decode_subscription(current.value))
 
     def remember(
-        self, subscription: Subscription, properties: Mapping[str, str], replicated: bool, deadline: Deadline
+        self,
+        subscription: Subscription,
+        properties: Mapping[str, str],
+        replicated: bool,
+        deadline: Deadline,
+        *,
+        replicated_by: ReplicatedBy | None = None,
     ) -> None:
-        """Store what a consumer says of its subscription; the last one that says something counts."""
+        """Store what a consumer says of its subscription; the last one that says something counts. `replicated_by`:
+        None leaves it as it is."""
 
         def remembered(current: Versioned | None) -> bytes | None:
             record = decode_subscription(current.value) if current is not None else None
@@ -201,6 +208,7 @@ class Subscriptions:
                 properties=dict(properties) if properties else record.properties,
                 replicated=replicated or record.replicated,
                 incarnation=subscription.incarnation,
+                replicated_by=replicated_by or record.replicated_by,
             )
             return None if changed == record else encode(changed)
 
@@ -420,6 +428,7 @@ class Subscriptions:
             {p: found.rebirths for p, found in seats.items()},
             {p: seat_group(topic.kafka_topic, record.subscription, p) for p in seats},
             {p: SubscriptionType(found.type) for p, found in seats.items()},
+            record.replicated_by,
         )
 
 

@@ -13,6 +13,7 @@ from layer.metadata.subscription import Subscription
 from layer.metadata.topics import Topic
 from layer.node import Node
 from mapping.replication import cluster_of
+from mapping.state_records.metadata import ReplicatedBy
 from mapping.state_topics import SYSTEM_NAMESPACE
 from mapping.topic_name import TopicName
 
@@ -23,6 +24,7 @@ class SubscriptionEntry:
 
     properties: Mapping[str, str]
     replicated: bool
+    replicated_by: ReplicatedBy = ReplicatedBy.ACKNOWLEDGEMENTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +59,7 @@ def inventory(admin: AdminClient, tenant: str, deadline: Deadline) -> Inventory:
                     _without_replication(record.policies),
                     tuple(entry.sha256 for entry in node.schemas.index(topic.name, deadline)),
                     {
-                        found.name: SubscriptionEntry(dict(found.properties), found.replicated)
+                        found.name: SubscriptionEntry(dict(found.properties), found.replicated, found.replicated_by)
                         for found in subscriptions(node, topic, deadline)
                     },
                 )

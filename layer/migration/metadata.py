@@ -77,7 +77,9 @@ def _sync_topic(
         if entry.properties or entry.replicated:
             there_now = target.node.subscriptions.find(made, subscription.name, deadline)
             if there_now is not None:
-                target.node.subscriptions.remember(there_now, entry.properties, entry.replicated, deadline)
+                target.node.subscriptions.remember(
+                    there_now, entry.properties, entry.replicated, deadline, replicated_by=entry.replicated_by
+                )
 
 
 def _sync_schemas(

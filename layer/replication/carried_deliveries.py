@@ -76,24 +76,37 @@ def joined(own: Deliveries | None, other: Deliveries | None) -> Deliveries | Non
 
 def offsets_there(here: Side, there: Side, offsets: Iterable[int]) -> dict[int, int]:
     """Where the messages at these offsets lie in the other cluster, of those that are there."""
-    left = dict.fromkeys(offsets)
-    wanted: dict[Origin, dict[int, int]] = {}
-    for origin in here.index.origins():
-        for original, mine in copies_of(here.index, origin, left):
-            wanted.setdefault(origin, {})[original] = mine
-            del left[mine]
-    wanted.setdefault(here.origin, {}).update((mine, mine) for mine in left)
     found: dict[int, int] = {}
-    for origin, mine_of in wanted.items():
-        if origin == there.origin:
-            found.update((mine, original) for original, mine in mine_of.items() if original < there.end)
-            continue
-        originals = sorted(mine_of)
-        for run in there.index.runs(origin) if originals else ():
-            at = bisect_left(originals, run.there)
-            while at < len(originals) and originals[at] < run.there + run.length:
-                found.setdefault(mine_of[originals[at]], originals[at] - run.there + run.here)
-                at += 1
+    for origin, mine_of in originals_of(here, offsets).items():
+        for original, theirs in places_of(there, origin, mine_of).items():
+            found.setdefault(mine_of[original], theirs)
+    return found
+
+
+def originals_of(side: Side, offsets: Iterable[int]) -> dict[Origin, dict[int, int]]:
+    """Where the messages at these offsets were first published: the offset here by the one in the origin."""
+    left = dict.fromkeys(offsets)
+    found: dict[Origin, dict[int, int]] = {}
+    for origin in side.index.origins():
+        for original, mine in copies_of(side.index, origin, left):
+            found.setdefault(origin, {})[original] = mine
+            del left[mine]
+    if left:
+        found.setdefault(side.origin, {}).update((mine, mine) for mine in left)
+    return found
+
+
+def places_of(side: Side, origin: Origin, originals: Iterable[int]) -> dict[int, int]:
+    """Where messages that were first published in `origin` lie here, of those that are here: by their offsets there."""
+    if origin == side.origin:
+        return {original: original for original in originals if original < side.end}
+    wanted = sorted(originals)
+    found: dict[int, int] = {}
+    for run in side.index.runs(origin) if wanted else ():
+        at = bisect_left(wanted, run.there)
+        while at < len(wanted) and wanted[at] < run.there + run.length:
+            found.setdefault(wanted[at], wanted[at] - run.there + run.here)
+            at += 1
     return found
 
 

@@ -23,6 +23,7 @@ from mapping.headers import (
 )
 from mapping.message_record import decode_headers
 from mapping.original_position import original_suffix
+from mapping.subscription_markers import is_carried
 
 Headers = list[tuple[str, bytes | None]]
 
@@ -54,8 +55,8 @@ class Copying:
         self._chunk_met = chunk_met
 
     def headers_of(self, record: Any) -> Headers | None:
-        """Those of the copy; None for what is not copied: markers, what comes from another cluster, and what its
-        sender keeps from this one.
+        """Those of the copy; None for what is not copied: markers (but for those that clusters exchange), what comes
+        from another cluster, and what its sender keeps from this one.
 
         Raises:
             CorruptRecord: the names of clusters that it shall get to cannot be read.
@@ -64,7 +65,7 @@ class Copying:
         headers: Headers = headers_of(record) or []
         ours = [name for name, _ in headers if name[:_PREFIX_CHARS] == PREFIX and name in _CONCERNS_US]
         if ours:
-            if MARKER in ours or REPLICATED_FROM in ours:
+            if REPLICATED_FROM in ours or (MARKER in ours and not is_carried(headers)):
                 return None
             if REPLICATE_TO in ours:
                 wanted = decode_headers([each for each in headers if each[0] == REPLICATE_TO]).replicate_to

@@ -163,10 +163,10 @@ class ProgressWriter:
         self._apart: dict[tuple[Origin, int], tuple[bytes, tuple[SegmentPlace, ...]]] = {}
 
     def write(
-        self, life: tuple[int, int], progress: Progress, deliveries: Deliveries | None, deadline: Deadline
+        self, life: tuple[int, int], progress: Progress, deliveries: Mapping[Origin, Deliveries], deadline: Deadline
     ) -> None:
-        """Make `progress` what counts, instead of all that was said before. What says the same as the last time is not
-        written again.
+        """Make `progress`, and these `deliveries`, what counts, instead of all that was said before. What says the same
+        as the last time is not written again.
 
         Raises:
             Fenced: another writer took over. The next call takes over from it.
@@ -180,7 +180,7 @@ class ProgressWriter:
             raise
 
     def _write(
-        self, life: tuple[int, int], progress: Progress, deliveries: Deliveries | None, deadline: Deadline
+        self, life: tuple[int, int], progress: Progress, deliveries: Mapping[Origin, Deliveries], deadline: Deadline
     ) -> None:
         partition = SUBSCRIPTION_PROGRESS.partition_for(self.subject.topic)
         writer = self._writer

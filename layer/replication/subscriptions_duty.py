@@ -18,7 +18,10 @@ from layer.kafka.shared_work import Assignment, SharedWork
 from layer.node import Node
 from layer.replication.origin_reading import OriginReading
 from layer.replication.peers import Peers
-from layer.replication.subscription_sync import SubscriptionSync, SyncRound
+from layer.replication.progress_words import ProgressWords
+from layer.replication.snapshot_sync import SnapshotSync
+from layer.replication.subscription_sync import SubscriptionSync
+from layer.replication.sync_round import SyncRound
 from layer.rounds import RoundsThread
 from layer.turns import Turns
 from mapping.state_topics import SUBSCRIPTION_PROGRESS
@@ -52,7 +55,9 @@ class ReplicatedSubscriptions:
         self._every_s = every_s
         self._peers = Peers(node, secrets or {})
         self._reader = RangeReader(node.settings.reader(fetch_queue_kbytes=_QUEUE_KBYTES))
-        self._sync = SubscriptionSync(node, OriginReading(node.admin, self._reader), self._peers.progress)
+        words, peers = ProgressWords(node.progress), self._peers.progress
+        snapshots = SnapshotSync(node, self._reader, words, peers)
+        self._sync = SubscriptionSync(node, OriginReading(node.admin, self._reader), words, peers, snapshots)
         self._lock = threading.Lock()
         self._assigned: set[int] = set()
         self._lost: set[int] = set()

@@ -115,6 +115,15 @@ class PartitionSeat:
     rebirths: int = 0
 
 
+class ReplicatedBy(str, Enum):
+    """How other clusters hear what a replicated subscription has done with in this one."""
+
+    ACKNOWLEDGEMENTS = "acknowledgements"
+    """Every acknowledgement, by the positions of original messages (decision 0021)."""
+    SNAPSHOTS = "snapshots"
+    """Mark-delete alone, by snapshots that are exchanged in the topic, as Pulsar does (decision 0023)."""
+
+
 @dataclass(frozen=True, slots=True)
 class SubscriptionRecord:
     """One life of a subscription. `start_offsets` maps a partition ("0", "1" ...) to the first offset it wants.
@@ -140,6 +149,8 @@ class SubscriptionRecord:
     by_partition: bool = False
     seats: Mapping[str, PartitionSeat] = field(default_factory=dict)
     partitions: Sequence[int] | None = None
+    replicated_by: ReplicatedBy = ReplicatedBy.ACKNOWLEDGEMENTS
+    """Where it is `replicated`."""
 
 
 def encode(record: TopicRecord | NamespaceRecord | SubscriptionRecord) -> bytes:
@@ -179,6 +190,11 @@ def decode_subscription(value: bytes) -> SubscriptionRecord:
     if fields.get("partitions") is not None:
         _expect(fields, "partitions", list)
         fields["partitions"] = tuple(fields["partitions"])
+    if "replicated_by" in fields:
+        try:
+            fields["replicated_by"] = ReplicatedBy(fields["replicated_by"])
+        except ValueError as error:
+            raise CorruptRecord(f"subscription record is replicated_by {fields['replicated_by']!r:.60}") from error
     return SubscriptionRecord(**fields)
 
 

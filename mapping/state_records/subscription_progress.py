@@ -1,6 +1,7 @@
 """Values of the `subscription_progress` state topic: which messages a subscription has done with, by where they began.
 
-    head    = format | life: two varints | count varint, (origin, acknowledgements)* | deliveries, if any
+    head    = format | life: two varints | count varint, (origin, acknowledgements)*
+              | count varint, (origin, deliveries)*: only where there are any
     origin  = length varint | name of the cluster, UTF-8 | incarnation of the topic there, varint
     acknowledgements
             = below varint | here: count varint, (block varint, holes)*
@@ -31,6 +32,11 @@ SAYS: Final = "says"
 """In a key: what the cluster that it names says of its own side of the subscription."""
 KNOWS: Final = "knows"
 """In a key: what the cluster that it names has been told, and what was taken over from it."""
+DELIVERED: Final = "delivered"
+"""In a key: what the cluster that it names says of deliveries of what it has not acknowledged."""
+SNAPSHOTS: Final = "snapshots"
+"""In a key: the cluster that it names says how far its side is by markers in the topic (`subscription_markers`). Its
+head has no acknowledgements; its `life` is the one that markers name."""
 
 
 class Origin(NamedTuple):
@@ -63,12 +69,12 @@ class ProgressHead:
     """All that one writer says of one partition of one subscription.
 
     `life`: the incarnations of topic and subscription in the cluster whose topic that is. `deliveries`: counts and
-    put-off times; offsets are of the writer's log.
+    put-off times, in offsets of the origin.
     """
 
     life: tuple[int, int]
     origins: Mapping[Origin, SavedAcks] = field(default_factory=dict)
-    deliveries: Deliveries | None = None
+    deliveries: Mapping[Origin, Deliveries] = field(default_factory=dict)
 
 
 def encode_head(head: ProgressHead) -> bytes:
@@ -77,13 +83,13 @@ def encode_head(head: ProgressHead) -> bytes:
         write_varint(out, number)
     write_varint(out, len(head.origins))
     for origin in sorted(head.origins):
-        name = origin.cluster.encode("utf-8")
-        write_varint(out, len(name))
-        out += name
-        write_varint(out, origin.incarnation)
+        _write_origin(out, origin)
         _write_acks(out, head.origins[origin])
-    if head.deliveries is not None:
-        write_deliveries(out, head.deliveries)
+    if head.deliveries:
+        write_varint(out, len(head.deliveries))
+        for origin in sorted(head.deliveries):
+            _write_origin(out, origin)
+            write_deliveries(out, head.deliveries[origin])
     return bytes(out)
 
 
@@ -92,7 +98,10 @@ def decode_head(value: bytes) -> ProgressHead:
     reader = _opened(value, "head of a subscription's progress")
     life = (reader.varint(), reader.varint())
     origins = {_read_origin(reader): _read_acks(reader) for _ in range(reader.count(5))}
-    deliveries = None if reader.at_end else read_deliveries(reader)
+    deliveries: dict[Origin, Deliveries] = {}
+    for _ in range(0 if reader.at_end else reader.count(6)):
+        origin = _read_origin(reader)
+        deliveries[origin] = read_deliveries(reader)
     reader.expect_end()
     return ProgressHead(life, origins, deliveries)
 
@@ -145,6 +154,13 @@ def _read_acks(reader: Reader) -> SavedAcks:
             SegmentPlace(reader.varint(), reader.varint(), reader.varint()) for _ in range(reader.count(3))
         )
     return SavedAcks(below, here, apart)
+
+
+def _write_origin(out: bytearray, origin: Origin) -> None:
+    name = origin.cluster.encode("utf-8")
+    write_varint(out, len(name))
+    out += name
+    write_varint(out, origin.incarnation)
 
 
 def _read_origin(reader: Reader) -> Origin:

@@ -15,6 +15,7 @@ from layer.lookup.cluster_metadata import ClusterMetadata
 from layer.lookup.followed_map import FollowedMap
 from layer.lookup.gateway import LookupGateway
 from layer.replication.replication import Replication
+from layer.replication.subscriptions_duty import ReplicatedSubscriptions
 from layer.waiting import wait_until
 
 PATIENCE_S = 90.0
@@ -33,6 +34,15 @@ class Cluster:
     def replicating(self) -> Iterator[Replication]:
         """What is to be copied from here is, while inside."""
         duty = Replication(self.admin.node, "test-replication", every_s=0.2)
+        try:
+            yield duty
+        finally:
+            duty.close(Deadline.after(PATIENCE_S))
+
+    @contextmanager
+    def syncing(self) -> Iterator[ReplicatedSubscriptions]:
+        """What replicated subscriptions have done with here is told to others, and what those say is taken over."""
+        duty = ReplicatedSubscriptions(self.admin.node, member="test-subscriptions", every_s=0.2)
         try:
             yield duty
         finally:

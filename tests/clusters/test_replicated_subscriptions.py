@@ -6,8 +6,6 @@ Where a test has to say what is copied when, it copies messages by hand.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -33,14 +31,6 @@ class Side(Cluster):
     """A cluster to which messages are copied by hand, or by `replicating`."""
 
     copied: dict[tuple[str, str], int] = field(default_factory=dict)
-
-    @contextmanager
-    def syncing(self) -> Iterator[ReplicatedSubscriptions]:
-        duty = ReplicatedSubscriptions(self.admin.node, member="test-subscriptions", every_s=0.2)
-        try:
-            yield duty
-        finally:
-            duty.close(Deadline.after(PATIENCE_S))
 
     def make(self, topic: str) -> None:
         self.client.create_producer(topic).close()
@@ -189,6 +179,60 @@ def test_what_is_copied_after_it_was_acknowledged_is_left_out(sides: tuple[Side,
         assert compared(west, east, topic).equal
     consumer.close()
     there.close()
+
+
+def test_deliveries_are_counted_on_and_put_off_in_another_cluster(sides: tuple[Side, Side], topic: str) -> None:
+    west, east = sides
+    policy = pulsar.ConsumerDeadLetterPolicy(3, f"{topic}-dead", "dead")
+    for each in sides:
+        each.make(topic)
+        each.admin.set_policy(topic, "replication_clusters", ["west", "east"])
+
+    def subscribe(side: Side, delay_ms: int) -> pulsar.Consumer:
+        return side.client.subscribe(
+            topic,
+            "s",
+            pulsar.ConsumerType.Shared,
+            initial_position=pulsar.InitialPosition.Earliest,
+            replicate_subscription_state_enabled=True,
+            dead_letter_policy=policy,
+            negative_ack_redelivery_delay_ms=delay_ms,
+        )
+
+    def refused(side: Side, counts: list[int]) -> None:
+        consumer = subscribe(side, 100)
+        for count in counts:
+            message = consumer.receive(20_000)
+            assert (message.data(), message.redelivery_count()) == (b"poison", count)
+            consumer.negative_acknowledge(message)
+        consumer.flush()
+        consumer.close()
+
+    east.client.create_producer(topic).send(b"poison")
+    west.copy_from(east, topic)  # the place there and here are another one
+    west.client.create_producer(topic).send(b"put off")
+    consumer = subscribe(west, 3_600_000)
+    for message in receive(consumer, 2):
+        if message.data() == b"put off":
+            consumer.negative_acknowledge(message)
+    consumer.flush()
+    consumer.close()
+    refused(west, [0, 1])
+    with west.syncing() as from_west, east.syncing() as from_east:
+        settle(from_west, from_east)
+        east.copy_from(west, topic)  # what is copied later is known then
+        settle(from_west, from_east)
+        refused(east, [2])
+        settle(from_east, from_west)
+        last = subscribe(west, 100)
+        message = last.receive(20_000)
+        assert (message.data(), message.redelivery_count()) == (b"poison", 3)
+        last.negative_acknowledge(message)
+        dead = west.client.subscribe(f"{topic}-dead", "dead", initial_position=pulsar.InitialPosition.Earliest)
+        assert dead.receive(30_000).data() == b"poison"
+        assert nothing_comes(last)  # what is put off for an hour is put off everywhere
+        last.close()
+        dead.close()
 
 
 @pytest.mark.soak

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from functools import partial
 
 import pytest
 
 import layer as pulsar
+from layer.admin import AdminClient
 from layer.deadline import Deadline
 from layer.lookup.http_directory import HttpDirectory
 from layer.lookup.model import Move
@@ -130,6 +132,74 @@ def test_what_is_acknowledged_late_is_acknowledged_on_the_copies(
             consumer.acknowledge(mine[text])
         assert wait_until(lambda: east.subscription_stats(topic, "billing").backlog == 0, Deadline.after(30))
     client.close()
+
+
+def test_late_cumulative_acknowledgements_and_chunks_take_effect_on_the_copies(
+    clusters: dict[str, Cluster], lookup_port: int, tenant: str
+) -> None:
+    west, east = clusters["west"].admin, clusters["east"].admin
+    topic, chunked = f"persistent://{tenant}/ns/orders", f"persistent://{tenant}/ns/large"
+    for admin, other in ((west, "east"), (east, "west")):
+        admin.create_namespace(f"{tenant}/ns")
+        admin.set_policy(f"{tenant}/ns", "replication_clusters", [other])
+        for name in (topic, chunked):
+            admin.create_topic(name)
+            admin.create_subscription(name, "billing", from_earliest=True)
+    west.assign_tenant(tenant, "west")
+    assert wait_until(lambda: _is_there(lookup_port, tenant), Deadline.after(10))
+    client = pulsar.Client(f"pok+lookup://127.0.0.1:{lookup_port}", operation_timeout_seconds=20)
+    consumer = client.subscribe(topic, "billing", pulsar.ConsumerType.Failover)
+    large = client.subscribe(chunked, "billing", pulsar.ConsumerType.Shared)
+    with clusters["west"].replicating(), clusters["east"].replicating():
+        producer = client.create_producer(topic)
+        for number in range(4):
+            producer.send(b"w%d" % number)
+        producer.close()
+        producer = client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=1000)
+        for number in range(4):
+            producer.send_async(b"b%d" % number, None)
+        producer.flush()
+        producer.close()
+        elsewhere = clusters["east"].client.create_producer(chunked, chunking_enabled=True)
+        elsewhere.send(b"e" * 6_000_000)
+        elsewhere.close()
+        producer = client.create_producer(chunked, chunking_enabled=True)
+        for text in (b"x", b"y", b"z"):
+            producer.send(text * 6_000_000)
+        producer.close()
+        mine = {message.data(): message for message in (consumer.receive(20_000) for _ in range(8))}
+        chunks = {message.data()[:1]: message for message in (large.receive(30_000) for _ in range(4))}
+        for name in (topic, chunked):
+            assert wait_until(partial(clusters["west"].has_copied, name, clusters["east"]), Deadline.after(30))
+        west.node.tenants.move(tenant, Move.BEGIN_SWITCH, Deadline.after(10), "east")
+        for name in (topic, chunked):
+            assert wait_until(partial(_nobody_consumes, west, name), Deadline.after(20))
+        consumer.acknowledge_cumulative(mine[b"w0"].message_id())
+        consumer.acknowledge_cumulative(mine[b"b1"])
+        with pytest.raises(pulsar.CumulativeAcknowledgementNotAllowedError):
+            large.acknowledge_cumulative(chunks[b"x"])
+        large.acknowledge(chunks[b"x"].message_id())
+        large.acknowledge(chunks[b"y"])
+        large.acknowledge(chunks[b"e"])
+        west.node.tenants.move(tenant, Move.FINISH_SWITCH, Deadline.after(10), "east")
+        assert [consumer.receive(20_000).data() for _ in range(2)] == [b"b2", b"b3"]
+        assert large.receive(30_000).data()[:1] == b"z"
+        for nobody in (consumer, large):
+            with pytest.raises(pulsar.Timeout):
+                nobody.receive(1_000)
+        consumer.acknowledge_cumulative(mine[b"b3"])  # after the switch, too
+        large.acknowledge(chunks[b"z"].message_id())
+        for name in (topic, chunked):
+            assert wait_until(partial(_nothing_is_left, east, name), Deadline.after(30))
+    client.close()
+
+
+def _nobody_consumes(admin: AdminClient, topic: str) -> bool:
+    return not admin.subscription_stats(topic, "billing").consumers
+
+
+def _nothing_is_left(admin: AdminClient, topic: str) -> bool:
+    return admin.subscription_stats(topic, "billing").backlog == 0
 
 
 def _is_there(port: int, tenant: str) -> bool:

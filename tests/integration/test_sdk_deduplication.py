@@ -19,6 +19,7 @@ import layer as pulsar
 from layer.admin import AdminClient
 from layer.deadline import Deadline
 from layer.embedded import EmbeddedBroker
+from layer.kafka.records import headers_of
 from mapping.headers import PRODUCER
 from mapping.topic_name import TopicName, kafka_topic
 from tests.integration.sdk_support import nothing_comes, payloads, receive, until
@@ -314,7 +315,7 @@ def _last_id(admin: AdminClient, topic: str, partition: int) -> int:
     kafka = kafka_topic(TopicName.parse(topic))
     end = node.admin.end_offsets(kafka, [partition], deadline)[partition]
     (record,) = [each for batch in node.fetcher.read(kafka, partition, end - 1, end, deadline) for each in batch]
-    header = dict(record.headers() or ())[PRODUCER]
+    header = dict(headers_of(record) or ())[PRODUCER]
     assert header is not None
     return int(header.partition(b":")[0])
 

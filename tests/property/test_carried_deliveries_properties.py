@@ -12,6 +12,7 @@ from layer.cursor.machine import CursorState
 from layer.replication.carried_deliveries import carried, joined, offsets_there
 from layer.replication.origin_index import OriginIndex
 from layer.replication.progress import Side
+from layer.replication.told_deliveries import MOST, deliveries_heard, deliveries_told, with_news
 from mapping.state_records.deliveries import Deliveries
 from mapping.state_records.subscription_progress import Origin
 
@@ -82,6 +83,52 @@ def test_a_message_is_found_in_the_other_log(both: tuple[Log, Log]) -> None:
     messages = [offset for offset, each in enumerate(west.records) if each is not None]
     assert offsets_there(*sides, messages) == truth
     assert offsets_there(sides[1], sides[0], truth.values()) == {theirs: mine for mine, theirs in truth.items()}
+
+
+@given(logs(), st.data())
+def test_what_clusters_tell_of_deliveries_arrives(both: tuple[Log, Log], data: st.DataObject) -> None:
+    """Counts and put-off times of what neither side has acknowledged; not what somebody holds."""
+    west, east = both
+    messages = [offset for offset, each in enumerate(west.records) if each is not None]
+    some = st.sets(st.sampled_from(messages), max_size=6) if messages else st.just(set[int]())
+    acked, counted, put_off = (data.draw(some) for _ in range(3))
+    acked_there = (
+        data.draw(st.sets(st.integers(0, max(0, len(east.records) - 1)), max_size=4)) if east.records else set()
+    )
+    saved = Deliveries(1 << 20, BitMap64(messages), {(3, 2): BitMap64(counted)}, {1000: BitMap64(put_off)})
+    said = deliveries_told(west.side(acked, saved))
+    assert all(each.counts or each.put_off for each in said.values())
+    found = deliveries_heard(east.side(acked_there, None), said) or Deliveries(0)
+
+    def goes(offsets: set[int]) -> set[int]:
+        left = (each for offset, each in enumerate(west.records) if offset in offsets - acked and each in east.records)
+        return {theirs for each in left if (theirs := east.records.index(each)) not in acked_there}
+
+    assert (found.limit, set(found.suspects)) == (0, set())
+    assert {key: set(offsets) for key, offsets in found.counts.items()} == (
+        {(3, 2): goes(counted)} if goes(counted) else {}
+    )
+    assert {key: set(offsets) for key, offsets in found.put_off.items()} == (
+        {1000: goes(put_off)} if goes(put_off) else {}
+    )
+    assert deliveries_told(west.side(acked, None)) == {}
+
+
+def test_what_was_delivered_again_since_is_not_put_off() -> None:
+    own = Deliveries(9, BitMap64([8]), {(3, 2): BitMap64([1]), (2, 1): BitMap64([2])}, {500: BitMap64([2])})
+    news = Deliveries(0, BitMap64(), {(2, 1): BitMap64([1, 2])}, {700: BitMap64([1, 2, 3])})
+    found = with_news(own, news)
+    assert found == Deliveries(
+        9, BitMap64([8]), {(3, 2): BitMap64([1]), (2, 1): BitMap64([2])}, {700: BitMap64([2, 3])}
+    )
+    assert with_news(found, news) == found
+    assert with_news(None, news) == news
+
+
+def test_the_first_of_very_many_are_told_of() -> None:
+    west = Log(WEST, tuple(Message(WEST, offset) for offset in range(MOST + 5)))
+    saved = Deliveries(0, counts={(2, 1): BitMap64(range(MOST + 5))})
+    assert deliveries_told(west.side({0}, saved))[WEST].counts == {(2, 1): BitMap64(range(1, MOST + 1))}
 
 
 @given(logs(), st.data())

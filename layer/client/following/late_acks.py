@@ -9,22 +9,21 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
-from pyroaring import BitMap
+from pyroaring import BitMap64
 
+from layer.client.following.late_places import Extent, Late, Log, named
 from layer.client.message import BatchedMessage, ChunkedMessage, Message
 from layer.client.message_id import StoredMessageId, native
+from layer.cursor.ledger_acks import LedgerAcks, of_offsets
 from layer.deadline import Deadline
 from layer.deliveries.acks_by_readers import acknowledge_ledgers
 from layer.errors import LayerError
 from layer.kafka.records import headers_of
-from layer.lookup.copies import Copies
-from layer.metadata.topics import Topic
 from layer.node import Node
 from mapping.ledger import LedgerLayout
 from mapping.original_position import copy_headers, decode_original
-from mapping.state_records.cursor_state import Holes
 from mapping.topic_name import TopicName
 
 _log: Final = logging.getLogger(__name__)
@@ -33,38 +32,37 @@ MOST: Final = 100_000
 """Acknowledgements that wait for the next cluster; what is beyond comes again."""
 
 
-class Late(NamedTuple):
-    """A record that was first published on `cluster`, in the topic's life `incarnation`, at `offset`; of a batch entry
-    the message `batch_index` of `batch_size` (0: the whole record)."""
-
-    topic: str
-    partition: int
-    cluster: str
-    incarnation: int
-    offset: int
-    batch_index: int = 0
-    batch_size: int = 0
-
-
 class LateAcks:
     """Of one subscription. Thread-safe. Memory: about 200 bytes for each, `MOST` at most."""
 
     def __init__(self, subscription: str) -> None:
         self._subscription = subscription
         self._waiting: dict[Late, None] = {}
+        """Of those that name everything up to a record the furthest one alone."""
         self._lock = threading.Lock()
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
 
-    def add(self, message: object, layout: LedgerLayout, cluster: str) -> bool:
-        """Keep what a message, or id, of a topic of `cluster` with this layout stands for; False: it cannot be told."""
-        found = list(_meant(message, layout, cluster))
+    def add(self, message: object, layout: LedgerLayout, cluster: str, *, cumulative: bool = False) -> bool:
+        """Keep what a message, or id, of a topic of `cluster` with this layout stands for, `cumulative`: and everything
+        before it. False: it cannot be told."""
+        found = list(_upto(message, layout, cluster) if cumulative else _meant(message, layout, cluster))
         with self._lock:
             if not found or len(self._waiting) + len(found) > MOST:
                 return False
-            self._waiting.update(dict.fromkeys(found))
+            for each in found:
+                self._keep(each)
         return True
+
+    def _keep(self, late: Late) -> None:
+        if late.extent is Extent.UPTO:
+            log = _log_of(late)
+            for other in [each for each in self._waiting if each.extent is Extent.UPTO and _log_of(each) == log]:
+                if _reach(other) >= _reach(late):
+                    return
+                del self._waiting[other]
+        self._waiting[late] = None
 
     def settle(self, node: Node, cluster: str, deadline: Deadline) -> int:
         """Acknowledge on `cluster` what waits; gives how many records that are. What is not there is forgotten.
@@ -81,7 +79,8 @@ class LateAcks:
             )
         except LayerError:
             with self._lock:
-                self._waiting = {**taken, **self._waiting}
+                for each in taken:
+                    self._keep(each)
             raise
 
     def _of_topic(
@@ -94,38 +93,35 @@ class LateAcks:
         partitions = [partition for partition in late if partition < topic.partitions]
         lows = node.admin.start_offsets(topic.kafka_topic, partitions, deadline)
         ends = node.admin.end_offsets(topic.kafka_topic, partitions, deadline)
-        acks: dict[int, dict[int, Holes]] = {}
+        cursors = node.memberships.cursors.read(subscription, deadline)
+        acks: dict[int, LedgerAcks] = {}
         done = 0
         for partition in partitions:
-            ledgers: dict[int, tuple[BitMap, dict[int, tuple[int, int]]]] = {}
+            if partition not in cursors:
+                continue
+            log = Log(
+                node.fetcher,
+                topic.kafka_topic,
+                cluster,
+                topic.layout.incarnation,
+                lows[partition],
+                ends[partition],
+                cursors[partition].state.next_unacked,
+            )
+            offsets, batches = BitMap64(), dict[int, tuple[int, int]]()
             for each in late[partition]:
-                offset = _place(node, topic, cluster, each, lows[partition], ends[partition], deadline)
-                if offset is None:
-                    continue
-                index, entry = divmod(offset, topic.layout.entries_per_ledger)
-                entries, batches = ledgers.setdefault(index, (BitMap(), {}))
-                if each.batch_size:
-                    known = batches.get(entry, (0, 0))[1]
-                    batches[entry] = (each.batch_size, known | 1 << each.batch_index)
-                else:
-                    entries.add(entry)
-                done += 1
-            acks[partition] = {index: Holes(*found) for index, found in ledgers.items()}
+                found = named(each, log, deadline)
+                offsets |= found.offsets
+                for offset, (size, bits) in found.batches.items():
+                    batches[offset] = (size, bits | batches.get(offset, (0, 0))[1])
+            acks[partition] = of_offsets(offsets, batches, topic.layout.entries_per_ledger)
+            done += len(offsets) + len(batches)
         acknowledge_ledgers(node.memberships.live_cursors, node.admin, subscription, acks, deadline)
         _log.info(
-            "subscription=%s/%s %d acknowledgements of messages of a cluster that was left were made on %s",
+            "subscription=%s/%s %d records of a cluster that was left were acknowledged late, on %s",
             topic.name, self._subscription, done, cluster,
         )  # fmt: skip
         return done
-
-
-def _place(node: Node, topic: Topic, cluster: str, late: Late, low: int, end: int, deadline: Deadline) -> int | None:
-    """Where the record lies here."""
-    if late.cluster == cluster:
-        mine = late.incarnation == topic.layout.incarnation and low <= late.offset < end
-        return late.offset if mine else None
-    copies = Copies(node.fetcher, topic.kafka_topic, late.partition, late.cluster)
-    return copies.of((late.incarnation, late.offset), low, end, deadline)
 
 
 def _by_topic(waiting: Iterable[Late]) -> dict[str, dict[int, list[Late]]]:
@@ -138,25 +134,50 @@ def _by_topic(waiting: Iterable[Late]) -> dict[str, dict[int, list[Late]]]:
 def _meant(message: object, layout: LedgerLayout, cluster: str) -> Iterable[Late]:
     if isinstance(message, Message):
         topic, partition = str(TopicName.parse(message.topic_name()).base), message.feed.slot.number
-        if isinstance(message, ChunkedMessage):
-            if copy_headers(headers_of(message.record)) is not None:
-                return []  # only the last chunk tells, and it must not be acknowledged alone
-            return [Late(topic, partition, cluster, layout.incarnation, each) for each in message.record.offsets]
         late = _copied(headers_of(message.record), topic, partition)
         if late is None:
             late = Late(topic, partition, cluster, layout.incarnation, message.offset)
+        if isinstance(message, ChunkedMessage):
+            late = late._replace(extent=Extent.CHUNKS)  # its offset, and its headers, are its last chunk's
         if isinstance(message, BatchedMessage):
             late = late._replace(batch_index=message.batch_index, batch_size=message.entry.size)
         return [late]
+    late = _of_id(message, layout, cluster)
+    return [] if late is None else [late]
+
+
+def _upto(message: object, layout: LedgerLayout, cluster: str) -> Iterable[Late]:
+    """Everything up to a message: what was first published where it was read, and on its origin when it is a copy."""
+    if not isinstance(message, Message):
+        late = _of_id(message, layout, cluster)
+        return [] if late is None else [late._replace(extent=Extent.UPTO, read_on=cluster)]
+    topic, partition = str(TopicName.parse(message.topic_name()).base), message.feed.slot.number
+    late = Late(topic, partition, cluster, layout.incarnation, message.offset)
+    copied = _copied(headers_of(message.record), topic, partition)
+    found = [late] if copied is None else [late, copied]
+    if isinstance(message, BatchedMessage):
+        found[-1] = found[-1]._replace(batch_index=message.batch_index, batch_size=message.entry.size)
+    return [each._replace(extent=Extent.UPTO, read_on=cluster) for each in found]
+
+
+def _of_id(message: object, layout: LedgerLayout, cluster: str) -> Late | None:
     found = native(message)
-    if not isinstance(found, StoredMessageId) or found.first_chunk() is not None:
-        return []  # of a message in chunks the id alone does not tell where the others are
+    if not isinstance(found, StoredMessageId):
+        return None
     partition = max(0, found.partition())
     offset = layout.kafka_offset(partition, found.ledger_id(), found.entry_id())
     topic = str(TopicName.parse(found.topic_of_message()).base)
-    return [
-        Late(topic, partition, cluster, layout.incarnation, offset, max(0, found.batch_index()), found.batch_size())
-    ]
+    late = Late(topic, partition, cluster, layout.incarnation, offset, max(0, found.batch_index()), found.batch_size())
+    return late if found.first_chunk() is None else late._replace(extent=Extent.CHUNKS)
+
+
+def _log_of(late: Late) -> tuple[str, int, str, int, str]:
+    return late.topic, late.partition, late.cluster, late.incarnation, late.read_on
+
+
+def _reach(late: Late) -> tuple[int, bool, int]:
+    """How far in its log: behind every message of a batch entry lies the whole of it."""
+    return late.offset, not late.batch_size, late.batch_index
 
 
 def _copied(headers: Iterable[tuple[str, bytes | None]] | None, topic: str, partition: int) -> Late | None:

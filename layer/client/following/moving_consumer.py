@@ -23,7 +23,15 @@ from layer.client.transaction import Transaction
 from layer.client.transactional_acks import AckUnderWay
 from layer.deadline import Deadline
 from layer.errors import LayerError
-from layer.exceptions import AlreadyClosed, InvalidMessage, NotConnected, PulsarException, Result, Timeout
+from layer.exceptions import (
+    AlreadyClosed,
+    CumulativeAcknowledgementNotAllowedError,
+    InvalidMessage,
+    NotConnected,
+    PulsarException,
+    Result,
+    Timeout,
+)
 from layer.waiting import wait_until
 from mapping.ledger import LedgerLayout
 
@@ -46,7 +54,8 @@ class MovingConsumer(Consumer):
 
     Messages and ids of a cluster that was left: what is acknowledged of them between two clusters is acknowledged on
     the next one before that hands anything out, and what is acknowledged later, as soon as may be: then the message
-    may have come again. Cumulative acknowledgements and refusals of them do nothing. A seek to one is InvalidMessage.
+    may have come again. A cumulative one acknowledges what was first published where the message was read, or where it
+    is a copy from; the rest comes again. Refusals of them do nothing. A seek to one is InvalidMessage.
     Serialized ids do not tell their cluster: keep none of them over a switch.
     """
 
@@ -262,13 +271,25 @@ class MovingConsumer(Consumer):
     def acknowledge_cumulative(
         self, message: Message | NativeMessageId | Any, *, txn: Transaction | None = None, wait: bool = False
     ) -> None:
-        """As `Consumer.acknowledge_cumulative`. Raises NotConnected as `acknowledge` does."""
+        """As `Consumer.acknowledge_cumulative`, on the message's own cluster.
+
+        Raises:
+            CumulativeAcknowledgementNotAllowedError: on a Shared or Key_Shared subscription.
+            NotConnected: as `acknowledge` does.
+        """
         if txn is not None:
             self.begin_acknowledging_cumulative(message, txn).wait()
             return
         attached = self._of(message)
         if attached is not None:
             attached.acknowledge_cumulative(message, wait=wait)
+            return
+        if self._options.consumer_type in _UNACKED_ARE_COUNTED:
+            raise CumulativeAcknowledgementNotAllowedError(
+                f"subscription {self._options.subscription_name} is {self._options.consumer_type.name}: acknowledge "
+                "messages one by one"
+            )
+        self._acknowledge_late(message, cumulative=True)
 
     def negative_acknowledge(self, message: Message | NativeMessageId) -> None:
         """As `Consumer.negative_acknowledge`; a message of a cluster that was left comes again anyway."""
@@ -325,10 +346,10 @@ class MovingConsumer(Consumer):
             return None
         return next((each for each in self._former if each[0] is layout), None)
 
-    def _acknowledge_late(self, message: object) -> None:
+    def _acknowledge_late(self, message: object, *, cumulative: bool = False) -> None:
         """Have it acknowledged where its tenant is now, or will be. Does not wait."""
         left = self._left_with(message)
-        if left is None or not self._late.add(message, *left):
+        if left is None or not self._late.add(message, *left, cumulative=cumulative):
             return
         session = self._session
         with self._changing:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from pyroaring import BitMap
+from pyroaring import BitMap, BitMap64
 
 from layer.clock import SystemClock
 from layer.deadline import Deadline
@@ -85,13 +85,13 @@ def records(log: MemoryStateLog) -> Iterator[list[LogRecord]]:
 def test_what_is_written_is_read_and_only_what_changed_is_written_again(log: MemoryStateLog) -> None:
     writer = ProgressWriter(ProgressLog(log, SystemClock()), SUBJECT)
     said = holes(1, blocks=5)
-    writer.write(LIFE, said, None, NEVER)
+    writer.write(LIFE, said, {}, NEVER)
     assert plain(read(log)) == plain(said)
     end = log.end_offset(SUBSCRIPTION_PROGRESS, PARTITION, NEVER)
-    writer.write(LIFE, said, None, NEVER)
+    writer.write(LIFE, said, {}, NEVER)
     assert log.end_offset(SUBSCRIPTION_PROGRESS, PARTITION, NEVER) == end  # nothing new to say
     said[EU].add(2 * BLOCK, BitMap([5]))
-    writer.write(LIFE, said, None, NEVER)
+    writer.write(LIFE, said, {}, NEVER)
     # One segment, the head, and the tombstone of the segment that it replaced.
     assert log.end_offset(SUBSCRIPTION_PROGRESS, PARTITION, NEVER) == end + 3
     log.compact(random.Random(3))
@@ -101,20 +101,20 @@ def test_what_is_written_is_read_and_only_what_changed_is_written_again(log: Mem
 
 def test_a_writer_that_was_stopped_is_not_heard_and_removes_nothing(log: MemoryStateLog) -> None:
     stopped, next_one = (ProgressWriter(ProgressLog(log, SystemClock()), SUBJECT) for _ in range(2))
-    stopped.write(LIFE, holes(1, blocks=2), None, NEVER)
+    stopped.write(LIFE, holes(1, blocks=2), {}, NEVER)
     said = holes(2, blocks=3)
-    next_one.write(LIFE, said, None, NEVER)
+    next_one.write(LIFE, said, {}, NEVER)
     assert len({session for session, _ in live_segments(log)}) == 1  # the former one's are gone
     with pytest.raises(Fenced, match="somebody else speaks"):
-        stopped.write(LIFE, holes(3, blocks=4), None, NEVER)
+        stopped.write(LIFE, holes(3, blocks=4), {}, NEVER)
     assert plain(read(log)) == plain(said)
-    stopped.write(LIFE, holes(4, blocks=1), None, NEVER)  # it takes over
+    stopped.write(LIFE, holes(4, blocks=1), {}, NEVER)  # it takes over
     assert plain(read(log)) == plain(holes(4, blocks=1))
 
 
 def test_a_subject_that_is_forgotten_leaves_nothing(log: MemoryStateLog) -> None:
     progress = ProgressLog(log, SystemClock())
-    ProgressWriter(progress, SUBJECT).write(LIFE, holes(1, blocks=2), None, NEVER)
+    ProgressWriter(progress, SUBJECT).write(LIFE, holes(1, blocks=2), {}, NEVER)
     progress.forget(SUBJECT, NEVER)
     assert read(log) is None
     assert live_segments(log) == set()
@@ -123,7 +123,8 @@ def test_a_subject_that_is_forgotten_leaves_nothing(log: MemoryStateLog) -> None
 def test_a_head_is_read_as_it_was_written() -> None:
     here = holes(1, blocks=1)[US].blocks()
     apart = {7: (SegmentPlace(1, 2, 3), SegmentPlace(1, 3, 4))}
-    head = ProgressHead(LIFE, {EU: SavedAcks(12, here), US: SavedAcks(0, {}, apart)}, Deliveries(9))
+    told = Deliveries(0, counts={(3, 2): BitMap64([7])}, put_off={1_000: BitMap64([9])})
+    head = ProgressHead(LIFE, {EU: SavedAcks(12, here), US: SavedAcks(0, {}, apart)}, {US: told, EU: Deliveries(9)})
     found = decode_head(encode_head(head))
     assert (found.life, found.deliveries, found.origins[US]) == (head.life, head.deliveries, head.origins[US])
     assert found.origins[EU] == head.origins[EU]

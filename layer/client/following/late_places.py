@@ -1,0 +1,176 @@
+"""Which records late acknowledgements name, in the log of the cluster that a tenant is on now.
+
+A record is the same one in two logs only by where it was first published. So of everything that a program has done with
+up to a message, those records count that were first published on the cluster where that message was read, or, when it
+is a copy, on its origin: only of these the order is the same in both logs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Any, Final, NamedTuple
+
+from pyroaring import BitMap64
+
+from layer.deadline import Deadline
+from layer.dispatch.whole_message import chunk_info
+from layer.kafka.records import KafkaRecord
+from layer.lookup.copies import Copies, Reads
+from mapping.errors import CorruptRecord
+from mapping.headers import REPLICATE_TO
+from mapping.message_record import ChunkInfo, decode_headers
+from mapping.original_position import copy_headers, decode_original
+
+_CHUNKS_WITHIN: Final = 100_000
+"""Records that are looked through for the other chunks of a message, before its last one."""
+_AT_ONCE: Final = 1_000
+
+
+class Extent(Enum):
+    """What of a log an acknowledgement names."""
+
+    RECORD = "record"
+    CHUNKS = "chunks"
+    """The message whose last chunk the record is."""
+    UPTO = "upto"
+    """Everything up to the record."""
+
+
+class Late(NamedTuple):
+    """A record that was first published on `cluster`, in the topic's life `incarnation`, at `offset`; of a batch entry
+    the message `batch_index` of `batch_size` (0: the whole record). `read_on`: the cluster that was left with it."""
+
+    topic: str
+    partition: int
+    cluster: str
+    incarnation: int
+    offset: int
+    batch_index: int = 0
+    batch_size: int = 0
+    extent: Extent = Extent.RECORD
+    read_on: str = ""
+
+
+class Log(NamedTuple):
+    """A partition on the cluster that the tenant is on: its records in [low, end), of which this `incarnation` of the
+    topic has all. Nothing below `next_unacked` is unacknowledged."""
+
+    reads: Reads
+    kafka_topic: str
+    cluster: str
+    incarnation: int
+    low: int
+    end: int
+    next_unacked: int
+
+
+class Named(NamedTuple):
+    """Offsets, and (number of messages, bits) of batch entries by offset."""
+
+    offsets: BitMap64
+    batches: dict[int, tuple[int, int]]
+
+
+def named(late: Late, log: Log, deadline: Deadline) -> Named:
+    """What is named of what is there. Memory: one batch of records while it reads, and the offsets.
+
+    Raises:
+        StoreError: it cannot be read now.
+    """
+    if late.extent is Extent.UPTO:
+        return _upto(late, log, deadline)
+    offset = _place(late, log, deadline)
+    if offset is None:
+        return Named(BitMap64(), {})
+    if late.batch_size:
+        return Named(BitMap64(), {offset: (late.batch_size, 1 << late.batch_index)})
+    return Named(BitMap64(_chunks(late, log, offset, deadline) if late.extent is Extent.CHUNKS else [offset]), {})
+
+
+def _place(late: Late, log: Log, deadline: Deadline) -> int | None:
+    """Where the record lies here."""
+    if late.cluster == log.cluster:
+        return late.offset if late.incarnation == log.incarnation and log.low <= late.offset < log.end else None
+    copies = Copies(log.reads, log.kafka_topic, late.partition, late.cluster)
+    return copies.of((late.incarnation, late.offset), log.low, log.end, deadline)
+
+
+def _chunks(late: Late, log: Log, last: int, deadline: Deadline) -> list[int]:
+    """The chunks of the message that ends at `last`, by their uuid: looked for backwards, and of those that are not
+    there any more none."""
+    infos = [_chunk(record) for batch in _read(late, log, last, last + 1, deadline) for record in batch]
+    if not infos or infos[0] is None:
+        return [last]
+    wanted = infos[0]
+    found, ids, end = [last], {wanted.chunk_id}, last
+    while len(ids) < wanted.chunks and end > max(log.low, last - _CHUNKS_WITHIN):
+        start = max(log.low, end - _AT_ONCE)
+        for batch in _read(late, log, start, end, deadline):
+            for record in batch:
+                info = _chunk(record)
+                if info is not None and info.uuid == wanted.uuid:
+                    found.append(record.offset())
+                    ids.add(info.chunk_id)
+        end = start
+    return found
+
+
+def _read(late: Late, log: Log, start: int, end: int, deadline: Deadline) -> Iterator[list[KafkaRecord]]:
+    return log.reads.read(log.kafka_topic, late.partition, start, end, deadline)
+
+
+def _upto(late: Late, log: Log, deadline: Deadline) -> Named:
+    here = late.cluster == log.cluster
+    if here and late.incarnation != log.incarnation:
+        return Named(BitMap64(), {})
+    start = max(log.low, log.next_unacked)
+    if here:
+        end = min(log.end, late.offset + 1)
+    else:
+        copies = Copies(log.reads, log.kafka_topic, late.partition, late.cluster)
+        end = copies.behind((late.incarnation, late.offset), start, log.end, deadline) if start < log.end else start
+    offsets, batches = BitMap64(), dict[int, tuple[int, int]]()
+    chunks: dict[str, list[int]] = {}
+    for batch in _read(late, log, start, end, deadline) if start < end else ():
+        for record in batch:
+            original = _original(late, log, record)
+            if original is None or original > late.offset:
+                continue
+            offset = record.offset()
+            info = _chunk(record)
+            if info is not None:  # a message that ends behind it is not acknowledged
+                chunks.setdefault(info.uuid, []).append(offset)
+                if info.chunk_id == info.chunks - 1:
+                    offsets.update(chunks.pop(info.uuid))
+            elif late.batch_size and original == late.offset:
+                batches[offset] = (late.batch_size, (1 << late.batch_index + 1) - 1)
+            else:
+                offsets.add(offset)
+    return Named(offsets, batches)
+
+
+def _original(late: Late, log: Log, record: Any) -> int | None:
+    """The record's offset in the log that `late.offset` is of; None of one that is not in it."""
+    headers = record.headers() or ()
+    copy = copy_headers(headers)
+    if late.cluster == log.cluster:
+        if late.read_on == log.cluster:  # the tenant came back: it is the same log
+            return int(record.offset())
+        return int(record.offset()) if copy is None and _goes_to(headers, late.read_on) else None
+    if copy is None or copy.cluster != late.cluster.encode("utf-8"):
+        return None
+    found = decode_original(copy.position)
+    return found.kafka_offset if found.incarnation == late.incarnation else None
+
+
+def _goes_to(headers: Iterable[tuple[str, bytes | None]], cluster: str) -> bool:
+    restricted = [each for each in headers if each[0] == REPLICATE_TO]
+    return not restricted or cluster in (decode_headers(restricted).replicate_to or ())
+
+
+def _chunk(record: Any) -> ChunkInfo | None:
+    try:
+        return chunk_info(record)
+    except CorruptRecord:
+        return None

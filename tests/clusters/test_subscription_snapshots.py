@@ -1,0 +1,204 @@
+"""A subscription that is replicated as Pulsar does it, by snapshots in the topic, on two real brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+
+import layer as pulsar
+from layer.deadline import Deadline
+from mapping.headers import MARKER
+from mapping.subscription_markers import Snapshot, SubscriptionMarker, decode_marker
+from mapping.topic_name import TopicName
+from tests.clusters.cluster import PATIENCE_S, Cluster
+from tests.integration.command_line import CommandLine
+from tests.integration.sdk_support import nothing_comes, receive, receive_rest, until
+
+BOTH = ("west", "east")
+
+
+@contextmanager
+def exchanging(west: Cluster, east: Cluster) -> Iterator[None]:
+    with ExitStack() as stack:
+        for each in (west, east):
+            stack.enter_context(each.replicating())
+            stack.enter_context(each.syncing())
+        yield
+
+
+@pytest.fixture
+def exchanged(west: Cluster, east: Cluster, namespace: str) -> Iterator[None]:
+    """Topics of the namespace are copied both ways, and replicated subscriptions are seen to."""
+    for each in (west, east):
+        each.admin.set_policy(namespace, "replication_clusters", list(BOTH))
+    with exchanging(west, east):
+        yield
+
+
+def subscribe(cluster: Cluster, topic: str) -> pulsar.Consumer:
+    return cluster.client.subscribe(
+        topic,
+        "s",
+        pulsar.ConsumerType.Shared,
+        initial_position=pulsar.InitialPosition.Earliest,
+        replicate_subscription_state_enabled=True,
+    )
+
+
+def markers(cluster: Cluster, topic: str) -> list[SubscriptionMarker]:
+    """Of the topic's log, in order."""
+    node, deadline = cluster.admin.node, Deadline.after(PATIENCE_S)
+    found = node.topics.find(TopicName.parse(topic), deadline)
+    assert found is not None
+    end = node.admin.end_offsets(found.kafka_topic, [0], deadline)[0]
+    read: list[Any] = [
+        record for batch in node.fetcher.read(found.kafka_topic, 0, 0, end, deadline) for record in batch
+    ]
+    marks = [decode_marker(each.headers(), each.value()) for each in read if MARKER in dict(each.headers() or ())]
+    return [marker for marker in marks if marker is not None]
+
+
+def wait_for_snapshot(cluster: Cluster, topic: str, behind: int) -> None:
+    """One of this cluster behind an offset of its log."""
+    until(
+        lambda: any(
+            isinstance(each, Snapshot) and each.source == cluster.name and each.local > behind
+            for each in markers(cluster, topic)
+        ),
+        f"a snapshot behind {behind}",
+    )
+
+
+def sent(cluster: Cluster, topic: str, *bodies: int, **options: Any) -> int:
+    """The offset of the last one."""
+    producer = cluster.client.create_producer(topic)
+    for body in bodies:
+        producer.send(b"%d" % body, **options)
+    producer.close()
+    node = cluster.admin.node
+    found = node.topics.find(TopicName.parse(topic), Deadline.after(PATIENCE_S))
+    assert found is not None
+    return int(node.admin.end_offsets(found.kafka_topic, [0], Deadline.after(PATIENCE_S))[0]) - 1
+
+
+def bodies(messages: list[pulsar.Message]) -> list[int]:
+    return sorted(int(message.data()) for message in messages)
+
+
+def is_there(cluster: Cluster, topic: str) -> bool:
+    """The topic, and its subscription."""
+    node, deadline = cluster.admin.node, Deadline.after(PATIENCE_S)
+    found = node.topics.find(TopicName.parse(topic), deadline)
+    return found is not None and node.subscriptions.find(found, "s", deadline) is not None
+
+
+def mark_delete(cluster: Cluster, topic: str) -> int:
+    if not is_there(cluster, topic):
+        return -1
+    return cluster.admin.subscription_stats(topic, "s").partitions[0].mark_delete
+
+
+def backlog(cluster: Cluster, topic: str) -> int:
+    return cluster.admin.subscription_stats(topic, "s").backlog
+
+
+@pytest.mark.usefixtures("exchanged")
+def test_mark_delete_moves_where_a_snapshot_says_and_single_acknowledgements_stay(
+    west: Cluster, east: Cluster, topic: str
+) -> None:
+    west.admin.create_topic(topic)
+    west.admin.create_subscription(topic, "s", from_earliest=True)
+    west.admin.replicate_subscription(topic, "s", by="snapshots")
+    consumer = subscribe(west, topic)
+    wait_for_snapshot(west, topic, sent(west, topic, *range(50)))
+    sent(west, topic, *range(50, 100))
+    received = {int(message.data()): message for message in receive(consumer, 100)}
+    for number in [*range(60), *range(70, 80)]:
+        consumer.acknowledge(received[number])
+    consumer.flush()
+    until(lambda: west.has_copied(topic, to=east), "everything to be copied")
+    until(lambda: mark_delete(east, topic) >= 49, "mark-delete to move in the east")
+    assert east.admin.subscription_stats(topic, "s").replicated_by == "snapshots"
+    there = subscribe(east, topic)
+    # What lies behind the snapshot comes again there: mark-delete alone travels.
+    seen = receive_rest(there)
+    first = min(bodies(seen))
+    assert 50 <= first <= 60  # a snapshot may come to be in the midst of messages
+    assert bodies(seen) == list(range(first, 100))
+    assert nothing_comes(consumer)
+    # And back.
+    sent(east, topic, 100)
+    seen += receive(there, 1)
+    for message in seen:
+        there.acknowledge(message)
+    there.flush()
+    until(lambda: backlog(west, topic) == 0, "everything to be done with in the west")
+    assert bodies(receive(consumer, 1)) == [100]  # it had been copied before it was acknowledged
+    consumer.close()
+    there.close()
+    back = subscribe(west, topic)
+    assert nothing_comes(back)
+    back.close()
+    # No marker is a message to anybody.
+    for each in (west, east):
+        reader = each.client.create_reader(topic, pulsar.MessageId.earliest)
+        read = []
+        while reader.has_message_available():
+            read.append(reader.read_next(30_000))
+        assert bodies(read) == list(range(101))
+        reader.close()
+
+
+@pytest.mark.usefixtures("exchanged")
+def test_a_seek_is_local_and_what_was_kept_from_the_source_stays(west: Cluster, east: Cluster, topic: str) -> None:
+    west.admin.create_topic(topic)
+    west.admin.create_subscription(topic, "s", from_earliest=True)
+    west.admin.replicate_subscription(topic, "s", by="snapshots")
+    consumer = subscribe(west, topic)
+    sent(west, topic, *range(20))
+    until(lambda: is_there(east, topic), "the subscription to be made")
+    sent(east, topic, 1000, disable_replication=True)
+    for message in receive(consumer, 20):
+        consumer.acknowledge(message)
+    consumer.flush()
+    sent(west, topic, 20)
+    consumer.acknowledge(receive(consumer, 1)[0])
+    consumer.flush()
+    there = subscribe(east, topic)
+    until(lambda: backlog(east, topic) == 1, "all that the west ever had to be done with")
+    received = {int(message.data()): message for message in receive(there, 1)}
+    while 1000 not in received:  # what was copied before it was acknowledged may come
+        received.update({int(message.data()): message for message in receive(there, 1)})
+    there.acknowledge(received[1000])
+    there.seek(pulsar.MessageId.earliest)
+    sent(west, topic, 21, 22)
+    for message in receive(consumer, 2):
+        consumer.acknowledge(message)
+    consumer.flush()
+    until(lambda: backlog(east, topic) == 22, "the west's word on the last two to be taken over")
+    again = {int(message.data()) for message in receive(there, 22)}
+    assert again >= {*range(21), 1000}
+    consumer.close()
+    there.close()
+
+
+def test_how_a_subscription_is_replicated_is_said_by_name(west: Cluster, topic: str) -> None:
+    west.client.create_producer(topic).close()
+    west.admin.create_subscription(topic, "s")
+    west.admin.create_subscription(topic, "pulsar.repl.east")
+    command = CommandLine(west.url, "subscriptions")
+    assert command.json("stats", topic, "-s", "s")["replicated_by"] == ""
+    with pytest.raises(pulsar.InvalidConfiguration, match=r"by is 'magic', .* acknowledgements or snapshots"):
+        west.admin.replicate_subscription(topic, "s", by="magic")
+    assert "magic" in command("replicate", topic, "-s", "s", "--by", "magic", exits=2).stderr
+    with pytest.raises(pulsar.NotAllowedError):
+        west.admin.replicate_subscription(topic, "pulsar.repl.east")
+    assert command.json("replicate", topic, "-s", "s", "--by", "snapshots")["replicated_by"] == "snapshots"
+    subscribe(west, topic).close()  # a consumer's flag leaves the way as it is
+    assert "replicated by" in command("stats", topic, "-s", "s").stdout
+    assert command.json("stats", topic, "-s", "s")["replicated_by"] == "snapshots"
+    command("replicate", topic, "-s", "s")
+    assert west.admin.subscription_stats(topic, "s").replicated_by == "acknowledgements"
