@@ -173,10 +173,12 @@ class _Batches:
 
     def run(self, _: DataFrame, batch_id: int) -> None:
         plan = self._plan(batch_id)
-        refused = self._outcome(batch_id, plan) if plan.delivered else {}
+        decided = self._decided(batch_id)
+        refused = decided if decided is not None else self._outcome(batch_id, plan) if plan.delivered else {}
         if self._options.acknowledge:
             self._acknowledge(batch_id, both(accepted(plan.delivered, refused), plan.passed))
-            self._planner.keep_back(spread(refused, plan.delivered))
+            if decided is None:  # else it was refused in a former run, and comes again in this one
+                self._planner.keep_back(spread(refused, plan.delivered))
         self._planner.delivered += plan.entries()
         count_rows(self._spark, plan.entries())
 
@@ -210,11 +212,13 @@ class _Batches:
         before = self._files.read(_plan_name(batch_id - 1))
         return {} if before is None else decode_plan(before).pending
 
-    def _outcome(self, batch_id: int, plan: BatchPlan) -> ByTopic:
-        """Have `fn` deal with the batch, unless it did; what it refused."""
+    def _decided(self, batch_id: int) -> ByTopic | None:
+        """What `fn` refused of the batch when it dealt with it in a former run; None if it did not."""
         content = self._files.read(_outcome_name(batch_id))
-        if content is not None:
-            return decode_outcome(content)
+        return None if content is None else decode_outcome(content)
+
+    def _outcome(self, batch_id: int, plan: BatchPlan) -> ByTopic:
+        """Have `fn` deal with the batch; what it refused."""
         context = BatchContext()
         messages = self.frame(plan)
         if self._with_context:
