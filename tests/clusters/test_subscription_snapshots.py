@@ -185,6 +185,33 @@ def test_a_seek_is_local_and_what_was_kept_from_the_source_stays(west: Cluster, 
     there.close()
 
 
+def test_services_that_begin_anew_go_on_from_what_the_logs_say(
+    west: Cluster, east: Cluster, namespace: str, topic: str
+) -> None:
+    """Also where nobody consumes: markers behind the last message are nobody's backlog."""
+    for each in (west, east):
+        each.admin.set_policy(namespace, "replication_clusters", list(BOTH))
+    west.admin.create_topic(topic)
+    west.admin.create_subscription(topic, "s", from_earliest=True)
+    west.admin.replicate_subscription(topic, "s", by="snapshots")
+    for start in (0, 10):
+        last = sent(west, topic, *range(start, start + 10))
+        with exchanging(west, east):
+            wait_for_snapshot(west, topic, last)
+        # The update is told by another process than the one that had the snapshot made.
+        consumer = subscribe(west, topic)
+        for message in receive(consumer, 10):
+            consumer.acknowledge(message)
+        consumer.flush()
+        consumer.close()
+        with exchanging(west, east):
+            until(lambda: is_there(east, topic) and backlog(east, topic) == 0, "the east to have done with everything")
+            until(lambda: backlog(west, topic) == 0, "markers to be passed in the west")
+    there = subscribe(east, topic)
+    assert nothing_comes(there)
+    there.close()
+
+
 def test_how_a_subscription_is_replicated_is_said_by_name(west: Cluster, topic: str) -> None:
     west.client.create_producer(topic).close()
     west.admin.create_subscription(topic, "s")
