@@ -253,8 +253,8 @@ class Dispatcher:
         timed: dict[AckTimeouts, list[int]] = {}
         for _ in range(len(slot.nacks)):
             now_s, delay_s, offset, endpoint = slot.nacks.popleft()
-            if endpoint.closed:
-                continue
+            if endpoint.closed and endpoint not in self._endpoints:
+                continue  # it is gone, and what it had comes again; one that is closing said this before
             self._nacks.add(now_s, delay_s, slot.number, offset, endpoint)
             if owned.guard is not None:
                 owned.guard.survived((offset,))

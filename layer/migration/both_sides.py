@@ -14,7 +14,7 @@ from layer.replication.origins import Copied
 from layer.replication.side_reading import SideReading
 from mapping.state_records.subscription_progress import Origin
 
-_APART: Final = 100_000
+_APART: Final = 20_000
 """Messages of one topic that one side is read ahead of the other, about."""
 _FEWEST: Final = 1_000
 _Headers = list[tuple[str, bytes | None]]
@@ -34,7 +34,7 @@ class BothSides:
     """For one thread, until `close`. Each record is read once: a second look reads what came since.
 
     Memory: two `SideReading`s of all topics that were looked at; a `SideBySide` for each of their partitions, which are
-    about 100,000 messages of the topic that is being read, and what is missing of the others.
+    about 20,000 messages of the topic that is being read, and what is missing of the others.
     """
 
     def __init__(self, left: Node, from_cluster: str, reached: Node, to_cluster: str) -> None:
@@ -43,6 +43,8 @@ class BothSides:
         self._from_cluster = from_cluster
         self._to_cluster = to_cluster
         self._pairs: dict[str, _Pair] = {}
+        self._of: dict[str, _Pair] = {}
+        """By the id that Kafka has for the topic, here or there."""
 
     def close(self) -> None:
         """A second call does nothing."""
@@ -83,17 +85,21 @@ class BothSides:
         pair = self._pairs.setdefault(name, _Pair(*ids, origin))
         if (pair.here, pair.there) != ids:
             raise errors.Refused(f"topic {name} was deleted and made anew meanwhile: say it again")
+        self._of.update(dict.fromkeys(ids, pair))
         for number in range(topic.partitions):
             self._of_partition(pair, number)
         return pair
 
     def _of_partition(self, pair: _Pair, number: int) -> SideBySide:
-        return pair.partitions.setdefault(number, SideBySide(self._to_cluster))
+        known = pair.partitions.get(number)
+        if known is None:
+            known = pair.partitions[number] = SideBySide(self._to_cluster)
+        return known
 
     def _original(self, topic: Topic, partition: int, record: Any, headers: _Headers, _: Copied | None) -> None:
-        self._of_partition(self._pairs[str(topic.name)], partition).original(record, headers)
+        self._of_partition(self._of[topic.kafka_topic_id], partition).original(record, headers)
 
     def _copy(self, topic: Topic, partition: int, record: Any, headers: _Headers, copied: Copied | None) -> None:
-        pair = self._pairs[str(topic.name)]
+        pair = self._of[topic.kafka_topic_id]
         if copied is not None and copied.origin == pair.origin:
             self._of_partition(pair, partition).copy(copied.there, record, headers)

@@ -146,13 +146,13 @@ class SideBySide:
 
 def digest_of(place: int, record: KafkaRecord, headers: Headers) -> int:
     """Of the original's offset, and of key, value and the headers that a copy keeps: 128 bits of BLAKE2b."""
-    parts = [record.key(), record.value()]
-    for name, value in headers:
-        if name not in _OF_ONE_SIDE:
-            parts += (name.encode("utf-8"), value)
-    sizes = ",".join(["-" if part is None else str(len(part)) for part in parts])
-    whole = b"".join([b"%d %b;" % (place, sizes.encode("ascii")), *[part for part in parts if part]])
-    return int.from_bytes(hashlib.blake2b(whole, digest_size=_DIGEST_BYTES).digest(), "big")
+    key, value = record.key(), record.value()
+    kept = [header for header in headers if header[0] not in _OF_ONE_SIDE]
+    sizes = [None if part is None else len(part) for part in (key, value)]
+    digest = hashlib.blake2b(f"{place} {sizes} {kept}".encode(), digest_size=_DIGEST_BYTES)
+    digest.update(key or b"")
+    digest.update(value or b"")
+    return int.from_bytes(digest.digest(), "big")
 
 
 def _goes_to(headers: Mapping[str, bytes | None], cluster: str) -> bool:

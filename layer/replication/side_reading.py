@@ -12,7 +12,7 @@ from layer.metadata.subscription import Subscription
 from layer.metadata.topics import Topic
 from layer.node import Node
 from layer.replication.origin_index import OriginIndex
-from layer.replication.origin_reading import OriginReading, Seen
+from layer.replication.origin_reading import AT_ONCE, OriginReading, Seen
 from layer.replication.progress import Side
 from mapping.state_records.cursor_requests import SaveNow
 from mapping.state_records.subscription_progress import Origin
@@ -54,8 +54,12 @@ class SideReading:
     def read_on(
         self, topic: Topic, ends: Mapping[int, int], deadline: Deadline, at_once: int
     ) -> dict[int, OriginIndex]:
-        """As `OriginReading.read_on`; what it gives is the same, and goes on, as long as it is kept."""
-        return self._origins.read_on(topic, ends, deadline, at_once)
+        """As `OriginReading.read_on`, again until time is over; what it gives goes on, as long as it is kept."""
+        while True:
+            try:
+                return self._origins.read_on(topic, ends, deadline, at_once)
+            except errors.DeadlineExceeded:  # nothing came for some seconds; what did come counts
+                deadline.check(f"{topic.name} to be read")
 
     def close(self) -> None:
         """A second call does nothing."""
@@ -65,7 +69,7 @@ class SideReading:
         if not self._every_topic:
             self._origins.forget({topic.kafka_topic_id: topic})
         while True:
-            indexes = self._origins.read_on(topic, ends, deadline)
+            indexes = self.read_on(topic, ends, deadline, AT_ONCE)
             if all(index.end >= ends[partition] for partition, index in indexes.items()):
                 return indexes
             deadline.check(f"{topic.name} to be read")

@@ -347,8 +347,14 @@ def test_what_transactions_sent_and_acknowledged(
         pok = CommandLine(service_url, "migrate")
 
         def comes(run: int, read: list[bytes], left: list[bytes]) -> None:
-            assert pok.json("import", "run", tenant, *_addresses(there))["run"] == run
-            report = pok.json("import", "verify", tenant)
+            ran, verified = (
+                pok("import", *words, "--output", "json")
+                for words in (("run", tenant, *_addresses(there)), ("verify", tenant))
+            )
+            for each in (ran, verified):
+                assert "gives nothing more" not in each.stderr, "it is known that nothing more comes"
+            assert json.loads(ran.stdout)["run"] == run
+            report = json.loads(verified.stdout)
             assert report["good"], report["problems"]
             assert sum(each["messages"] for each in report["partitions"]) == len(read)
             assert [message.data() for message in _read(client, paid)] == read

@@ -6,12 +6,13 @@ import signal
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import layer as pulsar
 from layer.admin import AdminClient
-from tests.integration.sdk_support import counted, nothing_comes, payloads, receive, send, until
+from tests.integration.sdk_support import counted, nothing_comes, payloads, receive, receive_rest, send, until
 from tests.integration.test_sdk_processes import a_program
 
 Unique = Callable[..., str]
@@ -102,6 +103,27 @@ def test_a_policy_that_comes_late_finds_the_counts_of_a_dead_process(
     indifferent.negative_acknowledge(poison)
     letters = receive(client.subscribe(f"{topic}-s-DLQ", "inspector"), 1)
     assert payloads(letters) == ["3"]
+
+
+def test_a_delay_outlives_the_consumer_that_asked_for_it(client: pulsar.Client, unique: Unique) -> None:
+    """Also when it closes at once; without a dead letter policy the message comes again, as in Pulsar."""
+    for policy, left in ((pulsar.ConsumerDeadLetterPolicy(3), []), (None, ["0"])):
+        topic = unique()
+
+        def subscribe(topic: str = topic, policy: Any = policy) -> pulsar.Consumer:
+            return client.subscribe(
+                topic, "s", SHARED, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=3_600_000,
+                dead_letter_policy=policy,
+            )  # fmt: skip
+
+        send(client, topic, 2)
+        consumer = subscribe()
+        for message in receive(consumer, 2):
+            (consumer.negative_acknowledge if message.data() == b"0" else consumer.acknowledge)(message)
+        consumer.close()
+        consumer = subscribe()
+        assert payloads(receive_rest(consumer)) == left
+        consumer.close()
 
 
 def test_counts_and_delays_outlive_the_process(

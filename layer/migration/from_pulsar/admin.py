@@ -6,9 +6,10 @@ import json
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import Enum
 from typing import Any, Final
 from urllib.parse import quote, unquote_plus
 
@@ -24,6 +25,9 @@ from schema_compat import SchemaInfo
 _TIMEOUT_S: Final = 60.0
 _NOT_FOUND: Final = 404
 _DELIVER_AT: Final = "X-Pulsar-deliver-at-time"
+_MARKER: Final = "X-Pulsar-marker-type"
+_ABORTED: Final = "X-Pulsar-txn-aborted"
+_NOT_COMMITTED: Final = "X-Pulsar-txn-uncommitted"
 _OF_THE_SYSTEM: Final = ("__change_events", "__transaction_buffer_snapshot", "__consumer_offsets")
 _PENDING_ACKS: Final = "__transaction_pending_ack"
 _NO_PROGRAMS: Final = ("pulsar.repl.", "pulsar.dedup", "__compaction")
@@ -58,6 +62,14 @@ class PulsarPartition:
     def entries(self) -> int:
         return sum(each.entries for each in self.ledgers)
 
+    def behind(self, position: Position | None) -> Iterator[Position]:
+        """The entries that follow `position` (None: all), in order."""
+        for at in sorted(self.ledgers, key=_id):
+            if position is None or at.ledger_id >= position.ledger_id:
+                same = position is not None and at.ledger_id == position.ledger_id
+                first = position.entry_id + 1 if position is not None and same else 0
+                yield from (Position(at.ledger_id, entry_id) for entry_id in range(first, at.entries))
+
     def before(self, position: Position, entries: int) -> Position:
         """So many entries before `position`, or where the log begins."""
         left = entries
@@ -69,6 +81,15 @@ class PulsarPartition:
                 return Position(at.ledger_id, here - left)
             left -= max(0, here)
         return Position(min(map(_id, self.ledgers), default=position.ledger_id), 0)
+
+
+class EntryKind(Enum):
+    """What readers get of an entry: a message; nothing (markers, aborted transactions, what is gone); or nothing of it
+    and of all that follows, since a transaction is open."""
+
+    MESSAGE = "message"
+    NOTHING = "nothing"
+    OPEN = "open"
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,18 +187,28 @@ class PulsarAdmin:
 
     def deliver_at_ms(self, name: str, position: Position) -> int | None:
         """When the message that is alone in this entry is due; None for one that was not delayed, or is gone."""
-        path = f"{path_of(name)}/ledger/{position.ledger_id}/entry/{position.entry_id}"
-        try:
-            headers, _ = self._get(path)
-        except errors.Refused:
-            return None
-        told = headers.get(_DELIVER_AT)
+        told = (self._entry(name, position) or {}).get(_DELIVER_AT)
         if told is None:
             return None
         try:
             return round(datetime.fromisoformat(told.replace("Z", "+00:00")).timestamp() * 1000)
         except ValueError as error:
             raise errors.Corrupt(f"{name} message at {position} is due at {told!r:.60}: {error}") from error
+
+    def kind_of(self, name: str, position: Position) -> EntryKind:
+        headers = self._entry(name, position)
+        if headers is not None and headers.get(_NOT_COMMITTED) == "true":
+            return EntryKind.OPEN
+        if headers is None or _MARKER in headers or headers.get(_ABORTED) == "true":
+            return EntryKind.NOTHING
+        return EntryKind.MESSAGE
+
+    def _entry(self, name: str, position: Position) -> Mapping[str, str] | None:
+        """What is said of it beside its content; None: it is gone."""
+        try:
+            return self._get(f"{path_of(name)}/ledger/{position.ledger_id}/entry/{position.entry_id}")[0]
+        except errors.Refused:
+            return None
 
     def _subscriptions(self, name: str) -> dict[str, PulsarSubscription]:
         stats = self._ask(f"{path_of(name)}/stats?getPreciseBacklog=false&subscriptionBacklogSize=false", none_found={})

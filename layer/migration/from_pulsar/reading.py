@@ -7,7 +7,7 @@ message's sequence id, stands in its text form; how many messages an entry has, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Final
@@ -25,10 +25,12 @@ EXTRA: Final = "pip install 'pulsar-on-kafka[pulsar-import]'"
 _QUEUE: Final = 2_000
 _WAIT_MS: Final = 500
 _SILENCE_S: Final = 15.0
-"""Behind what was read there may be entries that nobody is given (markers, aborted transactions): so long without a
-message is taken for that."""
+"""So long without a message is taken for the end, where nobody knows whether more comes."""
 _OPERATION_S: Final = 30
 _NO_BATCH: Final = -1
+
+
+MoreComes = Callable[[Position | None], bool]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +69,14 @@ class PulsarReading:
             self._client.close()
             self._client = None
 
-    def entries(self, topic: str, start: Position | None, last: Position, deadline: Deadline) -> Iterator[Entry]:
+    def entries(
+        self, topic: str, start: Position | None, last: Position, more_comes: MoreComes, deadline: Deadline
+    ) -> Iterator[Entry]:
         """The entries of a partition from `start` (inclusive; None: its beginning) to `last` (inclusive), in order.
+
+        `more_comes` says whether readers get anything of what lies behind a position (None: of all); it is asked when
+        Pulsar says so and nothing came for half a second. Behind the last message there may be entries that nobody is
+        given: markers, and what transactions sent that are open or were aborted.
 
         Raises:
             StoreError: Pulsar cannot be read now.
@@ -79,6 +87,8 @@ class PulsarReading:
             return
         reader = self._reader(topic, start)
         waiting: list[Any] = []
+        read = None if start is None else Position(start.ledger_id, start.entry_id - 1)
+        asked = False
         silence = Deadline.after(_SILENCE_S)
         try:
             while True:
@@ -87,12 +97,15 @@ class PulsarReading:
                 if message is None:
                     if not self._more(reader, topic):
                         return
+                    if not asked and not more_comes(read):
+                        return
+                    asked = True
                     if silence.passed():
                         _log.warning("topic=%s ends at %s, but Pulsar gives nothing more", topic, last)
                         return
                     continue
-                silence = Deadline.after(_SILENCE_S)
-                position = _position(message)
+                silence, asked = Deadline.after(_SILENCE_S), False
+                read = position = _position(message)
                 if position > last:
                     return
                 waiting.append(message)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import islice
 from typing import Any, Final
 
 from layer import errors
@@ -20,7 +21,7 @@ from layer.deadline import Deadline
 from layer.deliveries.acks_by_readers import acknowledge_ledgers
 from layer.metadata.subscription import Subscription
 from layer.metadata.topics import Topic
-from layer.migration.from_pulsar.admin import PulsarAdmin, PulsarPartition, PulsarTopic
+from layer.migration.from_pulsar.admin import EntryKind, PulsarAdmin, PulsarPartition, PulsarTopic
 from layer.migration.from_pulsar.comparing import (
     ComparedEntries,
     ComparedMessages,
@@ -50,6 +51,8 @@ _BACK_ENTRIES: Final = 10_000
 """A run begins to read so many entries before the last one that is here: the chunks of a message that was not complete
 then lie there."""
 _COMPRESSION: Final = "lz4"
+_MOST_ASKED: Final = 2_000
+"""Entries behind the last message of which Pulsar is asked what they are, one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +191,8 @@ class ImportWorker:
             copy = PartitionCopy(target, number, origin, schemas, most_bytes)
             highest = copy.take_over(self._still_mine, Deadline.after(_READ_S))
             start = None if highest < 0 else there.before(position_at(highest), _BACK_ENTRIES)
-            entries = reading.entries(name, start, there.last, Deadline.after(_READ_S))
+            more_comes = partial(self._more_comes, name, there)
+            entries = reading.entries(name, start, there.last, more_comes, Deadline.after(_READ_S))
             copy.copy(self._with_times(name, there, entries) if self._delivery_times else entries)
             self._tell_copied(name, there, copy.counts)
 
@@ -200,6 +204,14 @@ class ImportWorker:
             if left and len(entry.messages) == 1:
                 entry = replace(entry, deliver_at_ms=self._pulsar.deliver_at_ms(name, entry.position))
             yield entry
+
+    def _more_comes(self, name: str, there: PulsarPartition, behind: Position | None) -> bool:
+        """Whether readers get anything of what follows; True where that would take too many questions."""
+        for position in islice(there.behind(behind), _MOST_ASKED):
+            kind = self._pulsar.kind_of(name, position)
+            if kind is not EntryKind.NOTHING:
+                return kind is EntryKind.MESSAGE
+        return next(islice(there.behind(behind), _MOST_ASKED, None), None) is not None
 
     def _tell_copied(self, name: str, there: PulsarPartition, counts: CopiedCounts) -> None:
         self._told(
@@ -295,7 +307,8 @@ class ImportWorker:
             copied = self._copies(here, number, digests=True)
             entries = ComparedEntries(copied)
             origin = Origin(self.record.origin, number, self.record.run)
-            for entry in reading.entries(name, None, there.last, Deadline.after(_READ_S)):
+            more_comes = partial(self._more_comes, name, there)
+            for entry in reading.entries(name, None, there.last, more_comes, Deadline.after(_READ_S)):
                 records = copies(entry, origin, *schemas.of(entry.schema_version), most_bytes, "any")
                 entries.add(place_of(entry.position), digest_of(records), len(entry.messages))
             subscriptions = tuple(self._verify_subscriptions(here, number, there, copied, entries))

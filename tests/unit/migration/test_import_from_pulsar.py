@@ -10,7 +10,7 @@ from layer.clock import SystemClock
 from layer.deadline import Deadline
 from layer.errors import Corrupt, Refused
 from layer.metadata.entities import Entities
-from layer.migration.from_pulsar.admin import PulsarAdmin, PulsarTopic
+from layer.migration.from_pulsar.admin import EntryKind, PulsarAdmin, PulsarTopic
 from layer.migration.from_pulsar.entries import Entry, Origin, PulsarMessage, copies
 from layer.migration.from_pulsar.places import Acknowledged, Position, place_of
 from layer.migration.from_pulsar.policies import namespace_policies
@@ -76,6 +76,36 @@ def test_a_partition_with_its_cursors() -> None:
         ),
         "never used": Acknowledged(place_of(Position(9, 0))),
     }
+
+
+def test_entries_behind_the_last_message() -> None:
+    name = "persistent://acme/shop/orders"
+    at = "/persistent/acme/shop/orders/ledger"
+    told = {
+        (9, 10): {},
+        (9, 11): {"X-Pulsar-txn-aborted": "true", "X-Pulsar-txn-uncommitted": "false"},
+        (15, 0): {"X-Pulsar-marker-type": "22"},
+        (15, 1): {"X-Pulsar-txn-aborted": "false", "X-Pulsar-txn-uncommitted": "true"},
+        (15, 2): {},
+    }
+
+    class Admin(Answers):
+        def _get(self, path: str) -> tuple[dict[str, str], bytes]:
+            for (ledger, entry), headers in told.items():
+                if path == f"{at}/{ledger}/entry/{entry}":
+                    return headers, b""
+            raise Refused(path)
+
+    admin = Admin({"/persistent/acme/shop/orders/internalStats": INTERNAL})
+    there = admin.partition(name, ())
+    positions = list(there.behind(Position(9, 9)))
+    assert positions[:3] == [Position(9, 10), Position(9, 11), Position(15, 0)]
+    assert positions[-1] == there.last
+    assert len(list(there.behind(None))) == there.entries
+    kinds = [admin.kind_of(name, position) for position in positions[:6]]
+    assert kinds == [
+        EntryKind.MESSAGE, EntryKind.NOTHING, EntryKind.NOTHING, EntryKind.OPEN, EntryKind.MESSAGE, EntryKind.NOTHING,
+    ]  # fmt: skip
 
 
 def test_a_partition_that_nobody_has_used() -> None:

@@ -9,11 +9,10 @@ from typing import Any, cast
 import pytest
 
 from layer.deadline import Deadline
-from layer.errors import Refused
+from layer.errors import DeadlineExceeded, Refused
 from layer.migration.both_sides import BothSides
 from layer.migration.inventory import Inventory, SubscriptionEntry, TopicEntry, lacking
 from layer.migration.sides import Compared, SideBySide
-from layer.replication.origin_reading import OriginReading
 from mapping.fence import replicator_marker
 from mapping.headers import MARKER, ORIGINAL_ID, REPLICATE_TO, REPLICATED_FROM, TXN
 from mapping.original_position import OriginalPosition, encode_original
@@ -53,6 +52,7 @@ class Log:
     def __init__(self, *records: Any) -> None:
         self.records = list(records)
         self.read_from: list[int] = []
+        self.stalls = 0
 
     def start_offsets(self, _: str, partitions: list[int], __: Deadline) -> dict[int, int]:
         return dict.fromkeys(partitions, self.records[0].offset() if self.records else 0)
@@ -64,7 +64,12 @@ class Log:
         for number, each in enumerate(ranges):
             if each.start < each.end:
                 self.read_from.append(each.start)
-                take(number, [record for record in self.records if each.start <= record.offset() < each.end])
+                found = [record for record in self.records if each.start <= record.offset() < each.end]
+                if self.stalls and len(found) > 1:
+                    self.stalls -= 1
+                    take(number, found[: len(found) // 2])
+                    return {number: DeadlineExceeded("no records in time")}
+                take(number, found)
         return {}
 
 
@@ -72,12 +77,7 @@ class Looks:
     """At a topic of one partition on two clusters, west and east."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, west: Log, east: Log) -> None:
-        def reading(node: Any, seen: Any, *, every_topic: bool) -> Any:
-            assert every_topic
-            origins = OriginReading(node.admin, node.admin, seen)
-            return SimpleNamespace(node=node, read_on=origins.read_on)
-
-        monkeypatch.setattr("layer.migration.both_sides.SideReading", reading)
+        monkeypatch.setattr("layer.replication.side_reading.RangeReader", lambda log: log)
         self._both = BothSides(self._node(west), "west", self._node(east), "east")
 
     def __call__(self, remade: bool = False) -> Compared:
@@ -95,7 +95,7 @@ class Looks:
 
     @staticmethod
     def _node(log: Log) -> Any:
-        return SimpleNamespace(admin=log)
+        return SimpleNamespace(admin=log, settings=SimpleNamespace(reader=lambda **_: log))
 
 
 def test_messages_are_compared_by_place_and_content(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +111,9 @@ def test_messages_are_compared_by_place_and_content(monkeypatch: pytest.MonkeyPa
     )
     east = Log(copy(0, 0, b"a"), copy(1, 1, b"other"), mine(2, b"z"), copy(3, 6, b"old", life=4), copy(9, 7, b"f"))
     look = Looks(monkeypatch, west, east)
+    west.stalls = east.stalls = 1
     found = look()
+    assert (west.read_from, east.read_from) == ([0, 4], [0, 2]), "brokers that hang for a while are read on"
     assert (found.equal, found.changed, found.missing, found.excused, found.first) == (2, 1, 1, 1, 1)
     assert not found.good
     again = Looks(monkeypatch, Log(west.records[0]), east)()
