@@ -125,6 +125,13 @@ def program(port: int, topic: str, subscriptions: list[str], messages: int, part
         each.longest_s = 0.0
     print(_READY, flush=True)
     sys.stdin.readline()
+    had = [each.came for each in consumers]
+    goes_on = wait_until(
+        lambda: all(each.came > before for each, before in zip(consumers, had, strict=True)),
+        Deadline.after(_PATIENCE_S),
+    )
+    if not goes_on:
+        raise RuntimeError("the program receives nothing after the switch")
     pauses_s = [each.longest_s for each in consumers]
     sender.end()
     for each in consumers:
