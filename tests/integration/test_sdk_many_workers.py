@@ -8,12 +8,14 @@ import threading
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import count, islice
 from pathlib import Path
 
 import pytest
 
 import layer as pulsar
 from layer.admin import AdminClient
+from layer.deadline import Deadline
 from tests.integration.sdk_support import nothing_comes, until
 
 Unique = Callable[..., str]
@@ -111,14 +113,24 @@ def test_two_hundred_consumers_share_one_partition(
     with workers(service_url, topic, kind) as started:
         until(lambda: len(admin.subscription_consumers(topic, "s")) == CONSUMERS, "operators to see all", 120)
         producer = client.create_producer(topic, block_if_queue_full=True)
-        for number in range(1, MESSAGES + 1):  # the owner hears of the others' consumers while the first ones are sent
-            producer.send_async(str(number).encode(), None, partition_key=str(number % KEYS))
-        producer.flush()
-        until(lambda: sum(len(each.got) for each in started) >= MESSAGES, "all messages to be received", 120)
+
+        def all_received(messages: int) -> None:
+            until(lambda: sum(len(each.got) for each in started) >= messages, "all messages to be received", 120)
+
+        deadline, numbers = Deadline.after(240), count(1)
+        sent = 0
+        while sent < MESSAGES or not all(each.got for each in started):  # the owner hears of the others' consumers
+            deadline.check("each process to get a message")
+            if sent >= MESSAGES:
+                all_received(sent)
+            for sent in islice(numbers, KEYS):
+                producer.send_async(str(sent).encode(), None, partition_key=str(sent % KEYS))
+            producer.flush()
+        all_received(sent)
         for worker in started:
             worker.close()
         received = [number for worker in started for _, number in worker.got]
-        assert sorted(received) == list(range(1, MESSAGES + 1))
+        assert sorted(received) == list(range(1, sent + 1))
         by_consumer = Counter(consumer for worker in started for consumer, _ in worker.got)
         assert len(by_consumer) >= CONSUMERS * 0.9, f"{CONSUMERS - len(by_consumer)} consumers got nothing"
         assert all(len(worker.got) > MESSAGES / PROCESSES / 10 for worker in started), [len(w.got) for w in started]
