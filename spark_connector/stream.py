@@ -173,8 +173,8 @@ class _Batches:
 
     def run(self, _: DataFrame, batch_id: int) -> None:
         plan = self._plan(batch_id)
-        decided = self._decided(batch_id)
-        refused = decided if decided is not None else self._outcome(batch_id, plan) if plan.delivered else {}
+        decided = self._decided(batch_id) if plan.delivered else {}
+        refused = self._outcome(batch_id, plan) if decided is None else decided
         if self._options.acknowledge:
             self._acknowledge(batch_id, both(accepted(plan.delivered, refused), plan.passed))
             if decided is None:  # else it was refused in a former run, and comes again in this one

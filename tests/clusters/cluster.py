@@ -103,6 +103,17 @@ def clusters_of(urls: Mapping[str, str]) -> Iterator[dict[str, Cluster]]:
         yield made
 
 
+def refuse_again(consumer: pulsar.Consumer, counts: list[int]) -> None:
+    """Refuse the one message that comes, b"poison", as often as there are counts, each time with such a redelivery
+    count; then close."""
+    for count in counts:
+        message = consumer.receive(20_000)
+        assert (message.data(), message.redelivery_count()) == (b"poison", count)
+        consumer.negative_acknowledge(message)
+    consumer.flush()
+    consumer.close()
+
+
 def delete_tenant(admin: AdminClient, tenant: str) -> None:
     """All its topics and namespaces, whoever uses them."""
     for namespace in admin.list_namespaces(tenant):

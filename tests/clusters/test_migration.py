@@ -12,7 +12,7 @@ from layer.errors import Refused
 from layer.migration.worker import MigrationWorker
 from layer.waiting import wait_until
 from mapping.state_records.migrations import MigrationStep
-from tests.clusters.cluster import PATIENCE_S, Cluster
+from tests.clusters.cluster import PATIENCE_S, Cluster, refuse_again
 from tests.clusters.program import Program
 from tests.integration.command_line import CommandLine
 
@@ -102,15 +102,6 @@ def test_deliveries_are_counted_on_and_put_off_on_the_next_cluster(clusters: dic
             negative_ack_redelivery_delay_ms=delay_ms, initial_position=pulsar.InitialPosition.Earliest,
         )  # fmt: skip
 
-    def refused(cluster: str, counts: list[int]) -> None:
-        consumer = subscribe(cluster, 100)
-        for count in counts:
-            message = consumer.receive(20_000)
-            assert (message.data(), message.redelivery_count()) == (b"poison", count)
-            consumer.negative_acknowledge(message)
-        consumer.flush()
-        consumer.close()
-
     consumer = subscribe("west", 3_600_000)
     for message in (consumer.receive(20_000) for _ in range(3)):
         if message.data() == b"done":
@@ -119,14 +110,14 @@ def test_deliveries_are_counted_on_and_put_off_on_the_next_cluster(clusters: dic
             consumer.negative_acknowledge(message)
     consumer.flush()
     consumer.close()
-    refused("west", [0, 1])
+    refuse_again(subscribe("west", 100), [0, 1])
     west.node.migrations.begin(tenant, "west", "east", Deadline.after(PATIENCE_S))
     with clusters["west"].replicating(), clusters["east"].replicating():
         record = west.node.migrations.require(tenant, Deadline.after(PATIENCE_S))
         worker = MigrationWorker(west, west, east, record, PATIENCE_S)
         worker.run(lambda record: None)
         assert worker.switch().step is MigrationStep.SWITCHED
-        refused("east", [2])
+        refuse_again(subscribe("east", 100), [2])
         assert worker.roll_back().step is MigrationStep.ROLLED_BACK
     consumer = subscribe("west", 100)
     last = consumer.receive(20_000)

@@ -21,7 +21,7 @@ from layer.replication.subscriptions_duty import ReplicatedSubscriptions
 from mapping.headers import ORIGINAL_ID, REPLICATED_FROM
 from mapping.original_position import OriginalPosition, encode_original
 from mapping.topic_name import TopicName
-from tests.clusters.cluster import PATIENCE_S, Cluster
+from tests.clusters.cluster import PATIENCE_S, Cluster, refuse_again
 from tests.integration.command_line import CommandLine
 from tests.integration.sdk_support import nothing_comes, receive, receive_rest, until
 
@@ -199,15 +199,6 @@ def test_deliveries_are_counted_on_and_put_off_in_another_cluster(sides: tuple[S
             negative_ack_redelivery_delay_ms=delay_ms,
         )
 
-    def refused(side: Side, counts: list[int]) -> None:
-        consumer = subscribe(side, 100)
-        for count in counts:
-            message = consumer.receive(20_000)
-            assert (message.data(), message.redelivery_count()) == (b"poison", count)
-            consumer.negative_acknowledge(message)
-        consumer.flush()
-        consumer.close()
-
     east.client.create_producer(topic).send(b"poison")
     west.copy_from(east, topic)  # the place there and here are another one
     west.client.create_producer(topic).send(b"put off")
@@ -217,12 +208,12 @@ def test_deliveries_are_counted_on_and_put_off_in_another_cluster(sides: tuple[S
             consumer.negative_acknowledge(message)
     consumer.flush()
     consumer.close()
-    refused(west, [0, 1])
+    refuse_again(subscribe(west, 100), [0, 1])
     with west.syncing() as from_west, east.syncing() as from_east:
         settle(from_west, from_east)
         east.copy_from(west, topic)  # what is copied later is known then
         settle(from_west, from_east)
-        refused(east, [2])
+        refuse_again(subscribe(east, 100), [2])
         settle(from_east, from_west)
         last = subscribe(west, 100)
         message = last.receive(20_000)

@@ -107,15 +107,7 @@ def test_what_is_acknowledged_late_is_acknowledged_on_the_copies(
         elsewhere.send(b"e0")
         elsewhere.send(b"e1")
         elsewhere.close()
-        producer = client.create_producer(topic)
-        for number in range(5):
-            producer.send(b"w%d" % number)
-        producer.close()
-        producer = client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=1000)
-        for number in range(4):
-            producer.send_async(b"b%d" % number, None)
-        producer.flush()
-        producer.close()
+        _send_singly_and_in_a_batch(client, topic, 5)
         mine = {message.data(): message for message in (consumer.receive(20_000) for _ in range(11))}
         assert wait_until(lambda: clusters["west"].has_copied(topic, clusters["east"]), Deadline.after(30))
         west.node.tenants.move(tenant, Move.BEGIN_SWITCH, Deadline.after(10), "east")
@@ -151,15 +143,7 @@ def test_late_cumulative_acknowledgements_and_chunks_take_effect_on_the_copies(
     consumer = client.subscribe(topic, "billing", pulsar.ConsumerType.Failover)
     large = client.subscribe(chunked, "billing", pulsar.ConsumerType.Shared)
     with clusters["west"].replicating(), clusters["east"].replicating():
-        producer = client.create_producer(topic)
-        for number in range(4):
-            producer.send(b"w%d" % number)
-        producer.close()
-        producer = client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=1000)
-        for number in range(4):
-            producer.send_async(b"b%d" % number, None)
-        producer.flush()
-        producer.close()
+        _send_singly_and_in_a_batch(client, topic, 4)
         elsewhere = clusters["east"].client.create_producer(chunked, chunking_enabled=True)
         elsewhere.send(b"e" * 6_000_000)
         elsewhere.close()
@@ -200,6 +184,19 @@ def _nobody_consumes(admin: AdminClient, topic: str) -> bool:
 
 def _nothing_is_left(admin: AdminClient, topic: str) -> bool:
     return admin.subscription_stats(topic, "billing").backlog == 0
+
+
+def _send_singly_and_in_a_batch(client: pulsar.Client, topic: str, singly: int) -> None:
+    """b"w0", b"w1" ... one by one, and b"b0" to b"b3" in a batch."""
+    producer = client.create_producer(topic)
+    for number in range(singly):
+        producer.send(b"w%d" % number)
+    producer.close()
+    producer = client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=1000)
+    for number in range(4):
+        producer.send_async(b"b%d" % number, None)
+    producer.flush()
+    producer.close()
 
 
 def _is_there(port: int, tenant: str) -> bool:
