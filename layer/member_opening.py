@@ -110,7 +110,7 @@ def _lease_terms(
     if not subscription.type.is_leased or subscription.partition is not None or not topic.name.is_persistent:
         return None
     life = CursorLife(topic.kafka_topic_id, topic.layout.incarnation, subscription.incarnation)
-    ahead = services.settings.tail(client_id="leased", fetch_queue_kbytes=FETCH_QUEUE_KBYTES)
+    ahead = services.settings.shared_tail(client_id="leased", fetch_queue_kbytes=FETCH_QUEUE_KBYTES)
     behind = Fetcher(services.settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
     reader = AscendingReader(lambda: AssignedConsumer(ahead, topic.kafka_topic), behind)
 

@@ -70,7 +70,7 @@ class Memberships:
         )
 
     def _open_deliveries(self) -> AssignedConsumer:
-        config = self._services.settings.tail(
+        config = self._services.settings.shared_tail(
             client_id="deliveries", fetch_queue_kbytes=STATE_FETCH_QUEUE_KBYTES, wait_ms=_DELIVERIES_WAIT_MS
         )
         return AssignedConsumer(config, DELIVERIES.kafka_name)

@@ -80,13 +80,13 @@ class Endpoint:
         self.delivered = 0
         """Messages put into the inbox so far, redeliveries included."""
         self.starved = False
-        """The member has messages and waits for this inbox to be half empty."""
+        """The member waits for room in this inbox (see `watch`)."""
         self.unacked = 0
         """Messages of shared subscriptions handed out and not acknowledged; touched by the member's thread only."""
         self.failure: Exception | None = None
         self.on_available: Callable[[], None] | None = None
         self.wake_member: Callable[[], None] = _nothing
-        self._half = capacity // 2
+        self._level = capacity // 2
         self._waiting = 0
         self._closed = False
         self._changed = threading.Condition()
@@ -117,11 +117,22 @@ class Endpoint:
     def resize(self, capacity: int) -> None:
         """Take another number of messages, above 0, from now on; what is in the inbox stays."""
         self.capacity = capacity
-        self._half = capacity // 2
+        self._level = capacity // 2
+
+    def watch(self, left: int | None = None) -> None:
+        """Wake the member when at most `left` messages are here (None: half of what it takes; below 0: never)."""
+        if left is not None:
+            self._level = left
+        self.starved = True
+
+    def unwatch(self) -> None:
+        """The member does not wait for room any more."""
+        self.starved = False
+        self._level = self.capacity // 2
 
     def has_room_again(self) -> bool:
-        """At most half full: time for the member to refill."""
-        return len(self.queue) <= self._half
+        """At most half full, or what the member watches for: time for it to refill."""
+        return len(self.queue) <= self._level
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
         self.queue.extend(deliveries)
@@ -195,10 +206,12 @@ class Endpoint:
                     except IndexError:
                         pass
                     else:
+                        if self.starved and self.has_room_again():
+                            self.wake_member()
                         return delivery
                     if self.failure is not None:
                         raise self.failure
-                    if self.starved or self.capacity == 0:
+                    if self.capacity == 0 or (self.starved and self.has_room_again()):
                         self.wake_member()
                     if deadline.passed():
                         raise DeadlineExceeded(f"no message for consumer {self.name} in time")

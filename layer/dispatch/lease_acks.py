@@ -35,8 +35,6 @@ class LeaseAcks:
         self._acks: dict[int, BitMap64] = {}
         self._batch_acks: dict[int, dict[int, BatchAckSet]] = {}
         self._nacks: dict[int, list[Nack]] = {}
-        self.since_s = 0.0
-        """When the oldest of it was said."""
 
     def __bool__(self) -> bool:
         return bool(self.acknowledges or self._nacks)
@@ -53,29 +51,28 @@ class LeaseAcks:
 
     def drain(self, slot: PartitionSlot, now_s: float) -> None:
         if slot.has_acknowledgements():
-            self._drain_acks(self._holdings.of(slot), now_s)
+            self._drain_acks(self._holdings.of(slot))
         if slot.nacks:
             self._drain_nacks(self._holdings.of(slot), now_s)
 
-    def _drain_acks(self, leased: LeasedPartition, now_s: float) -> None:
+    def _drain_acks(self, leased: LeasedPartition) -> None:
         slot = leased.slot
-        self._drain_cumulative(leased, now_s)
+        self._drain_cumulative(leased)
         offsets = [slot.acks.popleft() for _ in range(len(slot.acks))]
         if offsets:
             in_chunks = [each for offset in offsets for each in leased.chunks.get(offset, ())]
-            self._acknowledge(slot.number, offsets + in_chunks, now_s)
+            self._acknowledge(slot.number, offsets + in_chunks)
             leased.let_go(offsets)
             leased.held_before.acknowledged(offsets)
         single = slot.acks_in_batch
         if single:
-            self._begin(now_s)
             batches = self._batch_acks.setdefault(slot.number, {})
             for offset, acks in gathered([single.popleft() for _ in range(len(single))]).items():
                 batches[offset] = merged_acks(batches.get(offset), acks)
                 if offset in leased.in_flight.unacked_in:
                     leased.acknowledge_in_batch(offset, acks)
 
-    def _drain_cumulative(self, leased: LeasedPartition, now_s: float) -> None:
+    def _drain_cumulative(self, leased: LeasedPartition) -> None:
         """What is acknowledged up to a message is all that consumers were handed up to there."""
         slot = leased.slot
         plain = [slot.cumulative.popleft() for _ in range(len(slot.cumulative))]
@@ -87,7 +84,7 @@ class LeaseAcks:
             slot.acks_in_batch.extend((offset, index, size) for index, size in _messages(acks[offset]))
         acked = leased.acknowledge_up_to(upto) if upto >= 0 else None
         if acked:
-            self._acknowledge(slot.number, acked, now_s)
+            self._acknowledge(slot.number, acked)
 
     def _drain_nacks(self, leased: LeasedPartition, now_s: float) -> None:
         slot = leased.slot
@@ -97,41 +94,33 @@ class LeaseAcks:
             feed = leased.in_flight.holders.get(offset)
             if feed is None or feed.endpoint is not endpoint or endpoint not in self._numbers:
                 continue
-            self.refuse(leased, [offset], endpoint, max(0.0, said_s + delay_s - now_s), now_s)
+            self.refuse(leased, [offset], endpoint, max(0.0, said_s + delay_s - now_s))
             timed.setdefault(endpoint, []).append(offset)
         for endpoint, offsets in timed.items():
             if endpoint.ack_timeouts is not None:
                 endpoint.ack_timeouts.forget(slot.number, BitMap64(offsets))
 
-    def refuse(
-        self, leased: LeasedPartition, offsets: Sequence[int], endpoint: Endpoint, delay_s: float, now_s: float
-    ) -> None:
+    def refuse(self, leased: LeasedPartition, offsets: Sequence[int], endpoint: Endpoint, delay_s: float) -> None:
         """This consumer, which was announced, gives them back."""
-        self._begin(now_s)
         number, delay_ms = self._numbers[endpoint], round(delay_s * 1000)
         nacks = self._nacks.setdefault(leased.slot.number, [])
         seen = leased.redeliveries
         nacks += [Nack(number, offset, delay_ms, seen.get(offset, 0)) for offset in offsets]
         leased.let_go(offsets)
 
-    def gone(self, leased: LeasedPartition, offsets: Sequence[int], now_s: float) -> None:
+    def gone(self, leased: LeasedPartition, offsets: Sequence[int]) -> None:
         """There is nothing to read there (any more), or it cannot be read: it counts as acknowledged."""
-        self._acknowledge(leased.slot.number, offsets, now_s)
+        self._acknowledge(leased.slot.number, offsets)
         leased.let_go(offsets)
 
-    def _acknowledge(self, partition: int, offsets: Iterable[int], now_s: float) -> None:
-        self._begin(now_s)
+    def _acknowledge(self, partition: int, offsets: Iterable[int]) -> None:
         acked = self._acks.setdefault(partition, BitMap64())
         acked |= BitMap64(offsets)
         self._acks[partition] = acked
 
-    def _begin(self, now_s: float) -> None:
-        if not self:
-            self.since_s = now_s
-
-    def tell_again(self, partition: int, acks: Acks, now_s: float) -> None:
+    def tell_again(self, partition: int, acks: Acks) -> None:
         """This was told, and the partition's owner has not heard it."""
-        self._acknowledge(partition, acks.whole, now_s)
+        self._acknowledge(partition, acks.whole)
         if acks.batches:
             batches = self._batch_acks.setdefault(partition, {})
             for offset, each in acks.batches.items():
@@ -151,19 +140,19 @@ class LeaseAcks:
         said = {n: {o: (a.batch_size, a.acked) for o, a in acked.items()} for n, acked in batches.items()}
         return acks, said, nacks
 
-    def with_report(
-        self, number: int, report: Report | None
-    ) -> tuple[list[int], dict[int, tuple[int, int]], dict[int, Nack]]:
-        """Of a partition: what is acknowledged, of batch entries too, and refused, here and in this report."""
-        acks = BitMap64(self._acks.get(number, ()))
-        batches = {o: (a.batch_size, a.acked) for o, a in self._batch_acks.get(number, {}).items()}
+    def add_untold(self, number: int, report: Report | None, found: Acks) -> None:
+        """To `found`, what is acknowledged of a partition here and in this report."""
+        found.add(self._acks.get(number, BitMap64()), self._batch_acks.get(number, {}))
+        if report is not None:
+            batches = {o: BatchAckSet(*each) for o, each in report.batch_acks.get(number, {}).items()}
+            found.add(BitMap64(report.acks.get(number, ())), batches)
+
+    def refused(self, number: int, report: Report | None) -> dict[int, Nack]:
+        """By offset, what is refused of a partition here and in this report."""
         nacks = list(self._nacks.get(number, ()))
         if report is not None:
-            acks |= report.acks.get(number, BitMap64())
-            for offset, (size, bits) in report.batch_acks.get(number, {}).items():
-                batches[offset] = (size, bits | batches.get(offset, (0, 0))[1])
             nacks += report.nacks.get(number, ())
-        return list(acks), batches, {nack.offset: nack for nack in nacks}
+        return {nack.offset: nack for nack in nacks}
 
 
 def _messages(acks: BatchAckSet) -> list[tuple[int, int]]:

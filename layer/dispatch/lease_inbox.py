@@ -26,13 +26,18 @@ class LeaseInbox:
         self,
         read: Callable[[int, int], Future[HeardAgain]],
         wake: Callable[[], None],
+        can_wait: Callable[[bytes], bool],
         *,
         most_records: int,
         most_bytes: int,
     ) -> None:
-        """`read` reads again, from an offset on, at most so many records (`LeaseTraffic.read`)."""
+        """`read` reads again, from an offset on, at most so many records (`LeaseTraffic.read`). `can_wait` says of a
+        record's value that nobody has to be woken for it; called by whoever hears."""
         self._read = read
         self._wake = wake
+        self._can_wait = can_wait
+        self.is_urgent = False
+        """Something here does not wait until the member's loop comes by."""
         self._most_records = most_records
         self._most_bytes = most_bytes
         self._lock = threading.Lock()
@@ -60,12 +65,11 @@ class LeaseInbox:
                     self._let_in(record)
                 else:
                     self._passed_over = record[0] + 1
-        self._wake()
+        if not all(self._can_wait(value) for _, _, value in records):
+            self.is_urgent = True
+            self._wake()
 
     # The member's loop --------------------------------------------------------------------------------------------
-
-    def __bool__(self) -> bool:
-        return bool(self._records)
 
     def __len__(self) -> int:
         return len(self._records)
@@ -74,6 +78,11 @@ class LeaseInbox:
     def is_behind(self) -> bool:
         """Something has to be read again."""
         return self._behind is not None
+
+    def begin(self) -> int:
+        """How many there are to be taken in now."""
+        self.is_urgent = False
+        return len(self)
 
     def first(self) -> Heard:
         return self._records[0]

@@ -114,8 +114,25 @@ class LeasePermits:
         limit, told = self._limit(account, endpoint, number, asking=True), self._told.get((owner, number), 0)
         if limit <= told:
             return False
-        left = told - account.leased.get(number, 0)
-        return left <= 0 or limit - told >= max(1, endpoint.capacity // (2 * len(self._accounts)))
+        return limit - told >= self._step(told - account.leased.get(number, 0), endpoint)
+
+    def until_worth_telling(self, endpoint: Endpoint) -> int | None:
+        """How many messages are to be taken from this inbox until that is so for some owner; None where no owner knows
+        of this consumer."""
+        number, owners = self.numbers.get(endpoint), len(self._accounts)
+        if number is None or not owners:
+            return None
+        room = self._room(endpoint) - self._holdings.on_the_way(endpoint)
+        wanted = []
+        for owner, account in self._accounts.items():
+            left = self._told.get((owner, number), 0) - account.leased.get(number, 0)
+            share = left + self._step(left, endpoint)
+            wanted.append(share * owners if share > 1 else share)
+        return max(0, min(wanted) - room)
+
+    def _step(self, left: int, endpoint: Endpoint) -> int:
+        """By how much a limit grows at least, of which `left` messages are left."""
+        return 1 if left <= 0 else max(1, endpoint.capacity // (2 * len(self._accounts)))
 
     def _limit(self, account: _Account, endpoint: Endpoint, number: int, *, asking: bool) -> int:
         leased = account.leased.get(number, 0)

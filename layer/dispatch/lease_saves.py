@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from pyroaring import BitMap64
 
 from layer.cursor.batch_acks import BatchAckSet
 from layer.dispatch.leased_partition import merged_acks
-from mapping.state_records.leases import Report
+from mapping.state_records.leases import LeasedEntry, Report
 
 _MOST_TOLD: Final = 1000
 
@@ -31,6 +31,22 @@ class Acks:
         self.whole |= whole
         for offset, acked in batches.items():
             self.batches[offset] = merged_acks(self.batches.get(offset), acked)
+
+    def __bool__(self) -> bool:
+        return bool(self.whole or self.batches)
+
+    def left_of(self, entry: LeasedEntry) -> LeasedEntry | None:
+        """`entry` without what these acknowledge of it; None where that is all."""
+        more = self.batches.get(entry.offset)
+        if entry.offset in self.whole:
+            return None
+        if more is None:
+            return entry
+        acked = merged_acks(None if entry.acked is None else BatchAckSet(*entry.acked), more)
+        if acked.complete:
+            return None
+        left = acked.batch_size - acked.acked.bit_count()
+        return replace(entry, messages=left, acked=(acked.batch_size, acked.acked))
 
 
 @dataclass(slots=True)
@@ -93,6 +109,17 @@ class UnsavedReports:
                 self._unheard_number = min(told.number, self._unheard_number if self._unheard else told.number)
                 self._unheard.setdefault(partition, Acks()).add(acks.whole, acks.batches)
         self._forget_saved()
+
+    def told_from(self, partition: int, offset: int) -> Acks:
+        """What is acknowledged of it in reports at this offset and behind."""
+        found = Acks()
+        for told in reversed(self._told):
+            if told.first < offset:
+                break
+            acks = told.acks.get(partition)
+            if acks is not None:
+                found.add(acks.whole, acks.batches)
+        return found
 
     def take_unheard(self, number: int) -> tuple[int, dict[int, Acks]]:
         """What report `number` is to tell again, and from which report on it acknowledges then."""

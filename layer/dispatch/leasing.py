@@ -27,23 +27,25 @@ from layer.dispatch.handle import SubscriptionHandle
 from layer.dispatch.lease_inbox import LeaseInbox
 from layer.dispatch.lease_terms import Heard, LeaseTerms
 from layer.dispatch.leased_records import LeasedRecords
-from layer.dispatch.lessee import Lessee
+from layer.dispatch.lessee import ACKS_S, Lessee
 from layer.dispatch.lessor import Lessor
 from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.strategy import SubscriptionType
 from mapping.errors import CorruptRecord
 from mapping.state_records.cursor_requests import EVERYBODY
-from mapping.state_records.leases import Lease, LeaseRecord, Nack, Recall, Report, TakeOver, decode
+from mapping.state_records.leases import Lease, LeaseRecord, Nack, Recall, Report, TakeOver, concerns, decode, is_report
 from mapping.state_records.pending_acks import TxnAck
 from mapping.txn_id import TxnId
 
 _LOOK_AT_GROUP_S: Final = 1.0
 _LOOK_WHILE_ASKING_S: Final = 0.1
+_LOOK_AT_PACE_S: Final = 1.0
 _ASK_AFTER_S: Final = 0.5
 """Without a partition for so long: while processes join, partitions move."""
 _AGAIN_S: Final = 0.2
 _FORBIDDEN_AGAIN_S: Final = 30.0
 _BUSY_POLL_S: Final = 0.01
+_HOLDING_POLL_S: Final = ACKS_S / 2
 _MOST_HEARD_BYTES: Final = 16 * 1024 * 1024
 _FINISH_S: Final = 2.0
 
@@ -77,7 +79,9 @@ class Leasing:
         self._owned = owned
         self._endpoints = endpoints
         self._wake = wake
-        self._inbox = LeaseInbox(terms.traffic.read, wake, most_records=terms.most_heard, most_bytes=_MOST_HEARD_BYTES)
+        self._inbox = LeaseInbox(
+            terms.traffic.read, wake, self._can_wait, most_records=terms.most_heard, most_bytes=_MOST_HEARD_BYTES
+        )
         self._outbox: list[tuple[int, LeaseRecord]] = []
         self._heard_since: int | None = None
         """The first record that was taken in."""
@@ -97,6 +101,9 @@ class Leasing:
         """When this process owned a partition last (Failover: all), or had not joined the group."""
         self._group: tuple[Future[Collection[str]], float] | None = None
         self._look_s = 0.0
+        self._reports_heard = 0
+        self._paced = (0, 0.0)
+        """How many there were at the last look, and when that was."""
         in_order = self._in_order
         self.lessor = Lessor(session, terms.life, terms.client_id, owned, dispatcher, self._say, in_order=in_order)
         self.lessee = Lessee(terms.life, terms.client_id, endpoints, in_order=in_order)
@@ -111,6 +118,11 @@ class Leasing:
         """Records about this subscription, in the order of the log."""
         self._inbox.hear(records)
 
+    def _can_wait(self, value: bytes) -> bool:
+        """Where many processes share a partition most of what they write is for its owner."""
+        self._reports_heard += is_report(value)
+        return not self._owned and not concerns(value, self._terms.client_id)
+
     # The member's loop --------------------------------------------------------------------------------------------
 
     def step(self, *, joined: bool) -> None:
@@ -119,6 +131,10 @@ class Leasing:
         self.lessor.now_s = self.lessee.now_s = now_s
         self.take_in()
         lessee = self.lessee
+        if now_s - self._paced[1] >= _LOOK_AT_PACE_S:
+            before, since_s = self._paced
+            lessee.pace((self._reports_heard - before) / (now_s - since_s))
+            self._paced = self._reports_heard, now_s
         while self._held_by_transactions:
             lessee.hold_for_transaction(*self._held_by_transactions.popleft())
         if self._owns_enough() or not joined:
@@ -152,13 +168,30 @@ class Leasing:
 
     def poll_limit(self) -> float:
         """How long the member may wait, in seconds."""
-        if self._inbox:
+        if self._inbox.is_urgent:
             return 0.0
-        if self.lessor.in_use or self.lessee.holds_any or self._flushes:
+        if self.lessor.in_use or self._flushes or self._inbox.is_behind:
             return _BUSY_POLL_S
-        if self._writing is not None or self._inbox.is_behind:
-            return _BUSY_POLL_S
+        if self.lessee.holds_any or self._writing is not None:
+            return _HOLDING_POLL_S if self.waits_for_owners else _BUSY_POLL_S
         return inf
+
+    def watch_inboxes(self) -> bool:
+        """Have this process's consumers wake the member as soon as owners are to hear of the room in their inboxes.
+        False when they are to hear of it now."""
+        waits = self._writing is not None or self._clock.monotonic() < self._write_s
+        watched = [each for each in self._endpoints if not each.is_remote]
+        for endpoint in watched:
+            more = None if waits else self.lessee.until_worth_telling(endpoint)
+            endpoint.watch(-1 if more is None else len(endpoint.queue) - more)
+        # A receiver that took something before it could see that is seen here instead.
+        return not any(endpoint.has_room_again() for endpoint in watched)
+
+    def unwatch_inboxes(self) -> None:
+        """The member does not wait any more."""
+        for endpoint in self._endpoints:
+            if not endpoint.is_remote:
+                endpoint.unwatch()
 
     @property
     def waits_for_owners(self) -> bool:
@@ -177,7 +210,8 @@ class Leasing:
 
     @property
     def has_heard(self) -> bool:
-        return bool(self._inbox)
+        """Something that cannot wait."""
+        return self._inbox.is_urgent
 
     def take_in(self) -> None:
         """Fold in what was heard; what cannot be yet stays."""
@@ -185,7 +219,7 @@ class Leasing:
             _log.warning("subscription=%s what other members said is gone: everybody begins anew", self._handle)
             self.lessee.begin_anew()
             self.lessor.not_heard()
-        for _ in range(len(self._inbox)):
+        for _ in range(self._inbox.begin()):
             offset, partition, value = self._inbox.first()
             if self._heard_since is None:
                 self._heard_since = offset
@@ -310,9 +344,11 @@ class Leasing:
         """It is served from now on, as far as members do not hold it: `nacked` as `take_over` gave it."""
         number = owned.slot.number
         self.lessor.now_s = self._clock.monotonic()
-        acks, batches, ours = self.lessee.take_unsaved(number)
-        if acks or batches:
-            owned.acknowledge_elsewhere(acks, batches)
+        acks, ours = self.lessee.take_unsaved(number)
+        if acks:
+            owned.acknowledge_elsewhere(
+                list(acks.whole), {offset: (each.batch_size, each.acked) for offset, each in acks.batches.items()}
+            )
         if nacked is None:
             owned.folded_since = self._heard_upto
         else:

@@ -21,13 +21,14 @@ from layer.dispatch.delivery import PartitionSlot
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.lease_acks import LeaseAcks
 from layer.dispatch.lease_permits import LeasePermits
-from layer.dispatch.lease_saves import UnsavedReports
+from layer.dispatch.lease_saves import Acks, UnsavedReports
 from layer.dispatch.leased_partition import Holdings, LeasedPartition, ToRead
 from mapping.state_records.cursor_requests import CursorLife
 from mapping.state_records.leases import (
     Expel,
     Held,
     Lease,
+    LeasedEntry,
     LeaseRecord,
     MemberId,
     Nack,
@@ -41,8 +42,11 @@ from mapping.state_records.pending_acks import TxnAck
 
 RENEW_S: Final = 3.0
 KNOCK_S: Final = 0.5
-ACKS_S: Final = 0.05
-"""Acknowledgements are gathered for so long."""
+ACKS_S: Final = 0.1
+"""Acknowledgements are gathered for so long, as the official clients do, or longer where members are many."""
+_MOST_ACKS_S: Final = 2.0
+_REPORTS_A_S: Final = 100
+"""Of all members together, because each of them hears those of all."""
 
 
 class Lessee:
@@ -82,6 +86,8 @@ class Lessee:
         self.asking = False
         """This process wants messages of others' partitions."""
         self.save_wanted = False
+        self.acks_s = ACKS_S
+        """For how long acknowledgements are gathered now, 0.1 to 2 s."""
         self.now_s = 0.0
 
     @property
@@ -153,10 +159,20 @@ class Lessee:
             return
         leased.owner, leased.version = lease.owner, lease.version
         self._leased_s[endpoint] = self.now_s
-        leased.hold(lease.entries, endpoint.feed(leased.slot))
-        if leased.comes_again:
+        entries = self._not_acknowledged(leased.slot.number, lease)
+        leased.hold(entries, endpoint.feed(leased.slot))
+        if leased.comes_again or not entries:
             return
-        self.to_read.append(ToRead(leased, endpoint, lease.entries, messages))
+        self.to_read.append(ToRead(leased, endpoint, entries, sum(entry.messages for entry in entries)))
+
+    def _not_acknowledged(self, number: int, lease: Lease) -> tuple[LeasedEntry, ...]:
+        """What was acknowledged here, and the owner had not heard yet, does not come again: it counts as soon as the
+        owner hears it. An official consumer passes over what it has acknowledged and not sent, too."""
+        unheard = self._saves.told_from(number, lease.heard)
+        self._acks.add_untold(number, self._unwritten, unheard)
+        if not unheard:
+            return lease.entries
+        return tuple(left for entry in lease.entries if (left := unheard.left_of(entry)) is not None)
 
     def pass_over(self, record: Lease | Recall) -> None:
         """It is about a partition that this process owns by now: it is only counted."""
@@ -220,12 +236,12 @@ class Lessee:
 
     def _give_back(self, leased: LeasedPartition, held: Sequence[int], endpoint: Endpoint) -> None:
         if not self._in_order:
-            self._acks.refuse(leased, held, endpoint, 0.0, self.now_s)
+            self._acks.refuse(leased, held, endpoint, 0.0)
         elif not leased.comes_again:  # one refusal brings all of it
             leased.comes_again = True
             endpoint.discard(leased.slot)
             self._holdings.do_not_read(lambda each: each.partition is leased)
-            self._acks.refuse(leased, [min(held)], endpoint, 0.0, self.now_s)
+            self._acks.refuse(leased, [min(held)], endpoint, 0.0)
 
     def hold_for_transaction(self, partition: int, ack: TxnAck) -> None:
         """A transaction holds this: it is in nobody's hands."""
@@ -235,7 +251,7 @@ class Lessee:
 
     def gone(self, partition: LeasedPartition, offsets: Sequence[int]) -> None:
         """There is nothing to read there (any more), or it cannot be read: it counts as acknowledged."""
-        self._acks.gone(partition, offsets, self.now_s)
+        self._acks.gone(partition, offsets)
 
     def detach(self, endpoint: Endpoint) -> None:
         """A consumer is gone; the next report says so, and its messages come again elsewhere."""
@@ -243,14 +259,12 @@ class Lessee:
         if self._permits.numbers.pop(endpoint, None) is not None:
             self._holdings.drop_consumer(endpoint)
 
-    def take_unsaved(self, number: int) -> tuple[list[int], dict[int, tuple[int, int]], dict[int, Nack]]:
+    def take_unsaved(self, number: int) -> tuple[Acks, dict[int, Nack]]:
         """What is acknowledged of a partition, of batch entries in it, and refused, and perhaps not said yet, or not
         saved by those who owned it: for this process, which owns it now."""
-        told = self._saves.take([number])
-        acks, batches, nacks = self._acks.with_report(number, self._unwritten)
-        for offset, each in told.batches.items():
-            batches[offset] = (each.batch_size, each.acked | batches.get(offset, (0, 0))[1])
-        return [*{*acks, *told.whole}], batches, nacks
+        acks = self._saves.take([number])
+        self._acks.add_untold(number, self._unwritten, acks)
+        return acks, self._acks.refused(number, self._unwritten)
 
     def owned_now(self, number: int) -> LeasedPartition | None:
         """This process owns the partition: what its consumers hold is given to it, without what was not read yet; of
@@ -297,7 +311,7 @@ class Lessee:
         save = self.save_wanted and self.unsaved
         self._acknowledges_from, again = self._saves.take_unheard(self._reports)
         for number, each in again.items():
-            self._acks.tell_again(number, each, self.now_s)
+            self._acks.tell_again(number, each)
         consumers = self._permits.described(asking=self.asking) if self.asking or self.holds_any else ()
         acks, batch_acks, nacks = self._acks.take()
         if save:
@@ -331,7 +345,7 @@ class Lessee:
     def _is_due(self) -> bool:
         if self._acks.refuses or self._saves.has_unheard:
             return True
-        if self._acks and self.now_s - self._acks.since_s >= ACKS_S:
+        if self._acks and self.now_s - self._said_s >= self.acks_s:
             return True
         if self.save_wanted and self.unsaved:
             not_asked = self._saves.newest > self._asked_to_save
@@ -343,6 +357,15 @@ class Lessee:
         if self.now_s - self._said_s >= (RENEW_S if self._permits else KNOCK_S):
             return True
         return self._permits.worth_telling()
+
+    def pace(self, reports_a_s: float) -> None:
+        """So many reports of all members were heard a second: gather acknowledgements longer, or not as long."""
+        self.acks_s = min(_MOST_ACKS_S, max(ACKS_S, self.acks_s * reports_a_s / _REPORTS_A_S))
+
+    def until_worth_telling(self, endpoint: Endpoint) -> int | None:
+        """How many messages are to be taken from this inbox until a report is due for its room alone; None when none
+        will be."""
+        return self._permits.until_worth_telling(endpoint) if self.asking else None
 
     def _answer(self, leased: LeasedPartition, version: int) -> Held:
         offsets = {

@@ -277,8 +277,9 @@ class Lessor:
 
     def _lend(self, member: Member, partition: int, consumer: int, entries: tuple[LeasedEntry, ...]) -> None:
         member.number += 1
-        version = self._owned[partition].saves.saved.lineage.version
-        self._say(partition, Lease(self._owner, version, member.id, member.number, consumer, entries))
+        owned = self._owned[partition]
+        version, heard = owned.saves.saved.lineage.version, owned.folded
+        self._say(partition, Lease(self._owner, version, member.id, member.number, consumer, heard, entries))
 
     def _recall(self, member: Member, partition: int) -> None:
         owned = self._owned.get(partition)

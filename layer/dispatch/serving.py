@@ -174,13 +174,13 @@ class Serving:
             self._starved_since_s = now
         self._commands.prepare_to_wait()
         for endpoint in self._endpoints:
-            endpoint.starved = True
+            endpoint.watch()
         # A receiver that drained its inbox before it could see the flag is seen here instead.
         if self.dispatcher.replay_failed or not self.dispatcher.takes_any():
             self._commands.wait(_STARVED_WAIT_S)
         self._commands.end_wait()
         for endpoint in self._endpoints:
-            endpoint.starved = False
+            endpoint.unwatch()
         if now - self._starved_since_s > _PAUSE_AFTER_S:
             self._reader.pause_all()
             self._reader.read(0.0)
@@ -190,11 +190,12 @@ class Serving:
             self._reader.read(0.0, limit=1)  # its answer comes out of polling, too
 
     def _wait_for_owners(self, leasing: Leasing, timeout_s: float) -> None:
-        """Nothing comes from Kafka by this membership: wait for what owners write."""
+        """Nothing comes from Kafka by this membership: wait for what owners write, and for something to tell them."""
         self._commands.prepare_to_wait()
-        if not leasing.has_heard:
+        if not leasing.has_heard and leasing.watch_inboxes():
             self._commands.wait(timeout_s)
         self._commands.end_wait()
+        leasing.unwatch_inboxes()
 
     def _shut_down(self) -> None:
         for endpoint in [endpoint for endpoint in self._endpoints if not endpoint.is_remote]:

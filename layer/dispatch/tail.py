@@ -323,11 +323,11 @@ class Tail:
 
     def _wait_for_room(self) -> None:
         self._wake.clear()
-        self._endpoint.starved = True
+        self._endpoint.watch()
         # A receiver that drained the inbox before it could see the flag is seen here instead.
         if not self._commands and not self._stopping and not self._endpoint.permits():
             self._wake.wait(_STARVED_WAIT_S)
-        self._endpoint.starved = False
+        self._endpoint.unwatch()
 
     def _seek(self, offsets: Mapping[int, int], begun: Mapping[int, Begun]) -> None:
         self._readable.skip(p for p, offset in offsets.items() if offset > self._positions.get(p, 0))

@@ -137,6 +137,16 @@ class KafkaSettings:
             "fetch.wait.max.ms": wait_ms,
         }
 
+    def shared_tail(self, *, client_id: str, fetch_queue_kbytes: int, wait_ms: int = 100) -> dict[str, Any]:
+        """A `tail` of what many processes read at the same time as it grows: each of them fetches again 5 ms after it
+        has read what it had, not with every append, and 1 MiB of a partition at a time."""
+        return {
+            **self.tail(client_id=client_id, fetch_queue_kbytes=fetch_queue_kbytes, wait_ms=wait_ms),
+            "queued.min.messages": 1,
+            "fetch.queue.backoff.ms": 10,
+            "fetch.message.max.bytes": 1024 * 1024,
+        }
+
     def group_member(
         self, *, group_id: str, client_id: str, fetch_queue_kbytes: int, partitioned: bool
     ) -> dict[str, Any]:

@@ -72,13 +72,15 @@ class TakeOver:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """These entries are consumer `consumer`'s of this member. `number` counts what one owner wrote to it, from 1."""
+    """These entries are consumer `consumer`'s of this member. `number` counts what one owner wrote to it, from 1.
+    `heard`: reports in this log from there on the owner has not heard; what they acknowledge may be among these."""
 
     owner: bytes
     version: int
     to: MemberId
     number: int
     consumer: int
+    heard: int
     entries: tuple[LeasedEntry, ...]
 
 
@@ -193,10 +195,11 @@ def encode(record: LeaseRecord) -> bytes:
             _write_life(out, life)
             out += owner
             write_varint(out, version)
-        case Lease(owner, version, to, number, consumer, entries):
+        case Lease(owner, version, to, number, consumer, heard, entries):
             out.append(_LEASE)
             _write_numbered(out, owner, version, to, number)
             write_varint(out, consumer)
+            write_varint(out, heard)
             _write_entries(out, entries)
         case Recall(owner, version, to, number):
             out.append(_RECALL)
@@ -245,6 +248,22 @@ def decode(value: bytes, only_for: str | None = None) -> LeaseRecord | None:
 def is_lease_record(value: bytes) -> bool:
     """Whether it says that it is one of these, of this format or another."""
     return bool(value) and value[0] in _FORMATS
+
+
+def concerns(value: bytes, client_id: str) -> bool:
+    """Whether it says anything to this member, which owns nothing: it is no report, and no lease of somebody else's.
+    True also for what cannot be read."""
+    if len(value) < 2 or value[0] != FORMAT:
+        return True
+    try:
+        return _is_for(client_id, value[1], value)
+    except CorruptRecord:
+        return True
+
+
+def is_report(value: bytes) -> bool:
+    """Whether it says that it is a Report."""
+    return len(value) > 1 and value[0] == FORMAT and value[1] == _REPORT
 
 
 def _behind_kind(value: bytes) -> Reader:
@@ -484,7 +503,7 @@ def _read_report(reader: Reader) -> Report:
 
 _READERS: Final[Mapping[int, Callable[[Reader], LeaseRecord]]] = {
     _TAKE_OVER: lambda reader: TakeOver(_read_life(reader), reader.take(OWNER_BYTES), reader.varint()),
-    _LEASE: lambda reader: Lease(*_read_numbered(reader), reader.varint(), _read_entries(reader)),
+    _LEASE: lambda reader: Lease(*_read_numbered(reader), reader.varint(), reader.varint(), _read_entries(reader)),
     _RECALL: lambda reader: Recall(*_read_numbered(reader)),
     _SAVED: lambda reader: Saved(reader.take(OWNER_BYTES), reader.varint(), reader.varint(), reader.varint()),
     _WELCOME: lambda reader: Welcome(reader.take(OWNER_BYTES), _read_member(reader)),

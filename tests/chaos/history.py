@@ -96,6 +96,10 @@ class History:
             default=None,
         )
 
+    def said(self, position: Position) -> list[float]:
+        """When processes were about to acknowledge it."""
+        return [made.made for made in self._made.get(position, ())]
+
     def acknowledged(self) -> set[Position]:
         return set(self._made)
 

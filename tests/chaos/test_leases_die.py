@@ -76,7 +76,7 @@ def work_off(on: Stage, stand: Stand, kills: int, stops: int) -> None:
     on.check_publishing(on.sent())
     assert not found.broken, found
     assert (found.kills, found.stops) == (kills, stops)
-    assert found.duplicates["same process"] == 0, found
+    assert not found.unexplained, found
 
 
 def deaths_and_sleep(on: Stage, type_: str, *, at_once: bool = False) -> None:

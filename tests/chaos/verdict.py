@@ -18,6 +18,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Final
 
 from pyroaring import BitMap64
 
@@ -26,6 +27,8 @@ from tests.chaos.history import History
 from tests.chaos.outside import Entries, Sample
 from tests.chaos.processes import WorkerProcess
 
+UNEXPLAINED: Final = "same process"
+"""A message came again to who had it, and nothing says why."""
 _SHOWN = 5
 _ON_ITS_WAY_S = 2.0
 """From a lease in the log to an inbox, on a busy machine."""
@@ -50,6 +53,8 @@ class Verdict:
     in_segments: int = 0
     flushes_refused: int = 0
     duplicates: Counter[str] = field(default_factory=Counter)
+    unexplained: list[str] = field(default_factory=list)
+    """Of each message that came again for no reason that is known here, what is known."""
     broken: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -59,7 +64,7 @@ class Verdict:
             f" durable={self.durable} remaining={self.remaining} kills={self.kills} stops={self.stops}"
             f" refusals={self.refusals} seeks={self.seeks} commits seen={self.commits_seen} (of {self.samples} looks,"
             f" {self.in_segments} with segments) flushes refused={self.flushes_refused} duplicates: {causes};"
-            f" broken: {len(self.broken)}"
+            f" broken: {len(self.broken)}" + "".join(f"\n{story}" for story in self.unexplained[:_SHOWN])
         )
 
 
@@ -341,8 +346,26 @@ class Case:
         for receipt in self._receipts:
             before = holder.get(receipt.position)
             holder[receipt.position] = receipt
-            if before is not None:
-                self._verdict.duplicates[self._cause(before, receipt, refused[before.worker])] += 1
+            if before is None:
+                continue
+            cause = self._cause(before, receipt, refused[before.worker])
+            self._verdict.duplicates[cause] += 1
+            if cause == UNEXPLAINED:
+                self._verdict.unexplained.append(self._story(before, receipt, refused[before.worker]))
+
+    def _story(self, before: Receipt, receipt: Receipt, refused: Sequence[tuple[float, Position]]) -> str:
+        """What was written down about a message that came twice, in seconds since it came first."""
+        handed, partition = self._handed_out(receipt), receipt.position.partition
+        begins = sorted(at for _, at, _ in self._takeovers[partition])
+        events = {
+            "handed out again": [] if handed is None else [handed.at],
+            "received again": [receipt.at],
+            "acknowledged": self._history.said(receipt.position),
+            "refused": [at for at, _ in refused[bisect_left(refused, (before.began - 5,)) :] if at <= receipt.at][-3:],
+            "owners since": [at for at in begins if before.began - 5 <= at <= receipt.at],
+        }
+        said = ", ".join(f"{what} {[round(at - before.at, 3) for at in times]}" for what, times in events.items())
+        return f"{receipt.position} at {receipt.worker}: {said}"
 
     def _cause(self, before: Receipt, receipt: Receipt, refused: Sequence[tuple[float, Position]]) -> str:
         worker = self._workers[before.worker]
@@ -368,4 +391,4 @@ class Case:
                 return "refused"
         if any(before.at <= said.at <= receipt.at for said in self._about(receipt.worker, receipt.position.partition)):
             return "partition came back"
-        return "same process"
+        return UNEXPLAINED

@@ -273,6 +273,8 @@ class Inbox(Endpoint):
                 if for_one or self.process.owned:
                     assert offset not in world.durable, f"{offset} goes out after it was durably acknowledged"
                 if not world.seeks:
+                    said = offset in self.process.acked_by_leases and not self.process.owned
+                    assert not said, f"{offset} to {self.name}, which has acknowledged it"
                     self._check_key_order(offset)
                     self._check_order(offset)
             world.out.add(offset)
@@ -358,6 +360,8 @@ class Process:
         self.held: list[Delivery] = []
         self.acked_elsewhere: set[int] = set()
         """By its application, while it did not own the partition."""
+        self.acked_by_leases: set[int] = set()
+        """The same, of what was leased to it."""
         self.wants_flush: tuple[int, set[int]] | None = None
         """The mark of what was told, and that."""
 
@@ -476,6 +480,8 @@ class Process:
                 world.acked.add(offset)
                 delivery.feed.slot.ack(offset)
                 self.acked_elsewhere.add(offset)
+                if not self.owned:
+                    self.acked_by_leases.add(offset)
             else:
                 counts = mine and offset not in world.acked
                 world.refused[offset] += bool(counts or world.faults or world.seeks)

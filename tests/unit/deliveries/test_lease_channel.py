@@ -88,7 +88,9 @@ class Member:
     def __init__(self, channel: PlayedChannel) -> None:
         self.errands = Errands()
         self.lease_channel = LeaseChannel(cast("Any", channel), TOPIC, "s", lambda deadline: (), self.errands)
-        self.inbox = LeaseInbox(self.lease_channel.read, lambda: None, most_records=MOST_RECORDS, most_bytes=MOST_BYTES)
+        self.inbox = LeaseInbox(
+            self.lease_channel.read, lambda: None, lambda _: False, most_records=MOST_RECORDS, most_bytes=MOST_BYTES
+        )
         self.lease_channel.listen(self.inbox.hear)
         self.taken: list[int] = []
         self.gaps = 0

@@ -7,10 +7,12 @@ import random
 import pytest
 from pyroaring import BitMap64
 
+from layer.deadline import Deadline
 from layer.dispatch.delivery import Delivery, PartitionSlot
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.lessee import Lessee
 from layer.dispatch.strategy import SubscriptionType
+from layer.errors import DeadlineExceeded
 from mapping.ledger import LedgerLayout
 from mapping.state_records.leases import (
     Expel,
@@ -53,9 +55,11 @@ def said(member: Lessee) -> Report:
     return report
 
 
-def lease(*offsets: int, number: int, owner: bytes = OWNER, version: int = 1, epoch: int = 1) -> Lease:
+def lease(
+    *offsets: int, number: int, owner: bytes = OWNER, version: int = 1, epoch: int = 1, heard: int = 100
+) -> Lease:
     entries = tuple(LeasedEntry(offset) for offset in offsets)
-    return Lease(owner, version, MemberId("me", epoch), number, 1, entries)
+    return Lease(owner, version, MemberId("me", epoch), number, 1, heard, entries)
 
 
 def held(member: Lessee) -> list[int]:
@@ -166,9 +170,98 @@ def test_what_became_this_process_s_own_is_no_other_owner_s_to_save() -> None:
     member.save_wanted = True
     assert member.report() is not None
     member.written(40)
-    acks, _, _ = member.take_unsaved(0)
-    assert acks == [1]
+    acks, _ = member.take_unsaved(0)
+    assert acks.whole == BitMap64([1])
     assert member.is_saved(mark)
+
+
+def test_what_is_acknowledged_and_not_heard_by_the_owner_does_not_come_again() -> None:
+    """Not said yet, under way, and in the log behind what the owner had heard; what it had heard comes: it sought."""
+    member, _ = lessee()
+    for offset, at in (1, 40), (2, 50), (3, None):
+        SLOT.ack(offset)
+        member.drain([SLOT])
+        member.save_wanted = True
+        assert member.report() is not None
+        if at is not None:
+            member.written(at)
+    SLOT.ack(4)
+    member.drain([SLOT])
+    member.hear(SLOT, lease(1, 2, 3, 4, 5, number=1, heard=41))
+    assert held(member) == [1, 5]
+    assert [entry.offset for each in member.to_read for entry in each.entries] == [1, 5]
+    member.hear(SLOT, lease(4, number=2, heard=41))
+    assert len(member.to_read) == 1
+    assert not SLOT.has_acknowledgements()
+
+
+def test_messages_of_a_batch_that_are_acknowledged_here_do_not_come_again() -> None:
+    member, endpoint = lessee()
+    for ack in (7, 0, 3), (8, 0, 2), (8, 1, 2), (9, 1, 3):
+        SLOT.ack_in_batch(ack)
+    member.drain([SLOT])
+    entries = (LeasedEntry(7, 0, 2, (3, 0b010)), LeasedEntry(8, 0, 2), LeasedEntry(9, 0, 3))
+    member.hear(SLOT, Lease(OWNER, 1, member.id, 1, 1, 100, entries))
+    (to_read,) = member.to_read
+    assert to_read.entries == (LeasedEntry(7, 0, 1, (3, 0b011)), LeasedEntry(9, 0, 2, (3, 0b010)))
+    assert (to_read.messages, endpoint.unacked) == (3, 3)
+
+
+@pytest.mark.parametrize("owners", [1, 2, 3])
+@pytest.mark.parametrize("leased", range(1, 11))
+def test_it_is_known_how_much_has_to_be_taken_until_owners_are_to_hear_of_room(owners: int, leased: int) -> None:
+    member, endpoint = lessee()
+    for number in range(1, owners):
+        member.hear(None, Welcome(bytes([number]) * 16, member.id))
+    if owners > 1:
+        said(member)
+    member.hear(SLOT, lease(*range(leased), number=1))
+    endpoint.deliver([Delivery(None, endpoint.feed(SLOT), offset, 0) for offset in range(leased)])  # type: ignore[arg-type]
+    member.to_read.clear()
+    until = member.until_worth_telling(endpoint)
+    assert until is not None
+    taken = 0
+    while member.report() is None and taken < leased:
+        endpoint.queue.popleft()
+        taken += 1
+    assert taken == min(until, leased)
+
+
+def test_the_member_is_woken_when_that_was_taken() -> None:
+    _, endpoint = lessee()
+    woken: list[int] = []
+    endpoint.wake_member = lambda: woken.append(len(endpoint.queue))
+    endpoint.deliver([Delivery(None, endpoint.feed(SLOT), offset, 0) for offset in range(8)])  # type: ignore[arg-type]
+    endpoint.watch(6)
+    assert not endpoint.has_room_again()
+    for _ in range(3):
+        endpoint.take(Deadline.after(1))
+    assert woken == [6, 5]
+    endpoint.watch(-1)
+    for _ in range(5):
+        endpoint.take_now()
+    with pytest.raises(DeadlineExceeded):
+        endpoint.take(Deadline.after(0))
+    assert woken == [6, 5]
+    endpoint.unwatch()
+    assert endpoint.has_room_again()
+
+
+def test_acknowledgements_are_gathered_longer_where_members_are_many() -> None:
+    member, _ = lessee()
+    for reports_a_s, gathered_s in (160, 0.16), (400, 0.64), (400, 2.0), (100, 2.0), (25, 0.5), (10, 0.1):
+        member.pace(reports_a_s)
+        assert member.acks_s == pytest.approx(gathered_s)
+    member.now_s = 1.0
+    SLOT.ack(1)
+    member.drain([SLOT])
+    said(member)
+    member.now_s += 0.05
+    SLOT.ack(2)
+    member.drain([SLOT])
+    assert member.report() is None
+    member.now_s += 0.06
+    assert said(member).acks == {0: BitMap64([2])}
 
 
 def test_owners_share_the_room_of_an_inbox() -> None:

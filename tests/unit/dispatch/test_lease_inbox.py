@@ -18,9 +18,16 @@ class Log:
         self.start = 0
         self.end = 0
         self.asked: list[tuple[Future[HeardAgain], int, int]] = []
-        self.inbox = LeaseInbox(self.read, lambda: None, most_records=4, most_bytes=30)
+        self.inbox = LeaseInbox(self.read, self.wake, self.can_wait, most_records=4, most_bytes=30)
+        self.woken = 0
         self.heard_upto = 0
         self.taken: list[int] = []
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def can_wait(self, value: bytes) -> bool:
+        return value.startswith(b"x")
 
     def read(self, start: int, most: int) -> Future[HeardAgain]:
         answer = Future[HeardAgain]()
@@ -81,3 +88,13 @@ def test_what_retention_took_is_said() -> None:
     while log.inbox:
         log.take_in()
     assert log.taken == [0, 2, 4, 6, 12, 14, 16, 18]
+
+
+def test_nobody_is_woken_for_what_can_wait() -> None:
+    log = Log()
+    log.inbox.hear([(0, 0, b"x")])
+    assert (log.woken, log.inbox.is_urgent, log.inbox.begin()) == (0, False, 1)
+    log.inbox.hear([(2, 0, b"x"), (4, 0, b"mine")])
+    assert (log.woken, log.inbox.is_urgent) == (1, True)
+    assert log.inbox.begin() == 3
+    assert not log.inbox.is_urgent

@@ -78,7 +78,7 @@ class Member:
         """Nothing is open."""
 
     def lease(self, *entries: LeasedEntry, number: int = 1) -> None:
-        self.lessee.hear(self.slot, Lease(OWNER, 1, self.lessee.id, number, 1, entries))
+        self.lessee.hear(self.slot, Lease(OWNER, 1, self.lessee.id, number, 1, 100, entries))
 
     def received(self) -> list[tuple[int, int]]:
         """Offsets and batch indexes of what lies in the inbox now."""

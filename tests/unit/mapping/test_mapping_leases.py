@@ -68,7 +68,7 @@ REPORTS = st.builds(
 )  # fmt: skip
 RECORDS = st.one_of(
     st.builds(TakeOver, LIVES, OWNERS, NUMBERS),
-    st.builds(Lease, OWNERS, NUMBERS, MEMBERS, NUMBERS, NUMBERS, ENTRIES),
+    st.builds(Lease, OWNERS, NUMBERS, MEMBERS, NUMBERS, NUMBERS, NUMBERS, ENTRIES),
     st.builds(Recall, OWNERS, NUMBERS, MEMBERS, NUMBERS),
     st.builds(Saved, OWNERS, NUMBERS, NUMBERS),
     st.builds(Welcome, OWNERS, MEMBERS),
@@ -85,7 +85,7 @@ def test_what_is_written_is_read(record: object) -> None:
 
 
 def test_leases_of_others_and_reports_are_passed_over() -> None:
-    mine, theirs = Lease(OWNER, 1, ME, 1, 1, ()), Lease(OWNER, 1, SOMEBODY, 1, 1, ())
+    mine, theirs = Lease(OWNER, 1, ME, 1, 1, 1, ()), Lease(OWNER, 1, SOMEBODY, 1, 1, 1, ())
     report = Report(CursorLife("t", 1, 2), SOMEBODY, 1)
     assert [decode(encode(each), "me") for each in (mine, theirs, report)] == [mine, None, None]
 
