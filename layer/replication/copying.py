@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from layer.kafka.records import headers_of
 from mapping.headers import (
     CHUNK,
     FENCE,
     MARKER,
     ORIGINAL_ID,
-    PREFIX,
+    PRODUCER,
     PUBLISH_TIME,
     REPLICATE_TO,
     REPLICATED_FROM,
@@ -23,6 +22,7 @@ from mapping.headers import (
 )
 from mapping.message_record import decode_headers
 from mapping.original_position import original_suffix
+from mapping.packed_headers import ALONE, unpack
 from mapping.subscription_markers import is_carried
 
 Headers = list[tuple[str, bytes | None]]
@@ -31,7 +31,6 @@ _CONCERNS_US: Final = frozenset(
     {MARKER, REPLICATED_FROM, REPLICATE_TO, SCHEMA_VERSION, FENCE, TXN, CHUNK, ORIGINAL_ID, PUBLISH_TIME}
 )
 _NOT_COPIED: Final = frozenset({FENCE, TXN, ORIGINAL_ID, PUBLISH_TIME})
-_PREFIX_CHARS: Final = len(PREFIX)
 
 
 class Copying:
@@ -62,8 +61,28 @@ class Copying:
             CorruptRecord: the names of clusters that it shall get to cannot be read.
             LayerError: its schema is not to be had.
         """
-        headers: Headers = headers_of(record) or []
-        ours = [name for name, _ in headers if name[:_PREFIX_CHARS] == PREFIX and name in _CONCERNS_US]
+        found = record.headers()
+        if isinstance(found, bytes):  # nothing that decides whether it is copied
+            headers = self._of_packed(found)
+        else:
+            copied = self._of_any(found or [])
+            if copied is None:
+                return None
+            headers = copied
+        return [
+            *headers,
+            self._origin,
+            (ORIGINAL_ID, b"%d%b" % (record.offset(), self._suffix)),
+            (PUBLISH_TIME, b"%d" % max(0, record.timestamp()[1])),
+        ]
+
+    def _of_packed(self, packed: bytes) -> Headers:
+        if packed.startswith(ALONE):
+            return [(PRODUCER, packed[len(ALONE) :])]
+        return [self._copied(name, value) for name, value in unpack(packed) if name not in _NOT_COPIED]
+
+    def _of_any(self, headers: Headers) -> Headers | None:
+        ours = [name for name, _ in headers if name in _CONCERNS_US]
         if ours:
             if REPLICATED_FROM in ours or (MARKER in ours and not is_carried(headers)):
                 return None
@@ -73,13 +92,8 @@ class Copying:
                     return None
             if CHUNK in ours:
                 self._chunk_met()
-            headers = [self._copied(name, value) for name, value in headers if name not in _NOT_COPIED]
-        return [
-            *headers,
-            self._origin,
-            (ORIGINAL_ID, b"%d%b" % (record.offset(), self._suffix)),
-            (PUBLISH_TIME, b"%d" % max(0, record.timestamp()[1])),
-        ]
+            return [self._copied(name, value) for name, value in headers if name not in _NOT_COPIED]
+        return headers
 
     def _copied(self, name: str, value: bytes | None) -> tuple[str, bytes | None]:
         if name == SCHEMA_VERSION and value is not None:

@@ -17,6 +17,9 @@ from layer.replication.cursor import ReplicationCursor
 from layer.replication.target import Copied, Target
 from mapping.fence import Fence
 
+_POLL_EVERY: Final = 50
+"""Records, of which some thousands are under way. Less often, and the producer's own thread would wait for the GIL at
+each report."""
 _ROOM_S: Final = 0.01
 _FULL_S: Final = 30.0
 
@@ -113,6 +116,8 @@ class Lane:
                     produce_with_room(
                         producer, _FULL_S, topic, value, record.key(), partition, delivered, None, 0, headers
                     )
+                if len(self._under_way) % _POLL_EVERY == 0:
+                    producer.poll_inline()
         except Exception as failure:
             self._stop_at(offset)
             translated = ours(failure, f"copying offset {offset} to {topic}-{partition}")

@@ -45,6 +45,7 @@ MOST_BYTES: Final = 32 * 1024 * 1024
 _BATCH: Final = 1_000
 _POLL_S: Final = 0.05
 _ROOM_S: Final = 0.5
+_REPORT_S: Final = 0.01
 _STORE_S: Final = 10.0
 _TARGET_S: Final = 60.0
 _DRAIN_S: Final = 5.0
@@ -217,7 +218,8 @@ class ReplicatorSession:
         deadline = Deadline.after(_ROOM_S)
         producer = self._target.producer()
         while self._is_full() and not deadline.passed() and not self._ended.is_set():
-            producer.poll_inline(0.01)
+            if not producer.poll_inline(_REPORT_S):
+                self._ended.wait(_REPORT_S)  # the producer's own thread is at it
             if any(lane.failure is not None for lane in self._lanes.values()):
                 return
         if self._is_full():
@@ -293,7 +295,8 @@ class ReplicatorSession:
         producer = self._target.producer() if ready else None
         while producer is not None and not deadline.passed() and any(_is_busy(lane) for lane in ready.values()):
             producer.wake()
-            producer.poll_inline(0.01)
+            if not producer.poll_inline(_REPORT_S):
+                self._ended.wait(_REPORT_S)
         self._leave(leaving)
         try:
             for partition, lane in ready.items():
