@@ -47,6 +47,7 @@ _FORBIDDEN_AGAIN_S: Final = 30.0
 _BUSY_POLL_S: Final = 0.01
 _HOLDING_POLL_S: Final = ACKS_S / 2
 _MOST_HEARD_BYTES: Final = 16 * 1024 * 1024
+_GATHER_LEASES_S: Final = 0.02
 _FINISH_S: Final = 2.0
 
 _log = logging.getLogger(__name__)
@@ -92,6 +93,8 @@ class Leasing:
         self._writing: tuple[Future[list[int]], int, bool] | None = None
         """An append: how many records of ours as an owner it has, and whether a report comes behind them."""
         self._write_s = 0.0
+        self._leases_s = 0.0
+        """Leases that nobody waits for are written then."""
         self._held_by_transactions: deque[tuple[int, TxnAck]] = deque()
         """Acknowledgements of others' partitions that transactions hold, and that the lessee has not heard of."""
         self._refused = False
@@ -305,9 +308,10 @@ class Leasing:
         if self._writing is not None or now_s < self._write_s:
             return
         report = self.lessee.report()
-        if not self._outbox and report is None:
+        if report is None and (not self._outbox or (not self.lessor.hurries and now_s < self._leases_s)):
             return
-        records, self._outbox = self._outbox, []
+        records, self._outbox, self.lessor.hurries = self._outbox, [], False
+        self._leases_s = now_s + _GATHER_LEASES_S
         of_owner = len(records)
         if report is not None:
             records.append((EVERYBODY, report))
@@ -454,6 +458,7 @@ class Leasing:
     def say_all(self) -> None:
         """Return when what there is to say is written, after two seconds at most."""
         deadline = Deadline.after(_FINISH_S)
+        self.lessor.hurries = True
         while not deadline.passed():
             now_s = self._clock.monotonic()
             self.lessor.now_s = self.lessee.now_s = now_s

@@ -31,6 +31,7 @@ from mapping.state_records.leases import (
     Expel,
     Lease,
     LeasedEntry,
+    LeaseRecord,
     MemberId,
     Nack,
     Recall,
@@ -81,11 +82,13 @@ class Lessor:
         self._client_id = client_id
         self._owned = owned
         self._dispatch = consumers
-        self._say = say
+        self._say_later = say
+        self.hurries = False
+        """Something was said that somebody waits for."""
         self._members: dict[str, Member] = {}
         self._expelled = Expelled()
         self._take_overs = TakeOvers(client_id)
-        self._saves = SaveNotices(owner, owned, say)
+        self._saves = SaveNotices(owner, owned, self._say)
         self.now_s = 0.0
 
     # What there is ------------------------------------------------------------------------------------------------
@@ -231,8 +234,8 @@ class Lessor:
         if said.number in member.refused:
             return None
 
-        def lend(partition: int, consumer: int, entries: Sequence[LeasedEntry]) -> None:
-            self._lend(member, partition, consumer, tuple(entries))
+        def lend(partition: int, consumer: int, entries: Sequence[LeasedEntry], *, needed: bool) -> None:
+            self._lend(member, partition, consumer, tuple(entries), needed=needed)
 
         def recall(partition: int) -> None:
             self._recall(member, partition)
@@ -275,11 +278,18 @@ class Lessor:
 
     # What goes to members -----------------------------------------------------------------------------------------
 
-    def _lend(self, member: Member, partition: int, consumer: int, entries: tuple[LeasedEntry, ...]) -> None:
+    def _say(self, partition: int, record: LeaseRecord) -> None:
+        self.hurries = True
+        self._say_later(partition, record)
+
+    def _lend(
+        self, member: Member, partition: int, consumer: int, entries: tuple[LeasedEntry, ...], *, needed: bool
+    ) -> None:
         member.number += 1
         owned = self._owned[partition]
         version, heard = owned.saves.saved.lineage.version, owned.folded
-        self._say(partition, Lease(self._owner, version, member.id, member.number, consumer, heard, entries))
+        say = self._say if needed else self._say_later
+        say(partition, Lease(self._owner, version, member.id, member.number, consumer, heard, entries))
 
     def _recall(self, member: Member, partition: int) -> None:
         owned = self._owned.get(partition)

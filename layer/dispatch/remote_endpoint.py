@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final, Protocol
 
 from layer.dispatch.delivery import Delivery, Feed, PartitionSlot
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.hash_ranges import KeySharedRule
 from mapping.state_records.leases import LeasedEntry, RemoteConsumer
 
-Lend = Callable[[int, int, Sequence[LeasedEntry]], None]
-"""(partition, number of the consumer, entries)."""
+_PLENTY: Final = 200
+"""Messages; a consumer that has so many can wait some milliseconds for more."""
+
+
+class Lend(Protocol):
+    def __call__(self, partition: int, consumer: int, entries: Sequence[LeasedEntry], *, needed: bool) -> None:
+        """`needed`: the consumer has not much else."""
 
 
 class RemoteEndpoint(Endpoint):
@@ -62,7 +68,7 @@ class RemoteEndpoint(Endpoint):
         messages = sum(entry.messages for entry in entries)
         self.leased += messages
         self.delivered += messages
-        self._lend(feed.slot.number, self.number, entries)
+        self._lend(feed.slot.number, self.number, entries, needed=self.unacked - messages < _PLENTY)
 
     def deliver(self, deliveries: Sequence[Delivery]) -> None:
         """Not this way: it gets entries (`lend`)."""

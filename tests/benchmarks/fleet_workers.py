@@ -18,6 +18,7 @@ from confluent_kafka import Producer
 
 from layer.deadline import Deadline
 from mapping.state_topics import DELIVERIES
+from tests.benchmarks import machine
 from tests.benchmarks.pacing import STAMP, percentiles, send_paced
 from tests.benchmarks.plan import PENDING
 
@@ -127,6 +128,7 @@ def _measure(
     send: Callable[[bytes], None],
     flush: Callable[[], object],
 ) -> dict[str, Any]:
+    busy_s, all_s = machine.cpu_s()
     lag_ms = send_paced(messages, rate or 1_000_000, send)
     flush()
     deadline = Deadline.after(_PATIENCE_S)
@@ -134,6 +136,7 @@ def _measure(
     while shared.done.value < messages:
         deadline.check(f"{messages} messages to be worked off, {shared.done.value} were")
         pause.wait(0.02)
+    now_busy_s, now_all_s = machine.cpu_s()
     shared.over.set()
     answers = [shared.answers.get(timeout=_PATIENCE_S) for _ in range(processes)]
     latencies: dict[int, int] = {}
@@ -150,6 +153,7 @@ def _measure(
         "least_share": round(shares[0] * processes / messages, 3),
         "twice": sum(shares) - messages,
         "sender_lag_ms": lag_ms,
+        "cores_busy": round((now_busy_s - busy_s) / (now_all_s - all_s), 3),
         **percentiles([latencies[number] for number in range(messages)], rate or messages),
     }
 

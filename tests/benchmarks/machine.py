@@ -6,6 +6,7 @@ import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Final
 
 import confluent_kafka
 
@@ -14,6 +15,8 @@ from layer.embedded.download import KAFKA_VERSION
 from layer.embedded.java import find_java
 from spark_connector.session import CONNECTOR_VERSION
 from tests.compat.pulsar_standalone import PULSAR_VERSION
+
+_TICKS_A_S: Final = os.sysconf("SC_CLK_TCK")
 
 
 def facts() -> dict[str, str]:
@@ -30,6 +33,13 @@ def facts() -> dict[str, str]:
         "Apache Pulsar": f"{PULSAR_VERSION} (standalone)",
         "pulsar-client": _installed("pulsar-client"),
     }
+
+
+def cpu_s() -> tuple[float, float]:
+    """What all cores have done since the machine began, in seconds: busy, and in all."""
+    ticks = [int(each) for each in Path("/proc/stat").read_text(encoding="utf-8").split("\n", 1)[0].split()[1:9]]
+    idle, total = ticks[3] + ticks[4], sum(ticks)
+    return (total - idle) / _TICKS_A_S, total / _TICKS_A_S
 
 
 def _line(file: str, start: str) -> str:

@@ -63,7 +63,8 @@ class Rule(Enum):
 class Requirement:
     """`metric` of cell `ours`, compared with the same metric of cell `beside`. Cells are named `group/cell`.
 
-    Medians over the rounds are compared; `BELOW` takes the worst round.
+    Medians over the rounds are compared; `BELOW` takes the worst round. `until_cores_end`: it is about how something
+    grows, and says nothing where the machine had no more to give (`cores_busy`).
     """
 
     text: str
@@ -72,3 +73,4 @@ class Requirement:
     rule: Rule
     threshold: float
     beside: str | None = None
+    until_cores_end: bool = False

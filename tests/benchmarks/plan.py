@@ -348,6 +348,7 @@ REQUIREMENTS: Final = (
             Rule.RATIO_AT_LEAST,
             0.85,
             "leases-throughput/1",
+            until_cores_end=True,
         )
         for processes in FLEETS[1:]
     ),

@@ -5,9 +5,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tests.benchmarks.model import Requirement, Rule
 from tests.benchmarks.session import Outcome
+
+CORES_END: Final = 0.9
+"""Above this share of the machine's cores nothing grows any more: they wait for one another."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +33,20 @@ def judge(requirement: Requirement, outcomes: Mapping[str, Outcome]) -> Verdict:
     failures = [f"{name}: {outcomes[name].failure}" for name in wanted if outcomes[name].failure]
     if failures:
         return Verdict(requirement, None, None, None, False, "; ".join(failures))
-    if any(requirement.metric not in result for name in wanted for result in outcomes[name].rounds):
+    metrics = [requirement.metric, *(["cores_busy"] if requirement.until_cores_end else [])]
+    if any(metric not in result for name in wanted for result in outcomes[name].rounds for metric in metrics):
         return Verdict(requirement, None, None, None, None, "measured before this figure was")
     readings = series(outcomes[requirement.ours], requirement.metric)
     ours = max(readings) if requirement.rule is Rule.BELOW else statistics.median(readings)
     if requirement.beside is None:
         return Verdict(requirement, ours, None, ours, ours < requirement.threshold)
     beside = statistics.median(series(outcomes[requirement.beside], requirement.metric))
+    if requirement.until_cores_end:
+        busy = statistics.median(series(outcomes[requirement.ours], "cores_busy"))
+        if busy >= CORES_END and ours < requirement.threshold * beside:
+            return Verdict(
+                requirement, ours, beside, ours / beside, None, f"the machine's cores ended: {busy:.0%} busy"
+            )
     if requirement.rule is Rule.RATIO_AT_LEAST:
         return Verdict(requirement, ours, beside, ours / beside, ours / beside >= requirement.threshold)
     if requirement.rule is Rule.RATIO_AT_MOST:

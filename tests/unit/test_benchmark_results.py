@@ -19,7 +19,7 @@ from tests.benchmarks.worker import WorkerFailed
 
 def measured(group: Group, began: str, figure: float) -> GroupResult:
     metrics = {each.metric for each in REQUIREMENTS if each.ours.partition("/")[0] == group.name}
-    rounds = [{"messages": 10, **dict.fromkeys(metrics, figure)}]
+    rounds = [{"messages": 10, "cores_busy": 0.5, **dict.fromkeys(metrics, figure)}]
     return GroupResult(
         Sitting(began, "abc1234", 0.5),
         {"producer": {"linger.ms": 1}},
@@ -64,6 +64,19 @@ def test_the_report_says_of_each_group_when_it_was_measured() -> None:
     for group in GROUPS:
         assert f"### {group.title}\n\n{results[group.name].sitting}." in text
     assert "2026-01-01 10:00 UTC, commit abc1234, load 0.50 before." in text
+
+
+@pytest.mark.parametrize(("busy", "met"), [(0.95, None), (0.85, False)])
+def test_a_fleet_need_not_grow_where_cores_end(busy: float, met: bool | None) -> None:
+    requirement = next(each for each in REQUIREMENTS if each.until_cores_end)
+    assert requirement.beside is not None
+    outcomes = {
+        name: Outcome([{requirement.metric: per_s, "cores_busy": busy}])
+        for name, per_s in ((requirement.ours, 600.0), (requirement.beside, 900.0))
+    }
+    verdict = judge(requirement, outcomes)
+    assert (verdict.met, verdict.figure) == (met, pytest.approx(2 / 3))
+    assert ("95% busy" in verdict.note) == (met is None)
 
 
 def test_a_process_that_stays_answers_call_after_call() -> None:
