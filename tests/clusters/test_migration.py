@@ -9,6 +9,7 @@ import pytest
 import layer as pulsar
 from layer.deadline import Deadline
 from layer.errors import Refused
+from layer.migration.tenant_sides import TenantSides
 from layer.migration.worker import MigrationWorker
 from layer.waiting import wait_until
 from mapping.state_records.migrations import MigrationStep
@@ -64,7 +65,7 @@ def test_a_tenant_moves_and_comes_back(
         def killed(*_: object) -> None:
             raise Killed
 
-        monkeypatch.setattr(MigrationWorker, "_compare", killed)
+        monkeypatch.setattr(TenantSides, "bring_over", killed)
         with pytest.raises(Killed):
             worker().switch()
         monkeypatch.undo()
