@@ -6,7 +6,7 @@ Each call compares the two and does what is left, so that any of them may be mad
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -99,14 +99,15 @@ class TenantSides:
             node.namespaces.change_policies(namespace, with_cluster, _call())
 
     def catch_up(self) -> None:
-        """Wait until the replicators have nothing left to copy.
+        """Wait until the replicators have copied everything that was published before.
 
         Raises:
             DeadlineExceeded: not in time.
         """
         patience = Deadline.after(self._patience_s)
         for topic in self._topics(self._left):
-            while (backlog := self._backlog(topic)) != 0:
+            ends = self._left.node.admin.end_offsets(topic.kafka_topic, range(topic.partitions), _call())
+            while (backlog := self._backlog(topic, ends)) != 0:
                 self._check(patience, topic, backlog)
                 pause(_LOOK_S)
 
@@ -251,12 +252,15 @@ class TenantSides:
         )
         return f"consumers {', '.join(names)} of {subscription.name} on {subscription.topic.name}" if names else ""
 
-    def _backlog(self, topic: Topic) -> int | None:
-        """What is left to be copied; None while no replicator has begun."""
+    def _backlog(self, topic: Topic, ends: Mapping[int, int] | None = None) -> int | None:
+        """What is left to be copied, or of that what lies below `ends`; None while no replicator has begun."""
         name = replicator_subscription(self._to_cluster)
         if self._left.node.subscriptions.find(topic, name, _call()) is None:
             return None
-        return self._left.subscription_stats(str(topic.name), name).backlog
+        found = self._left.subscription_stats(str(topic.name), name)
+        if ends is None or found.backlog == 0:
+            return found.backlog
+        return sum(max(0, ends.get(each.partition, 0) - each.mark_delete - 1) for each in found.partitions)
 
     def _check(self, patience: Deadline, topic: Topic, behind: int | None) -> None:
         """Raises DeadlineExceeded."""
