@@ -161,7 +161,7 @@ def _worker(
         _side(settings, home, record.source, secrets) as source,
         _side(settings, home, record.target, secrets) as target,
     ):
-        yield MigrationWorker(home, source, target, record, patience_s)
+        yield MigrationWorker(home, source, target, record, patience_s, news)
 
 
 @contextmanager

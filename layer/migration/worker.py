@@ -29,11 +29,18 @@ class MigrationWorker:
     """For one thread. Memory: that of `TenantSides`."""
 
     def __init__(
-        self, home: AdminClient, source: AdminClient, target: AdminClient, record: MigrationRecord, patience_s: float
+        self,
+        home: AdminClient,
+        source: AdminClient,
+        target: AdminClient,
+        record: MigrationRecord,
+        patience_s: float,
+        news: Callable[[str], None] = _log.info,
     ) -> None:
         """`home` has the map of tenants and the migrations. `patience_s`: how long a wait for others (replicators that
-        catch up, programs that leave a cluster) may take."""
+        catch up, programs that leave a cluster) may take. `news`: is told how long programs wait at a switch."""
         self._home = home.node
+        self._news = news
         self.source = source
         self.target = target
         self.record = record
@@ -143,21 +150,21 @@ class MigrationWorker:
         if not self._is_at(to_cluster):
             with closing(sides.reading()) as both:
                 sides.get_near(both)
+                tenants.move(tenant, Move.BEGIN_SWITCH, self._call(), to_cluster)
                 began_s = self._home.clock.monotonic()
+                self._news(f"programs of {tenant} stop on {from_cluster} ...")
 
                 def tell(what: str) -> None:
-                    _log.info("tenant=%s %s ms=%d", tenant, what, 1000 * (self._home.clock.monotonic() - began_s))
+                    self._news(f"{what} after {self._home.clock.monotonic() - began_s:.2f} s")
 
-                tenants.move(tenant, Move.BEGIN_SWITCH, self._call(), to_cluster)
-                tell("programs have to stop")
                 sides.wait_for_nobody()
                 tell(f"nobody is on {from_cluster}")
                 report = sides.bring_over(both)
-                tell(f"everything is on {to_cluster} and compared")
+                tell(f"everything is on {to_cluster}, and compared,")
                 if not report.good:
                     raise errors.Refused("; ".join(report.problems()))
                 tenants.move(tenant, Move.FINISH_SWITCH, self._call(), to_cluster)
-                tell(f"programs go on, on {to_cluster}")
+                tell(f"programs go on, on {to_cluster},")
 
     def _is_at(self, cluster: str) -> bool:
         place = self._home.tenants.record(self.record.tenant, self._call())
