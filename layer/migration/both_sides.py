@@ -14,9 +14,9 @@ from layer.replication.origins import Copied
 from layer.replication.side_reading import LogRead, SideReading
 from mapping.state_records.subscription_progress import Origin
 
-_APART: Final = 20_000
+_APART: Final = 50_000
 """Messages of one topic that one side is read ahead of the other, about."""
-_MOST: Final = 100_000
+_MOST: Final = 50_000
 """Messages of all topics that wait for their copies, and as many copies for their originals."""
 _FEWEST: Final = 1_000
 """Of one partition, whatever there is of others."""
@@ -40,8 +40,8 @@ class BothSides:
     what was not read yet.
 
     Memory: two `SideReading`s of all topics that were looked at; and a `SideBySide` for each of their partitions. In
-    these 120,000 originals wait for their copies, and as many copies for their originals, and 2,000 more of each in any
-    partition, 250 bytes each, however long the logs are and whatever their order is: 60 MB, and 1 MB a partition.
+    these 100,000 originals wait for their copies, and as many copies for their originals, and 2,000 more of each in any
+    partition, 250 bytes each, however long the logs are and whatever their order is: 50 MB, and 1 MB a partition.
     """
 
     def __init__(self, left: Node, from_cluster: str, reached: Node, to_cluster: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from typing import Final
 
 import pytest
@@ -51,11 +52,15 @@ def backlog(cluster: Cluster, topic: str, name: str) -> int:
     return cluster.admin.subscription_stats(topic, name).backlog
 
 
-def mark_delete(cluster: Cluster, topic: str) -> int:
-    """Of the subscription by snapshots; -1 while it is not there."""
+def is_left(cluster: Cluster, topic: str, name: str, count: int) -> bool:
+    return backlog(cluster, topic, name) == count
+
+
+def has_passed(cluster: Cluster, topic: str, offset: int) -> bool:
+    """Whether mark-delete of the subscription by snapshots lies there."""
     if backlog(cluster, topic, SNAPSHOTS) < 0:
-        return -1
-    return cluster.admin.subscription_stats(topic, SNAPSHOTS).partitions[0].mark_delete
+        return False
+    return cluster.admin.subscription_stats(topic, SNAPSHOTS).partitions[0].mark_delete >= offset
 
 
 def place_of(cluster: Cluster, topic: str, number: int) -> int:
@@ -93,15 +98,12 @@ def test_consumers_go_from_cluster_to_cluster(three: tuple[Cluster, Cluster, Clu
 
     # What was acknowledged in one cluster is acknowledged in both others.
     for each in (east, hub):
-        until(lambda each=each: west.has_copied(topic, to=each), f"everything to be in {each.name}")
-        until(lambda each=each: backlog(each, topic, ACKS) == len(kept), f"acknowledgements to be in {each.name}")
+        until(partial(west.has_copied, topic, each), f"everything to be in {each.name}")
+        until(partial(is_left, each, topic, ACKS, len(kept)), f"acknowledgements to be in {each.name}")
         (compared,) = west.admin.compare_subscription(topic, ACKS, each.name)
         assert compared.equal
         before = place_of(each, topic, EACH - 1)
-        until(
-            lambda each=each, before=before: mark_delete(each, topic) >= before,
-            f"mark-delete to pass the snapshot in {each.name}",
-        )
+        until(partial(has_passed, each, topic, before), f"mark-delete to pass the snapshot in {each.name}")
         assert each.admin.subscription_stats(topic, SNAPSHOTS).replicated_by == "snapshots"
 
     # On to the east: by acknowledgements what was in flight, by snapshots what lies behind the last one.
@@ -120,8 +122,8 @@ def test_consumers_go_from_cluster_to_cluster(three: tuple[Cluster, Cluster, Clu
     take(consumer, seen, set())
 
     # On to the third, which hears of the east's, and of the west's before it.
-    until(lambda: backlog(hub, topic, ACKS) == len(kept), "the east's acknowledgements to be in the third")
-    until(lambda: backlog(hub, topic, SNAPSHOTS) == 0, "mark-delete to pass the east's last snapshot in the third")
+    until(partial(is_left, hub, topic, ACKS, len(kept)), "the east's acknowledgements to be in the third")
+    until(partial(is_left, hub, topic, SNAPSHOTS, 0), "mark-delete to pass the east's last snapshot in the third")
     consumer = subscribe(hub, topic, ACKS)
     again = receive(consumer, len(kept))
     assert bodies(again) == sorted(kept)
@@ -133,7 +135,7 @@ def test_consumers_go_from_cluster_to_cluster(three: tuple[Cluster, Cluster, Clu
     # And where they began nothing is left.
     for each in (west, east):
         for name in (ACKS, SNAPSHOTS):
-            until(lambda each=each, name=name: backlog(each, topic, name) == 0, f"nothing to be left in {each.name}")
+            until(partial(is_left, each, topic, name, 0), f"nothing to be left in {each.name}")
     consumer = subscribe(west, topic, ACKS)
     assert nothing_comes(consumer)
     consumer.close()

@@ -178,7 +178,7 @@ def test_a_switch_that_is_abandoned_leaves_nothing_open_elsewhere(world: World) 
 
 
 def test_a_cluster_that_is_away_is_tried_again(world: World) -> None:
-    tries = []
+    tries: list[None] = []
 
     def connect() -> None:
         tries.append(None)
