@@ -6,7 +6,7 @@ Each call compares the two and does what is left, so that any of them may be mad
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -51,6 +51,14 @@ class _Pair(NamedTuple):
     topic: Topic
     other: Topic
     subscriptions: tuple[tuple[Subscription, Subscription | None], ...]
+
+
+class _Read(NamedTuple):
+    """A topic of which both logs were read."""
+
+    pair: _Pair
+    here: LogRead
+    there: LogRead
 
 
 class Side(NamedTuple):
@@ -115,11 +123,9 @@ class TenantSides:
         """Of each subscription that both sides have, as it is now."""
         with closing(SideReading(self._left.node)) as here, closing(SideReading(self._reached.node)) as there:
             for pair in self._pairs():
-                read = [
-                    side.log(topic, Deadline.after(_READ_S))
-                    for side, topic in ((here, pair.topic), (there, pair.other))
-                ]
-                self._with_each(pair, read[0], read[1], carry_over, Deadline.after(_READ_S))
+                deadline = Deadline.after(_READ_S)
+                read = _Read(pair, here.log(pair.topic, deadline), there.log(pair.other, deadline))
+                self._with_each([read], carry_over, deadline)
 
     def get_near(self, both: BothSides) -> None:
         """Do what can be done of a switch before programs have to stop: then they wait for what comes after it only.
@@ -130,6 +136,7 @@ class TenantSides:
         """
         self.begin()
         patience = Deadline.after(self._patience_s)
+        read: list[_Read] = []
         for pair in self._pairs():
             while True:
                 found = both.read_on(pair.topic, pair.other, Deadline.after(_READ_S))
@@ -138,10 +145,11 @@ class TenantSides:
                     break
                 self._check(patience, pair.topic, behind)
                 pause(_LOOK_S)
-            try:
-                self._with_each(pair, *both.logs(pair.topic, pair.other, _call()), carry_over, Deadline.after(_AHEAD_S))
-            except errors.LayerError as failure:  # it is done again, when nobody consumes
-                _log.info("topic=%s acknowledgements are not carried over yet: %s", pair.topic.name, failure)
+            read.append(_Read(pair, *both.logs(pair.topic, pair.other, _call())))
+        try:
+            self._with_each(read, carry_over, Deadline.after(_AHEAD_S))
+        except errors.LayerError as failure:  # it is done again, when nobody consumes
+            _log.info("tenant=%s acknowledgements are not carried over yet: %s", self._tenant, failure)
 
     # While nobody produces and consumes ---------------------------------------------------------------------------
 
@@ -168,12 +176,9 @@ class TenantSides:
             self.begin()
             missing = self._lacking()
         patience = Deadline.after(self._patience_s)
-        reports: list[PartitionReport] = []
-        for pair in self._pairs():
-            found = self._complete(pair, both, patience)
-            logs = both.logs(pair.topic, pair.other, Deadline.after(_READ_S))
-            reports += _reports(pair, found, self._with_each(pair, *logs, bring_over, Deadline.after(_READ_S)))
-        return Report(tuple(missing), tuple(reports))
+        pairs = self._pairs()
+        found = [self._complete(pair, both, patience) for pair in pairs]
+        return self._report(missing, pairs, found, both, bring_over)
 
     def _complete(self, pair: _Pair, both: BothSides, patience: Deadline) -> dict[int, Compared]:
         """Wait until every copy is there; or, where some may have none (of transactions), until the replicator has
@@ -194,35 +199,47 @@ class TenantSides:
         """Both clusters beside each other. Reads every message of both that was not read yet."""
         deadline = Deadline.after(_READ_S)
         missing = self._lacking()
+        pairs = self._pairs()
+        found = [both.read_on(pair.topic, pair.other, deadline, settled=True) for pair in pairs]
+        return self._report(missing, pairs, found, both, compare_now)
+
+    def _report(
+        self,
+        missing: Sequence[str],
+        pairs: Sequence[_Pair],
+        found: Sequence[dict[int, Compared]],
+        both: BothSides,
+        doing: Doing,
+    ) -> Report:
+        deadline = Deadline.after(_READ_S)
+        read = [_Read(pair, *both.logs(pair.topic, pair.other, deadline)) for pair in pairs]
         reports: list[PartitionReport] = []
-        for pair in self._pairs():
-            found = both.read_on(pair.topic, pair.other, deadline, settled=True)
-            logs = both.logs(pair.topic, pair.other, deadline)
-            reports += _reports(pair, found, self._with_each(pair, *logs, compare_now, deadline))
+        for pair, compared, differ in zip(pairs, found, self._with_each(read, doing, deadline), strict=True):
+            reports += _reports(pair, compared, differ)
         return Report(tuple(missing), tuple(reports))
 
-    def _with_each(
-        self, pair: _Pair, here: LogRead, there: LogRead, doing: Doing, deadline: Deadline
-    ) -> dict[int, list[str]]:
-        """Do this with each subscription that both sides have of the same partitions; gives by partition those of which
-        it, or what one side lacks, leaves messages that are acknowledged on one side alone."""
+    def _with_each(self, read: Sequence[_Read], doing: Doing, deadline: Deadline) -> list[dict[int, list[str]]]:
+        """Do this with each subscription that both sides have of the same partitions, of all these topics; gives for
+        each topic by partition those of which it, or what one side lacks, leaves messages that are acknowledged on one
+        side alone."""
         node, other = self._left.node, self._reached.node
-        same = [(mine, theirs) for mine, theirs in pair.subscriptions if theirs and theirs.served == mine.served]
-        found = side_by_side(
-            [
-                partial(doing, CursorsOf(node, mine, here), CursorsOf(other, theirs, there), deadline)
-                for mine, theirs in same
-            ],
-            _CURSORS_AT_ONCE,
-        )
+        same = [
+            (mine, partial(doing, CursorsOf(node, mine, here), CursorsOf(other, theirs, there), deadline))
+            for pair, here, there in read
+            for mine, theirs in pair.subscriptions
+            if theirs is not None and theirs.served == mine.served
+        ]
+        found = side_by_side([call for _, call in same], _CURSORS_AT_ONCE)
         unequal = {
-            mine.name: [each.partition for each in compared if not each.equal]
+            (mine.topic.name, mine.name): [each.partition for each in compared if not each.equal]
             for (mine, _), compared in zip(same, found, strict=True)
         }
-        differ: dict[int, list[str]] = {}
-        for mine, _ in pair.subscriptions:
-            for partition in unequal.get(mine.name, [*mine.served]):
-                differ.setdefault(partition, []).append(mine.name)
+        differ: list[dict[int, list[str]]] = []
+        for pair, _, _ in read:
+            differ.append({})
+            for mine, _ in pair.subscriptions:
+                for partition in unequal.get((mine.topic.name, mine.name), [*mine.served]):
+                    differ[-1].setdefault(partition, []).append(mine.name)
         return differ
 
     def _lacking(self) -> list[str]:
