@@ -15,7 +15,7 @@ from layer.client.errors import pulsar_errors
 from layer.deadline import Deadline
 from layer.http_server import HttpServer
 from layer.lookup.cluster_metadata import ClusterMetadata
-from layer.lookup.followed_map import FollowedMap
+from layer.lookup.following_map import following_map
 from layer.lookup.gateway import LookupGateway
 from layer.lookup.http_directory import HttpDirectory
 
@@ -36,13 +36,7 @@ def serve(
     Clients name it as pok+lookup://host:port. Any number of such services may run; each follows the map. Addresses are
     those of pok clusters, in which this cluster has to be, too. Messages never pass through here.
     """
-    with admin_of(settings) as admin, told_to_stop() as stop:
-        node = admin.node
-
-        def addresses(deadline: Deadline) -> dict[str, str]:
-            return {name: at.service_url for name, at in node.clusters.registry(deadline).clusters.items()}
-
-        followed = FollowedMap(node.tenants.all, addresses, node.clock)
+    with admin_of(settings) as admin, told_to_stop() as stop, following_map(admin.node) as followed:
         metadata = ClusterMetadata(settings.kafka_config)
         try:
             with pulsar_errors():
@@ -58,7 +52,6 @@ def serve(
             finally:
                 server.close()
         finally:
-            followed.close()
             metadata.close()
 
 

@@ -20,7 +20,8 @@ from layer.cli.settings import CONNECT_TIMEOUT_MS, OPERATION_TIMEOUT_S, Settings
 from layer.client.errors import pulsar_errors
 from layer.deadline import Deadline
 from layer.migration.inventory import inventory, lacking
-from layer.migration.worker import MigrationWorker, Report
+from layer.migration.report import Report
+from layer.migration.worker import MigrationWorker
 from mapping.state_records.migrations import MigrationRecord
 
 app = typer.Typer(
@@ -160,7 +161,7 @@ def _worker(
         _side(settings, home, record.source, secrets) as source,
         _side(settings, home, record.target, secrets) as target,
     ):
-        yield MigrationWorker(home, source, target, record, patience_s)
+        yield MigrationWorker(home, source, target, record, patience_s, news)
 
 
 @contextmanager

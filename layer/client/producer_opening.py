@@ -122,6 +122,11 @@ class ProducerOptions:
         )
 
 
+def kafka_producer(node: Node, options: ProducerOptions) -> KafkaProducer:
+    """What a producer with these options sends through; shared with others of the same ones."""
+    return node.producer(_COMPRESSION[options.compression_type], options.send_timeout_millis)
+
+
 def open_producer(topic: str, options: ProducerOptions, session: Session) -> Producer:
     """A producer that was admitted to `topic`. `options` are checked. Raises what `Client.create_producer` says."""
     with pulsar_errors():
@@ -152,7 +157,7 @@ def _admitted(
         session.producer_closed(closed)
 
     def shared_producer() -> KafkaProducer:
-        return node.producer(_COMPRESSION[options.compression_type], options.send_timeout_millis)
+        return kafka_producer(node, options)
 
     kafka = shared_producer()
     if topic.partitioned:

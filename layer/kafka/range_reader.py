@@ -9,10 +9,11 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from layer.deadline import Deadline
 from layer.errors import Closed, DeadlineExceeded, LayerError, OffsetOutOfRange
@@ -27,6 +28,7 @@ AT_ONCE: Final = 100
 """Partitions that are read at the same time, at most."""
 _BATCH: Final = 1000
 _POLL_S: Final = 0.5
+_LEARN_S: Final = 1.0
 _NEAR_BYTES: Final = 64 * 1024
 """What is read in vain, at most, to come from one range to the next one: no more than one answer of a broker has."""
 _GUESSED_BYTES: Final = 1024
@@ -61,12 +63,15 @@ class _Reading:
 
 
 class RangeReader:
-    """For one thread. Memory: one librdkafka fetch queue and one answer of a broker, bounded by its configuration."""
+    """For one thread. Memory: one librdkafka fetch queue and one answer of a broker, bounded by its configuration, and
+    the name of each topic that was read."""
 
     def __init__(self, config: dict[str, Any]) -> None:
         self._config = config
         self._handle: Consumer | None = None
         self._closed = False
+        self._known: set[str] = set()
+        """Topics whose leaders librdkafka was told of."""
         self._waiting: dict[tuple[str, int], deque[_Reading]] = {}
         self._active: dict[tuple[str, int], _Reading] = {}
         self._failed: dict[int, LayerError] = {}
@@ -135,8 +140,16 @@ class RangeReader:
                 self._active[where] = readings[0]
                 begun.append(TopicPartition(*where, readings[0].position))
         if begun:
+            self._learn(consumer, {where.topic for where in begun})
             consumer.incremental_assign(begun)
         return bool(self._active)
+
+    def _learn(self, consumer: Consumer, topics: set[str]) -> None:
+        """librdkafka looks for the leaders of topics that are new to it once a second: have it know them now."""
+        for topic in topics - self._known:
+            with suppress(KafkaException):  # reading tells what is wrong
+                consumer.list_topics(topic, timeout=_LEARN_S)
+                self._known.add(topic)
 
     def _take(self, batch: Iterable[Any], take: Callable[[int, list[KafkaRecord]], None]) -> None:
         found: dict[int, list[KafkaRecord]] = {}

@@ -5,7 +5,7 @@ By bisection: a replicator keeps the order of its source, so the originals' plac
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, Protocol
 
 from layer.deadline import Deadline
@@ -16,6 +16,8 @@ Life = tuple[int, int]
 """(incarnation, Kafka offset) of an original: grows in its partition, over all lives of the topic."""
 _AT_ONCE: Final = 500
 """Records looked at by one reading; most often the first one is a copy."""
+_NEAR: Final = 2_000
+"""Records that are read on for the next one of several, before it is looked for by bisection."""
 
 
 class Copy(NamedTuple):
@@ -67,6 +69,39 @@ class Copies:
         if found is None or (found.original.incarnation, found.original.kafka_offset) != original:
             return None
         return found.offset
+
+    def of_each(self, originals: Iterable[Life], low: int, end: int, deadline: Deadline) -> dict[Life, int]:
+        """`of` for several; those that are not there are missing. What lies near each other is read on to, so the
+        messages that a program has in hand take about as long as one of them.
+
+        Raises:
+            DeadlineExceeded: Kafka did not answer in time.
+        """
+        found: dict[Life, int] = {}
+        left = sorted(set(originals))
+        at = low
+        while left and (at := self.behind((left[0][0], left[0][1] - 1), at, end, deadline)) < end:
+            upto = min(end, at + _NEAR)
+            furthest = self._find(left, at, upto, found, deadline)
+            left = [each for each in left if each > furthest]
+            at = upto
+        return found
+
+    def _find(self, wanted: list[Life], start: int, end: int, found: dict[Life, int], deadline: Deadline) -> Life:
+        """Put into `found` what of these is copied in [start, end), until they are passed; gives how far that came."""
+        asked, furthest = set(wanted), (-1, -1)
+        for batch in self._reads.read(self._topic, self._partition, start, end, deadline):
+            for record in batch:
+                original = self._original(record)
+                if original is None:
+                    continue
+                life = original.incarnation, original.kafka_offset
+                furthest = max(furthest, life)
+                if life in asked:
+                    found[life] = record.offset()
+                if life >= wanted[-1]:
+                    return furthest
+        return furthest
 
     def _first(self, start: int, end: int, deadline: Deadline) -> Copy | None:
         """The first copy in [start, end)."""

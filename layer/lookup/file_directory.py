@@ -1,7 +1,9 @@
 """The map of tenants as a file, for those who run no lookup service.
 
     {"clusters": {"west": "kafka://west:9092", "east": "kafka://east:9092"},
-     "tenants": {"acme": "west", "globex": {"cluster": "west", "state": "SWITCHING"}, "*": "east"}}
+     "tenants": {"acme": "west", "globex": {"cluster": "west", "state": "SWITCHING", "target": "east"}, "*": "east"}}
+
+Who says where a tenant goes (`target`) has its programs connect there while they wait.
 
 Replace it in one step (`mv`): a file that cannot be read is reported, and what was read before goes on counting.
 """
@@ -63,10 +65,13 @@ def _place(found: Any, tenant: str, path: str) -> Place:
     try:
         cluster, state = entry["cluster"], TenantState(entry.get("state", TenantState.ACTIVE))
         url = clusters[cluster]
-        if not isinstance(url, str):
-            raise TypeError(f"the address of cluster {cluster} is {url!r}, expected a service URL")
+        target = entry.get("target", "") if state is TenantState.SWITCHING else ""
+        target_url = clusters[target] if target else ""
+        for name, address in ((cluster, url), (target, target_url)):
+            if not isinstance(address, str):
+                raise TypeError(f"the address of cluster {name} is {address!r}, expected a service URL")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise LookupFailed(
             f"{path} says of tenant {tenant}: {entry!r:.200}, which names no cluster: {error!r}"
         ) from error
-    return Place(tenant, cluster, url, state, f"{cluster}@{state.value}@{url}")
+    return Place(tenant, cluster, url, state, f"{cluster}@{state.value}@{url}", target, target_url)

@@ -1,4 +1,4 @@
-"""The map of tenants as a lookup service knows it: read four times a second, for everybody who asks."""
+"""The map of tenants as a lookup service knows it: read when it changes, and four times a second, for everybody."""
 
 from __future__ import annotations
 
@@ -43,6 +43,7 @@ class FollowedMap:
         self._waiting = 0
         self._changed = threading.Condition()
         self._closed = threading.Event()
+        self._wake = threading.Event()
         self._thread = threading.Thread(target=self._follow, name="pok-lookup-map", daemon=True)
         self._thread.start()
 
@@ -75,8 +76,13 @@ class FollowedMap:
                 return ""
             return self._failure or f"the map was not read for {STALE_S:g} s"
 
+    def look(self) -> None:
+        """Read the map now: something was written. Does not wait."""
+        self._wake.set()
+
     def close(self) -> None:
         self._closed.set()
+        self._wake.set()
         with self._changed:
             self._changed.notify_all()
         self._thread.join()
@@ -92,11 +98,13 @@ class FollowedMap:
             raise LookupFailed(
                 f"tenant {tenant} is on cluster {record.cluster}, which has no address (pok clusters create)"
             )
-        return place_of(tenant, record, url)
+        return place_of(tenant, record, url, self._urls.get(record.target, ""))
 
     def _follow(self) -> None:
-        while not self._closed.wait(LOOK_S if self._read_s is not None else 0):
+        while not self._closed.is_set():
             self._read()
+            self._wake.wait(LOOK_S)
+            self._wake.clear()
 
     def _read(self) -> None:
         deadline = Deadline.after(STALE_S)
@@ -107,7 +115,6 @@ class FollowedMap:
             if str(failure) != self._failure:
                 _log.warning("lookup: the map of tenants cannot be read: %s", failure)
             self._failure = str(failure)
-            self._closed.wait(LOOK_S)
             return
         with self._changed:
             differs = (known, urls) != (self._known, self._urls)

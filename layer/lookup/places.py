@@ -1,13 +1,14 @@
 """Where a tenant is, as the map of tenants tells its clients: from a lookup service, or from a file.
 
-{"tenant":"acme","cluster":"east","service_url":"kafka://east:9092","state":"ACTIVE","version":"acme@4"}
+{"tenant":"acme","cluster":"east","service_url":"kafka://east:9092","state":"ACTIVE","version":"acme@4",
+ "target":"","target_url":""}
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from layer.deadline import Deadline
 from layer.errors import ConnectFailed, Corrupt
@@ -20,14 +21,19 @@ class LookupFailed(ConnectFailed):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """`version` changes with every change of anything else; it says nothing by itself. While the tenant is SWITCHING
-    `cluster` is the one that it leaves."""
+    """`version` changes with every change of anything else but `target_url`; it says nothing by itself.
+
+    While the tenant is SWITCHING `cluster` is the one that it leaves, and `target` the one that it goes to; '' where
+    that is not told.
+    """
 
     tenant: str
     cluster: str
     service_url: str
     state: TenantState
     version: str
+    target: str = ""
+    target_url: str = ""
 
     @property
     def switching(self) -> bool:
@@ -36,17 +42,28 @@ class Place:
     def as_json(self) -> dict[str, str]:
         return {**asdict(self), "state": self.state.value}
 
+    @property
+    def reached(self) -> Place | None:
+        """Where the tenant is when it has switched; None where that is not told, or it does not switch."""
+        if not (self.switching and self.target and self.target_url):
+            return None
+        return Place(self.tenant, self.target, self.target_url, TenantState.ACTIVE, "")
 
-def place_of(tenant: str, record: TenantRecord, service_url: str) -> Place:
+
+_LATER: Final = frozenset({"target", "target_url"})
+"""Services of former versions do not tell them."""
+
+
+def place_of(tenant: str, record: TenantRecord, service_url: str, target_url: str = "") -> Place:
     """`tenant` is who asked; the record may be that of every other tenant."""
     version = f"{record.tenant}@{record.epoch}@{service_url}"
-    return Place(tenant, record.cluster, service_url, record.state, version)
+    return Place(tenant, record.cluster, service_url, record.state, version, record.target, target_url)
 
 
 def decode_place(found: Mapping[str, Any]) -> Place:
     """The inverse of `Place.as_json`. Raises Corrupt."""
     try:
-        texts = {name: found[name] for name in Place.__dataclass_fields__}
+        texts = {name: found[name] for name in Place.__dataclass_fields__ if name in found or name not in _LATER}
         if not all(isinstance(text, str) for text in texts.values()):
             raise TypeError("every field is text")
         return Place(**{**texts, "state": TenantState(texts["state"])})

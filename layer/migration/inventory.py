@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from layer.admin import AdminClient
@@ -12,8 +13,9 @@ from layer.metadata.policies import REPLICATION_CLUSTERS
 from layer.metadata.subscription import Subscription
 from layer.metadata.topics import Topic
 from layer.node import Node
+from layer.side_by_side import side_by_side
 from mapping.replication import cluster_of
-from mapping.state_records.metadata import ReplicatedBy
+from mapping.state_records.metadata import ReplicatedBy, TopicRecord
 from mapping.state_topics import SYSTEM_NAMESPACE
 from mapping.topic_name import TopicName
 
@@ -49,22 +51,27 @@ def inventory(admin: AdminClient, tenant: str, deadline: Deadline) -> Inventory:
     """As it stands now. Raises StoreError, and others as the services."""
     node = admin.node
     namespaces = [name for name in node.namespaces.list(tenant, deadline) if name != SYSTEM_NAMESPACE]
-    topics = {}
-    for namespace in namespaces:
-        for record in node.topics.list(namespace, deadline):
-            topic = node.topics.find(TopicName.parse(record.name), deadline)
-            if topic is not None:
-                topics[record.name] = TopicEntry(
-                    record.partitions,
-                    _without_replication(record.policies),
-                    tuple(entry.sha256 for entry in node.schemas.index(topic.name, deadline)),
-                    {
-                        found.name: SubscriptionEntry(dict(found.properties), found.replicated, found.replicated_by)
-                        for found in subscriptions(node, topic, deadline)
-                    },
-                )
+    records = [record for namespace in namespaces for record in node.topics.list(namespace, deadline)]
+    entries = side_by_side([partial(_entry, node, record, deadline) for record in records])
+    topics = {record.name: entry for record, entry in zip(records, entries, strict=True) if entry is not None}
     policies = {name: _without_replication(node.namespaces.policies(name, deadline)) for name in namespaces}
     return Inventory(policies, topics)
+
+
+def _entry(node: Node, record: TopicRecord, deadline: Deadline) -> TopicEntry | None:
+    """None: it was deleted meanwhile."""
+    topic = node.topics.find(TopicName.parse(record.name), deadline)
+    if topic is None:
+        return None
+    return TopicEntry(
+        record.partitions,
+        _without_replication(record.policies),
+        tuple(entry.sha256 for entry in node.schemas.index(topic.name, deadline)),
+        {
+            found.name: SubscriptionEntry(dict(found.properties), found.replicated, found.replicated_by)
+            for found in subscriptions(node, topic, deadline)
+        },
+    )
 
 
 def subscriptions(node: Node, topic: Topic, deadline: Deadline) -> list[Subscription]:

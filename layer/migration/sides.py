@@ -28,7 +28,6 @@ Headers = Iterable[tuple[str, bytes | None]]
 _OF_ONE_SIDE: Final = frozenset({REPLICATED_FROM, ORIGINAL_ID, PUBLISH_TIME, SCHEMA_VERSION, FENCE, TXN})
 """What a copy has and its original has not, or otherwise."""
 _DIGEST_BYTES: Final = 16
-_MOST_WAITING: Final = 100_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +50,22 @@ class Compared:
     def good(self) -> bool:
         return not self.changed and not self.missing
 
+    @property
+    def complete(self) -> bool:
+        """Everything of the source is on the target, be it the same or not."""
+        return not self.missing and not self.excused
+
 
 class SideBySide:
     """Is told of the source's messages and of the copies that count, each side in the order of its log, in any turns.
 
-    Memory: 250 bytes for each message that the other side was not told of yet. Of originals there are `most_waiting` at
-    most: beyond that half of them, the oldest, are missing for good. Copies of what comes later on the source wait
-    without a bound, so read the source first.
+    Memory: 250 bytes for each message that the other side was not told of yet, `waiting` originals and `early` copies.
+    Whoever tells keeps both small: it goes on with the side that is behind, and makes room where that does not help.
     """
 
-    def __init__(self, other: str, most_waiting: int = _MOST_WAITING) -> None:
+    def __init__(self, other: str) -> None:
         """`other`: the target's name."""
         self._other = other
-        self._most_waiting = most_waiting
         self._told = 0
         """Originals below it were told of, or are not there."""
         self._waiting: dict[int, tuple[int, bool]] = {}
@@ -74,6 +76,16 @@ class SideBySide:
         self._equal = self._changed = self._missing = self._excused = 0
         self._first = -1
         self._sum = 0
+
+    @property
+    def waiting(self) -> int:
+        """Originals whose copies were not told of."""
+        return len(self._waiting)
+
+    @property
+    def early(self) -> int:
+        """Copies of what was not told of yet."""
+        return len(self._early)
 
     @property
     def lags(self) -> bool:
@@ -94,9 +106,6 @@ class SideBySide:
             return
         self._waiting[offset] = (digest, TXN in named or FENCE in named)
         self._last_waiting = offset
-        if len(self._waiting) > self._most_waiting:
-            for oldest in list(islice(self._waiting, self._most_waiting // 2)):
-                self._give_up(oldest, excused=self._waiting.pop(oldest)[1])
 
     def copy(self, original: int, record: KafkaRecord, headers: Headers) -> None:
         """The copy that counts of the source's offset `original`, on the target."""
@@ -112,16 +121,32 @@ class SideBySide:
         for gone in [original for original in self._early if original < self._told]:
             del self._early[gone]
 
-    def result(self) -> Compared:
-        """As far as both sides were told of; what waits for its copy is missing."""
+    def make_room(self, *, settled: bool) -> bool:
+        """Wait no longer for the copies of the older half of what waits: of what copies of later messages have passed
+        (replicators keep the order), or, `settled`, of any. They are missing for good, or excused. Whether there were
+        such.
+        """
+        given_up = [
+            offset
+            for offset in islice(self._waiting, (len(self._waiting) + 1) // 2)
+            if settled or offset < self._newest_copy
+        ]
+        for offset in given_up:
+            self._give_up(offset, excused=self._waiting.pop(offset)[1])
+        return bool(given_up)
+
+    def result(self, unread: int = 0) -> Compared:
+        """As far as both sides were told of; what waits for its copy is missing, and so is what is `unread` of the
+        source, which is told of in the order of its log."""
         waiting = {offset: excused for offset, (_, excused) in self._waiting.items()}
         missing = [offset for offset, excused in waiting.items() if not excused]
+        firsts = [*missing[:1], *([self._first] if self._first >= 0 else []), *([self._told] if unread else [])]
         return Compared(
             self._equal,
             self._changed,
-            self._missing + len(missing),
+            self._missing + len(missing) + unread,
             self._excused + len(waiting) - len(missing),
-            min([*missing[:1], *([self._first] if self._first >= 0 else [])], default=-1),
+            min(firsts, default=-1),
             f"{self._sum:0{2 * _DIGEST_BYTES}x}",
         )
 

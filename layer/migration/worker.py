@@ -6,9 +6,8 @@ It may be killed at any instant: the next one (`pok migrate run`, `switch`, `rol
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any, Final
 
 from layer import errors
@@ -16,76 +15,32 @@ from layer.admin import AdminClient
 from layer.deadline import Deadline
 from layer.lookup.model import Move
 from layer.metadata.policies import REPLICATION_CLUSTERS, with_policy, without_policy
-from layer.metadata.subscription import Subscription
-from layer.metadata.topics import Topic
-from layer.migration.both_sides import BothSides
-from layer.migration.inventory import inventory, lacking, subscriptions
-from layer.migration.metadata import sync_metadata
 from layer.migration.model import Event
-from layer.migration.sides import Compared
-from layer.replication.carrying import carry_deliveries, carry_over
-from layer.replication.comparing import compare_sides
-from layer.replication.side_reading import SideReading
-from layer.waiting import pause
-from mapping.replication import replicator_subscription
+from layer.migration.report import Report
+from layer.migration.tenant_sides import Side, TenantSides
 from mapping.state_records.migrations import MigrationRecord, MigrationStep
 from mapping.topic_name import TopicName
 
 _log: Final = logging.getLogger(__name__)
 _CALL_S: Final = 60.0
-_LOOK_S: Final = 0.3
-_READ_S: Final = 3_600.0
-
-Carry = Callable[[SideReading, Subscription, SideReading, Subscription, Deadline], None]
-"""`carry_over`, `carry_deliveries`."""
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionReport:
-    """`cursors_differ`: subscriptions whose acknowledgements are not the same on both sides."""
-
-    topic: str
-    partition: int
-    compared: Compared
-    cursors_differ: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What both clusters have of a tenant, beside each other."""
-
-    lacking: tuple[str, ...]
-    partitions: tuple[PartitionReport, ...]
-
-    @property
-    def good(self) -> bool:
-        """The target has everything of the source, and the same."""
-        return not self.lacking and all(each.compared.good and not each.cursors_differ for each in self.partitions)
-
-    def problems(self) -> list[str]:
-        """One sentence each."""
-        found = list(self.lacking)
-        for each in self.partitions:
-            if not each.compared.good:
-                found.append(
-                    f"{each.topic} partition {each.partition}: {each.compared.missing} messages are missing, "
-                    f"{each.compared.changed} differ, the first at offset {each.compared.first}"
-                )
-            if each.cursors_differ:
-                names = ", ".join(each.cursors_differ)
-                found.append(f"{each.topic} partition {each.partition}: acknowledgements of {names} differ")
-        return found
 
 
 class MigrationWorker:
-    """For one thread. Memory: that of `BothSides`, of all of the tenant's topics."""
+    """For one thread. Memory: that of `TenantSides`."""
 
     def __init__(
-        self, home: AdminClient, source: AdminClient, target: AdminClient, record: MigrationRecord, patience_s: float
+        self,
+        home: AdminClient,
+        source: AdminClient,
+        target: AdminClient,
+        record: MigrationRecord,
+        patience_s: float,
+        news: Callable[[str], None] = _log.info,
     ) -> None:
         """`home` has the map of tenants and the migrations. `patience_s`: how long a wait for others (replicators that
-        catch up, programs that leave a cluster) may take."""
+        catch up, programs that leave a cluster) may take. `news`: is told how long programs wait at a switch."""
         self._home = home.node
+        self._news = news
         self.source = source
         self.target = target
         self.record = record
@@ -102,8 +57,8 @@ class MigrationWorker:
         """
         steps: dict[MigrationStep, tuple[Callable[[], None], Event]] = {
             MigrationStep.METADATA: (self._begin_replication, Event.METADATA_SYNCED),
-            MigrationStep.REPLICATING: (lambda: self._catch_up(self.source, self.target), Event.CAUGHT_UP),
-            MigrationStep.PROGRESS: (self._carry_progress, Event.PROGRESS_SYNCED),
+            MigrationStep.REPLICATING: (self._there().catch_up, Event.CAUGHT_UP),
+            MigrationStep.PROGRESS: (self._there().carry_progress, Event.PROGRESS_SYNCED),
         }
         while self.record.step in steps:
             told(self.record)
@@ -123,7 +78,7 @@ class MigrationWorker:
         """
         self._advance(Event.SWITCH)
         try:
-            self._move_over(self.source, self.record.source, self.target, self.record.target)
+            self._move_over(self._there(), self.record.source, self.record.target)
         except Exception as failure:
             self._home.tenants.move(self.record.tenant, Move.ABANDON_SWITCH, self._call(), self.record.source)
             self._advance(Event.SWITCH_ABANDONED)
@@ -138,7 +93,7 @@ class MigrationWorker:
         self._advance(Event.ROLL_BACK)
         if self.record.step is MigrationStep.RETURNING:
             try:
-                self._move_over(self.target, self.record.target, self.source, self.record.source)
+                self._move_over(self._back(), self.record.target, self.record.source)
             except Exception as failure:
                 self._home.tenants.move(self.record.tenant, Move.ABANDON_SWITCH, self._call(), self.record.target)
                 self._advance(Event.SWITCH_ABANDONED)
@@ -179,46 +134,45 @@ class MigrationWorker:
             raise
         self._advance(event)
 
-    def _move_over(self, left: AdminClient, from_cluster: str, reached: AdminClient, to_cluster: str) -> None:
+    def _there(self) -> TenantSides:
+        """From the source to the target."""
+        source, target = Side(self.record.source, self.source), Side(self.record.target, self.target)
+        return TenantSides(self.record.tenant, source, target, self._patience_s)
+
+    def _back(self) -> TenantSides:
+        source, target = Side(self.record.source, self.source), Side(self.record.target, self.target)
+        return TenantSides(self.record.tenant, target, source, self._patience_s)
+
+    def _move_over(self, sides: TenantSides, from_cluster: str, to_cluster: str) -> None:
         tenants, tenant = self._home.tenants, self.record.tenant
         if tenants.record(tenant, self._call()) is None:  # only `*` has spoken of it
             tenants.move(tenant, Move.ASSIGN, self._call(), from_cluster)
         if not self._is_at(to_cluster):
-            with closing(self._reading(left, reached)) as both:
-                for topic, other in self._both(left, reached):  # programs wait for what comes after it only
-                    both.read_on(topic, other, Deadline.after(_READ_S))
+            with closing(sides.reading()) as both:
+                sides.get_near(both)
                 tenants.move(tenant, Move.BEGIN_SWITCH, self._call(), to_cluster)
-                self._wait_for_nobody(left)
-                sync_metadata(left, reached, tenant, Deadline.after(_READ_S))
-                self._replicate(left, to_cluster)
-                self._catch_up(left, reached)
-                for carry in (carry_over, carry_deliveries):  # nobody consumes on either side
-                    self._carry(left, reached, both, carry)
-                report = self._compare(left, reached, both)
-            if not report.good:
-                raise errors.Refused("; ".join(report.problems()))
-            tenants.move(tenant, Move.FINISH_SWITCH, self._call(), to_cluster)
+                began_s = self._home.clock.monotonic()
+                self._news(f"programs of {tenant} stop on {from_cluster} ...")
+
+                def tell(what: str) -> None:
+                    self._news(f"{what} after {self._home.clock.monotonic() - began_s:.2f} s")
+
+                sides.wait_for_nobody()
+                tell(f"nobody is on {from_cluster}")
+                report = sides.bring_over(both)
+                tell(f"everything is on {to_cluster}, and compared,")
+                if not report.good:
+                    raise errors.Refused("; ".join(report.problems()))
+                tenants.move(tenant, Move.FINISH_SWITCH, self._call(), to_cluster)
+                tell(f"programs go on, on {to_cluster},")
 
     def _is_at(self, cluster: str) -> bool:
         place = self._home.tenants.record(self.record.tenant, self._call())
         return place is not None and place.cluster == cluster and not place.target
 
     def _begin_replication(self) -> None:
-        sync_metadata(self.source, self.target, self.record.tenant, Deadline.after(_READ_S))
-        self._replicate(self.source, self.record.target)
-        self._replicate(self.target, self.record.source)
-
-    def _replicate(self, here: AdminClient, to_cluster: str) -> None:
-        """Have the replicators of `here` copy every topic of the tenant."""
-
-        def with_cluster(now: Any) -> Any:
-            clusters = list(now.get(REPLICATION_CLUSTERS.name) or ())
-            return (
-                now if to_cluster in clusters else with_policy(now, REPLICATION_CLUSTERS.name, [*clusters, to_cluster])
-            )
-
-        for namespace in self._namespaces(here):
-            here.node.namespaces.change_policies(namespace, with_cluster, self._call())
+        self._there().begin()
+        self._back().replicate()
 
     def _end_replication(self) -> None:
         for here, other in ((self.source, self.record.target), (self.target, self.record.source)):
@@ -232,133 +186,16 @@ class MigrationWorker:
             for namespace in self._namespaces(here):
                 here.node.namespaces.change_policies(namespace, without, self._call())
 
-    def _wait_for_nobody(self, left: AdminClient) -> None:
-        """Raises Refused: programs stay, whose names are said."""
-        deadline = Deadline.after(self._patience_s)
-        while found := self._programs(left):
-            if not deadline.passed():
-                pause(_LOOK_S)
-                continue
-            raise errors.Refused(
-                f"programs stay on the cluster that tenant {self.record.tenant} leaves: {'; '.join(found[:10])}. They "
-                "follow the map of tenants only with pok+lookup:// or pok+map:// (docs/migration.md): end them, or "
-                "change their address"
-            )
-
-    def _programs(self, here: AdminClient) -> list[str]:
-        found = []
-        for topic in self._topics(here):
-            signs = here.node.producers.publishers(str(topic.name), self._call())
-            names = sorted(publisher.producer_name for sign in signs for publisher in sign.publishers)
-            if names:
-                found.append(f"producers {', '.join(names)} of {topic.name}")
-            for subscription in subscriptions(here.node, topic, self._call()):
-                consumers = sorted(
-                    f"{member.client_id} {member.host}"
-                    for group in subscription.groups
-                    for member in here.node.admin.describe_group(group, self._call()).members
-                )
-                if consumers:
-                    found.append(f"consumers {', '.join(consumers)} of {subscription.name} on {topic.name}")
-        return found
-
-    def _catch_up(self, left: AdminClient, reached: AdminClient) -> None:
-        """Wait until the replicators have nothing left to copy."""
-        deadline, cluster = Deadline.after(self._patience_s), self._cluster(reached)
-        for topic in list(self._topics(left)):
-            while (backlog := self._backlog(left, topic, cluster)) != 0:
-                if deadline.passed():
-                    waits = "its replicator has not begun" if backlog is None else f"{backlog} entries are left"
-                    raise errors.DeadlineExceeded(
-                        f"{topic.name} is not copied to {cluster} after {self._patience_s:g} s, {waits}: does "
-                        f"`pok serve` run for cluster {self._cluster(left)}?"
-                    )
-                pause(_LOOK_S)
-
-    def _backlog(self, here: AdminClient, topic: Topic, cluster: str) -> int | None:
-        """What is left to be copied; None while no replicator has begun."""
-        name = replicator_subscription(cluster)
-        if here.node.subscriptions.find(topic, name, self._call()) is None:
-            return None
-        return here.subscription_stats(str(topic.name), name).backlog
-
-    def _carry_progress(self) -> None:
-        with closing(SideReading(self.source.node)) as here, closing(SideReading(self.target.node)) as there:
-            self._carry_each(self.source, here, self.target, there, carry_over)
-
-    def _carry(self, left: AdminClient, reached: AdminClient, both: BothSides, carry: Carry) -> None:
-        for topic, other in self._both(left, reached):
-            both.read_on(topic, other, Deadline.after(_READ_S))
-        self._carry_each(left, both.here, reached, both.there, carry)
-
-    def _carry_each(
-        self, left: AdminClient, here: SideReading, reached: AdminClient, there: SideReading, carry: Carry
-    ) -> None:
-        """Of each subscription that both sides have."""
-        for topic, other in self._both(left, reached):
-            for mine in subscriptions(left.node, topic, self._call()):
-                theirs = reached.node.subscriptions.find(other, mine.name, self._call())
-                if theirs is not None:
-                    carry(here, mine, there, theirs, Deadline.after(_READ_S))
-
-    # Looking ------------------------------------------------------------------------------------------------------
-
     def compare(self) -> Report:
         """Both clusters beside each other, in the direction of the migration. Reads every message of both."""
-        with closing(self._reading(self.source, self.target)) as both:
-            return self._compare(self.source, self.target, both)
-
-    def _reading(self, left: AdminClient, reached: AdminClient) -> BothSides:
-        return BothSides(left.node, self._cluster(left), reached.node, self._cluster(reached))
-
-    def _compare(self, left: AdminClient, reached: AdminClient, both: BothSides) -> Report:
-        deadline = Deadline.after(_READ_S)
-        tenant = self.record.tenant
-        missing = lacking(inventory(left, tenant, deadline), inventory(reached, tenant, deadline))
-        reports = []
-        for topic, other in self._both(left, reached):
-            found = both.read_on(topic, other, deadline)
-            differ = self._differing(both.here, topic, both.there, other)
-            for partition, compared in found.items():
-                names = tuple(differ.get(partition, ()))
-                reports.append(PartitionReport(str(topic.name), partition, compared, names))
-        return Report(tuple(missing), tuple(reports))
-
-    def _differing(self, here: SideReading, topic: Topic, there: SideReading, other: Topic) -> dict[int, list[str]]:
-        """By partition the subscriptions of which a message is acknowledged on one side alone."""
-        differ: dict[int, list[str]] = {}
-        for mine in subscriptions(here.node, topic, self._call()):
-            theirs = there.node.subscriptions.find(other, mine.name, self._call())
-            if theirs is None or theirs.served != mine.served:
-                unequal = [*mine.served]
-            else:
-                found = compare_sides(here, mine, there, theirs, Deadline.after(_READ_S))
-                unequal = [each.partition for each in found if not each.equal]
-            for partition in unequal:
-                differ.setdefault(partition, []).append(mine.name)
-        return differ
+        sides = self._there()
+        with closing(sides.reading()) as both:
+            return sides.compare(both)
 
     # Little things ------------------------------------------------------------------------------------------------
 
-    def _cluster(self, side: AdminClient) -> str:
-        return self.record.source if side is self.source else self.record.target
-
     def _namespaces(self, here: AdminClient) -> list[str]:
         return here.node.namespaces.list(self.record.tenant, self._call())
-
-    def _topics(self, here: AdminClient) -> Iterator[Topic]:
-        for namespace in self._namespaces(here):
-            for record in here.node.topics.list(namespace, self._call()):
-                name = TopicName.parse(record.name)
-                topic = here.node.topics.find(name, self._call()) if name.is_persistent else None
-                if topic is not None:
-                    yield topic
-
-    def _both(self, left: AdminClient, reached: AdminClient) -> Iterator[tuple[Topic, Topic]]:
-        for topic in self._topics(left):
-            other = reached.node.topics.find(topic.name, self._call())
-            if other is not None:
-                yield topic, other
 
     def _advance(self, event: Event) -> None:
         self.record = self._home.migrations.advance(self.record, event, self._call())

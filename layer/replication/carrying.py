@@ -2,55 +2,88 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import partial
+
 from layer.deadline import Deadline
 from layer.deliveries.acks_by_readers import acknowledge_ledgers
 from layer.metadata.subscription import Subscription
+from layer.node import Node
 from layer.replication.acks import Acks
 from layer.replication.carried_deliveries import carried, joined
+from layer.replication.comparing import compare_partitions
+from layer.replication.comparison import PartitionComparison
 from layer.replication.progress import Side, said, take_over, without_acknowledged, without_message
-from layer.replication.side_reading import SideReading
+from layer.replication.side_reading import CursorsOf
+from layer.side_by_side import side_by_side
 from mapping.state_records.deliveries import Deliveries
 
 
-def carry_over(
-    here: SideReading, mine: Subscription, there: SideReading, theirs: Subscription, deadline: Deadline
-) -> None:
+def carry_over(mine: CursorsOf, theirs: CursorsOf, deadline: Deadline) -> list[PartitionComparison]:
     """Acknowledge with `theirs` every message, and message of a batch entry, that `mine` has acknowledged, and that was
-    copied, whichever way. What is acknowledged there stays so; a second call does nothing new.
+    copied, whichever way. What is acknowledged there stays so; a second call does nothing new. Compares nothing.
 
     Raises:
-        Refused: one of the clusters has no name.
         DeadlineExceeded, StoreError: one side cannot be read or changed in time; some of it may be done.
-    Memory: both sides', and the acknowledgements of all partitions once more.
+    Memory: both sides' cursors, and the acknowledgements of all partitions once more.
     """
-    ours, others = here.sides(mine, deadline), there.sides(theirs, deadline)
-    acks = {p: _missing(ours[p], side).blocks() for p, side in others.items() if p in ours}
-    acknowledge_ledgers(there.node.memberships.live_cursors, there.node.admin, theirs, acks, deadline)
+    ours, others = _sides(mine, theirs, deadline)
+    _acknowledge(ours, others, theirs.node, theirs.subscription, deadline)
+    return []
 
 
-def carry_deliveries(
-    here: SideReading, mine: Subscription, there: SideReading, theirs: Subscription, deadline: Deadline
-) -> None:
-    """Have `theirs` know what is on record of deliveries with `mine`: counts, what is put off and until when, what a
-    dead process held. Of a message that both know of the higher count and the later time stay; a second call does
-    nothing new. Nobody may consume on either side.
+def compare_now(mine: CursorsOf, theirs: CursorsOf, deadline: Deadline) -> list[PartitionComparison]:
+    """Both sides as their owners save them now; changes nothing. Raises DeadlineExceeded, StoreError."""
+    return compare_partitions(*_sides(mine, theirs, deadline))
+
+
+def bring_over(mine: CursorsOf, theirs: CursorsOf, deadline: Deadline) -> list[PartitionComparison]:
+    """What `carry_over` does, and then have `theirs` know what is on record of deliveries with `mine`: counts, what is
+    put off and until when, what a dead process held. Of a message that both know of the higher count and the later time
+    stay. Gives both sides compared, as they are saved when this is done; a second call changes nothing.
+
+    Nobody may consume on either side, or change what `mine` has meanwhile: each cursor is read once, and those there
+    again when something was changed.
 
     Raises:
-        SubscriptionBusy: somebody does.
-        Refused, DeadlineExceeded, StoreError: as `carry_over`.
+        SubscriptionBusy: somebody consumes there.
+        DeadlineExceeded, StoreError: as `carry_over`.
+    Memory: as `carry_over`.
     """
-    ours = here.sides(mine, deadline)
-    if all(side.cursor.deliveries is None for side in ours.values()):
-        return
-    others = there.sides(theirs, deadline)
+    ours, others = _sides(mine, theirs, deadline)
+    there, subscription = theirs.node, theirs.subscription
+    if _acknowledge(ours, others, there, subscription, deadline):
+        others = theirs.sides(deadline)
+    if deliveries := _deliveries(ours, others):
+        there.memberships.live_cursors.lay_down_deliveries(subscription, deliveries, deadline)
+        others = theirs.sides(deadline)
+    return compare_partitions(ours, others)
+
+
+def _sides(mine: CursorsOf, theirs: CursorsOf, deadline: Deadline) -> tuple[dict[int, Side], dict[int, Side]]:
+    ours, others = side_by_side([partial(each.sides, deadline) for each in (mine, theirs)])
+    return ours, others
+
+
+def _acknowledge(
+    ours: Mapping[int, Side], others: Mapping[int, Side], there: Node, theirs: Subscription, deadline: Deadline
+) -> bool:
+    """Whether anything was asked of the cursors there."""
+    acks = {p: _missing(ours[p], side).blocks() for p, side in others.items() if p in ours}
+    return acknowledge_ledgers(there.memberships.live_cursors, there.admin, theirs, acks, deadline) > 0
+
+
+def _deliveries(ours: Mapping[int, Side], others: Mapping[int, Side]) -> dict[int, Deliveries]:
+    """What the cursors there do not know of deliveries. Raises StoreError."""
     found: dict[int, Deliveries] = {}
+    if all(side.cursor.deliveries is None for side in ours.values()):
+        return found
     for partition, side in others.items():
         known = side.cursor.deliveries
         both = joined(known, carried(ours[partition], side)) if partition in ours else known
         if both is not None and both != known:
             found[partition] = both
-    if found:
-        there.node.memberships.live_cursors.lay_down_deliveries(theirs, found, deadline)
+    return found
 
 
 def _missing(ours: Side, side: Side) -> Acks:

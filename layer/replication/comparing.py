@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import closing
 
 from layer import errors
@@ -9,6 +10,7 @@ from layer.deadline import Deadline
 from layer.metadata.subscription import Subscription
 from layer.node import Node
 from layer.replication.comparison import PartitionComparison, compare
+from layer.replication.progress import Side
 from layer.replication.side_reading import SideReading
 from mapping.topic_name import TopicName
 
@@ -36,6 +38,11 @@ def compare_sides(
     ours, others = here.sides(mine, deadline), there.sides(theirs, deadline)
     if ours.keys() != others.keys():
         raise errors.Refused(f"{mine.topic.name} has partitions {[*ours]} here and {[*others]} there: nothing compares")
+    return compare_partitions(ours, others)
+
+
+def compare_partitions(ours: Mapping[int, Side], others: Mapping[int, Side]) -> list[PartitionComparison]:
+    """Of the same partitions, in their order. Raises StoreError, as `compare`."""
     return [compare(partition, ours[partition], others[partition]) for partition in sorted(ours)]
 
 

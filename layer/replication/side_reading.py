@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from layer import errors
@@ -18,6 +19,36 @@ from mapping.state_records.cursor_requests import SaveNow
 from mapping.state_records.subscription_progress import Origin
 
 _QUEUE_KBYTES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class LogRead:
+    """Where the messages of a topic began, by partition; the indexes may lag behind where the logs end, and are live.
+    `origin`: its cluster and life."""
+
+    origin: Origin
+    indexes: Mapping[int, OriginIndex]
+    ends: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class CursorsOf:
+    """A subscription of a topic whose log was read. Thread-safe, and so are several of one log."""
+
+    node: Node
+    subscription: Subscription
+    log: LogRead
+
+    def sides(self, deadline: Deadline) -> dict[int, Side]:
+        """By partition, of those that the subscription serves: cursors as their owners save them now.
+
+        Raises:
+            DeadlineExceeded, StoreError: they cannot be read in time.
+        """
+        node, subscription, log = self.node, self.subscription, self.log
+        node.memberships.live_cursors.change(subscription, dict.fromkeys(subscription.served, SaveNow()), deadline)
+        cursors = node.memberships.cursors.read(subscription, deadline)
+        return {p: Side(log.origin, cursors[p].state, log.indexes[p], log.ends[p]) for p in subscription.served}
 
 
 class SideReading:
@@ -41,15 +72,30 @@ class SideReading:
             DeadlineExceeded, StoreError: it cannot be read in time.
         """
         node, topic = self.node, subscription.topic
-        local = node.clusters.registry(deadline).local
-        if not local:
-            raise errors.Refused(f"the cluster at {node.settings.bootstrap} has no name (pok clusters local NAME)")
+        origin = self._origin(topic, deadline)
         node.memberships.live_cursors.change(subscription, dict.fromkeys(subscription.served, SaveNow()), deadline)
         cursors = node.memberships.cursors.read(subscription, deadline)
-        ends = node.admin.end_offsets(topic.kafka_topic, list(subscription.served), deadline)
-        indexes = self._indexes(topic, ends, deadline)
-        origin = Origin(local, topic.layout.incarnation)
-        return {p: Side(origin, cursors[p].state, indexes[p], ends[p]) for p in subscription.served}
+        log = self._log(topic, subscription.served, origin, deadline)  # afterwards: cursors lie within it
+        return {p: Side(origin, cursors[p].state, log.indexes[p], log.ends[p]) for p in subscription.served}
+
+    def log(self, topic: Topic, deadline: Deadline) -> LogRead:
+        """As it is now. Raises as `sides`."""
+        return self._log(topic, range(topic.partitions), self._origin(topic, deadline), deadline)
+
+    def known(self, topic: Topic, deadline: Deadline) -> LogRead:
+        """As far as it was read. Raises as `sides`."""
+        ends = self.node.admin.end_offsets(topic.kafka_topic, range(topic.partitions), deadline)
+        return LogRead(self._origin(topic, deadline), self.read_on(topic, ends, deadline, 0), ends)
+
+    def _log(self, topic: Topic, partitions: Iterable[int], origin: Origin, deadline: Deadline) -> LogRead:
+        ends = self.node.admin.end_offsets(topic.kafka_topic, [*partitions], deadline)
+        return LogRead(origin, self._indexes(topic, ends, deadline), ends)
+
+    def _origin(self, topic: Topic, deadline: Deadline) -> Origin:
+        local = self.node.clusters.registry(deadline).local
+        if not local:
+            raise errors.Refused(f"the cluster at {self.node.settings.bootstrap} has no name (pok clusters local NAME)")
+        return Origin(local, topic.layout.incarnation)
 
     def read_on(
         self, topic: Topic, ends: Mapping[int, int], deadline: Deadline, at_once: int

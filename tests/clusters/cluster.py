@@ -12,7 +12,7 @@ from layer.deadline import Deadline
 from layer.embedded import BrokerOptions, EmbeddedBroker
 from layer.http_server import HttpServer
 from layer.lookup.cluster_metadata import ClusterMetadata
-from layer.lookup.followed_map import FollowedMap
+from layer.lookup.following_map import following_map
 from layer.lookup.gateway import LookupGateway
 from layer.replication.replication import Replication
 from layer.replication.subscriptions_duty import ReplicatedSubscriptions
@@ -56,14 +56,8 @@ class Cluster:
     @contextmanager
     def lookup_port(self) -> Iterator[int]:
         """The port of a lookup service of this cluster's map of tenants."""
-        node = self.admin.node
-
-        def addresses(deadline: Deadline) -> dict[str, str]:
-            return {name: at.service_url for name, at in node.clusters.registry(deadline).clusters.items()}
-
         with ExitStack() as stack:
-            followed = FollowedMap(node.tenants.all, addresses, node.clock)
-            stack.callback(followed.close)
+            followed = stack.enter_context(following_map(self.admin.node))
             metadata = ClusterMetadata({})
             stack.callback(metadata.close)
             server = HttpServer("127.0.0.1", 0, LookupGateway(followed, metadata))

@@ -13,6 +13,7 @@ from layer.embedded import EmbeddedBrokerError
 from tests.clusters.cluster import Cluster, administrators, clients_of, delete_tenant, embedded_broker
 
 _HERE = Path(__file__).parent
+HUB = "hub"
 _TIMEOUT_S = 600
 """The first test waits for both brokers to start."""
 
@@ -62,6 +63,31 @@ def west(clusters: dict[str, Cluster]) -> Cluster:
 @pytest.fixture
 def east(clusters: dict[str, Cluster]) -> Cluster:
     return clusters["east"]
+
+
+@pytest.fixture(scope="package")
+def third_broker(missing: Callable[[str, str], None]) -> Iterator[str]:
+    """The URL of one more, for tests of three."""
+    with ExitStack() as stack:
+        try:
+            yield f"kafka://{stack.enter_context(embedded_broker()).bootstrap}"
+        except EmbeddedBrokerError as error:
+            missing("kafka", f"no broker: {error}")
+
+
+@pytest.fixture
+def hub(clusters: dict[str, Cluster], two_brokers: dict[str, str], third_broker: str, tenant: str) -> Iterator[Cluster]:
+    """A third cluster, which knows both, and which both know while it is there. It has nothing of the tenant yet."""
+    with ExitStack() as stack:
+        admin = stack.enter_context(AdminClient(third_broker))
+        admin.set_local_cluster(HUB)
+        for name, at in {**two_brokers, HUB: third_broker}.items():
+            admin.create_cluster(name, at)
+        for each in clusters.values():
+            each.admin.create_cluster(HUB, third_broker)
+            stack.callback(each.admin.delete_cluster, HUB)
+        stack.callback(delete_tenant, admin, tenant)
+        yield stack.enter_context(clients_of({HUB: third_broker}, {HUB: admin}))[HUB]
 
 
 @pytest.fixture

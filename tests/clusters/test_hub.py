@@ -2,39 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
-import pytest
-
 import layer as pulsar
-from layer.admin import AdminClient
-from layer.embedded import EmbeddedBrokerError
 from mapping.message_record import decode_headers
-from tests.clusters.cluster import Cluster, clients_of, embedded_broker
+from tests.clusters.cluster import Cluster
+from tests.clusters.conftest import HUB
 from tests.integration.sdk_support import nothing_comes, receive, receive_rest, until
-
-HUB = "hub"
-
-
-@pytest.fixture
-def hub(
-    clusters: dict[str, Cluster], two_brokers: dict[str, str], missing: Callable[[str, str], None]
-) -> Iterator[Cluster]:
-    """A third cluster, which knows both, and which both know while it is there."""
-    with ExitStack() as stack:
-        try:
-            url = f"kafka://{stack.enter_context(embedded_broker()).bootstrap}"
-        except EmbeddedBrokerError as error:
-            missing("kafka", f"no broker: {error}")
-        admin = stack.enter_context(AdminClient(url))
-        admin.set_local_cluster(HUB)
-        for name, at in {**two_brokers, HUB: url}.items():
-            admin.create_cluster(name, at)
-        for each in clusters.values():
-            each.admin.create_cluster(HUB, url)
-            stack.callback(each.admin.delete_cluster, HUB)
-        yield stack.enter_context(clients_of({HUB: url}, {HUB: admin}))[HUB]
 
 
 def test_a_hub_sends_to_all_and_passes_nothing_on(

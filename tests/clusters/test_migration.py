@@ -8,7 +8,8 @@ import pytest
 
 import layer as pulsar
 from layer.deadline import Deadline
-from layer.errors import Refused
+from layer.errors import DeadlineExceeded, Refused
+from layer.migration.tenant_sides import TenantSides
 from layer.migration.worker import MigrationWorker
 from layer.waiting import wait_until
 from mapping.state_records.migrations import MigrationStep
@@ -45,8 +46,9 @@ def test_a_tenant_moves_and_comes_back(
 
     def worker() -> MigrationWorker:
         record = west.node.migrations.require(tenant, Deadline.after(PATIENCE_S))
-        return MigrationWorker(west, west, east, record, PATIENCE_S)
+        return MigrationWorker(west, west, east, record, PATIENCE_S, news.append)
 
+    news: list[str] = []
     with ExitStack() as stack:
         for cluster in clusters.values():
             stack.enter_context(cluster.replicating())
@@ -64,13 +66,16 @@ def test_a_tenant_moves_and_comes_back(
         def killed(*_: object) -> None:
             raise Killed
 
-        monkeypatch.setattr(MigrationWorker, "_compare", killed)
+        monkeypatch.setattr(TenantSides, "bring_over", killed)
         with pytest.raises(Killed):
             worker().switch()
         monkeypatch.undo()
         assert worker().record.step is MigrationStep.SWITCHING
         before = len(program.received)
         assert worker().switch().step is MigrationStep.SWITCHED
+        assert [line.split(" after ")[0] for line in news[-3:]] == [
+            "nobody is on west", "everything is on east, and compared,", "programs go on, on east,",
+        ]  # fmt: skip
         assert wait_until(lambda: len(program.received) > before + 200, Deadline.after(PATIENCE_S)), "it goes on"
         assert worker().roll_back().step is MigrationStep.ROLLED_BACK
         before = len(program.received)
@@ -129,6 +134,32 @@ def test_deliveries_are_counted_on_and_put_off_on_the_next_cluster(clusters: dic
     with pytest.raises(pulsar.Timeout):
         consumer.receive(1_000)
     consumer.close()
+
+
+def test_programs_need_not_stop_while_replication_is_far_behind(
+    clusters: dict[str, Cluster], tenant: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    west, east = clusters["west"].admin, clusters["east"].admin
+    topic = f"persistent://{tenant}/eu/orders"
+    west.create_namespace(f"{tenant}/eu")
+    west.create_topic(topic)
+    west.assign_tenant(tenant, "west")
+    before = west.tenant_place(tenant)
+    west.node.migrations.begin(tenant, "west", "east", Deadline.after(PATIENCE_S))
+    record = west.node.migrations.require(tenant, Deadline.after(PATIENCE_S))
+    with clusters["west"].replicating():
+        worker = MigrationWorker(west, west, east, record, PATIENCE_S)
+        worker.run(lambda record: None)
+    producer = clusters["west"].client.create_producer(topic)
+    for _ in range(3):
+        producer.send(b"not copied")
+    producer.close()
+    monkeypatch.setattr("layer.migration.tenant_sides.NEAR", 2)
+    impatient = MigrationWorker(west, west, east, worker.record, 0)
+    with pytest.raises(DeadlineExceeded, match=r"is not copied to east after 0 s, 3 entries are left"):
+        impatient.switch()
+    assert impatient.record.step is MigrationStep.READY
+    assert west.tenant_place(tenant) == before, "nobody was told to stop"
 
 
 def test_a_tenant_moves_for_good(clusters: dict[str, Cluster], tenant: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from functools import partial
 
@@ -10,6 +11,7 @@ import pytest
 
 import layer as pulsar
 from layer.admin import AdminClient
+from layer.client.following.moving_consumer import GRACE_S
 from layer.deadline import Deadline
 from layer.lookup.http_directory import HttpDirectory
 from layer.lookup.model import Move
@@ -126,6 +128,54 @@ def test_what_is_acknowledged_late_is_acknowledged_on_the_copies(
     client.close()
 
 
+def test_nobody_waits_for_an_application_that_holds_messages_back(
+    clusters: dict[str, Cluster], lookup_port: int, tenant: str
+) -> None:
+    """Its consumers leave together, and it has its time on the way: what it acknowledges then does not come again."""
+    west, east = clusters["west"].admin, clusters["east"].admin
+    topic = f"persistent://{tenant}/ns/orders"
+    for admin, other in ((west, "east"), (east, "west")):
+        admin.create_namespace(f"{tenant}/ns")
+        admin.set_policy(f"{tenant}/ns", "replication_clusters", [other])
+        admin.create_topic(topic)
+        for name in ("billing", "audit"):
+            admin.create_subscription(topic, name, from_earliest=True)
+    west.assign_tenant(tenant, "west")
+    assert wait_until(lambda: _is_there(lookup_port, tenant), Deadline.after(10))
+    client = pulsar.Client(f"pok+lookup://127.0.0.1:{lookup_port}", operation_timeout_seconds=20)
+    consumers = [client.subscribe(topic, name, pulsar.ConsumerType.Shared) for name in ("billing", "audit")]
+    with clusters["west"].replicating(), clusters["east"].replicating():
+        producer = client.create_producer(topic)
+        for number in range(4):
+            producer.send(b"%d" % number)
+        held = [{int(each.data()): each for each in (mine.receive(20_000) for _ in range(4))} for mine in consumers]
+        assert wait_until(lambda: clusters["west"].has_copied(topic, clusters["east"]), Deadline.after(30))
+        again: list[set[int]] = [set(), set()]
+
+        def receive(which: int) -> None:
+            while len(again[which]) < 3:
+                again[which].add(int(consumers[which].receive().data()))
+
+        asking = [threading.Thread(target=receive, args=(which,), daemon=True) for which in range(2)]
+        for thread in asking:
+            thread.start()
+        began_s = time.monotonic()
+        west.node.tenants.move(tenant, Move.BEGIN_SWITCH, Deadline.after(10), "east")
+        for name in ("billing", "audit"):
+            assert wait_until(partial(_nobody_consumes, west, topic, name), Deadline.after(20))
+        assert time.monotonic() - began_s < GRACE_S
+        west.node.tenants.move(tenant, Move.FINISH_SWITCH, Deadline.after(10), "east")
+        for mine, messages in zip(consumers, held, strict=True):
+            mine.acknowledge(messages[1])  # while the tenant is on its way: nothing was handed out yet
+        for thread in asking:
+            thread.join(20)
+        assert again == [{0, 2, 3}] * 2
+        for mine in consumers:
+            with pytest.raises(pulsar.Timeout):
+                mine.receive(1_000)
+    client.close()
+
+
 def test_late_cumulative_acknowledgements_and_chunks_take_effect_on_the_copies(
     clusters: dict[str, Cluster], lookup_port: int, tenant: str
 ) -> None:
@@ -178,8 +228,8 @@ def test_late_cumulative_acknowledgements_and_chunks_take_effect_on_the_copies(
     client.close()
 
 
-def _nobody_consumes(admin: AdminClient, topic: str) -> bool:
-    return not admin.subscription_stats(topic, "billing").consumers
+def _nobody_consumes(admin: AdminClient, topic: str, name: str = "billing") -> bool:
+    return not admin.subscription_stats(topic, name).consumers
 
 
 def _nothing_is_left(admin: AdminClient, topic: str) -> bool:

@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Protocol
 
 from layer.client.errors import pulsar_errors
+from layer.client.following.ahead import Ahead
 from layer.client.session import Session
 from layer.deadline import Deadline
 from layer.errors import LayerError
 from layer.exceptions import AlreadyClosed, PulsarException, Timeout
 from layer.lookup.places import Directory, Place
+from layer.side_by_side import side_by_side
 
 _log: Final = logging.getLogger(__name__)
 
@@ -21,6 +24,8 @@ WAIT_S: Final = 30.0
 _AGAIN_S: Final = 1.0
 """How long after a failure to ask, or to open something on the new cluster, before the next attempt."""
 _EXPIRE_S: Final = 0.1
+_AT_ONCE: Final = 16
+"""Who leaves, or arrives, at the same time."""
 _WAIT_BETWEEN_S: Final = 0.5
 """The same while the tenant is between two clusters: what waits for it is answered in time."""
 
@@ -28,13 +33,18 @@ OpenSession = Callable[[Place], Session]
 
 
 class Traveller(Protocol):
-    """A producer, consumer or reader that moves. Called by the home's thread alone, in this order."""
+    """A producer, consumer or reader that moves. Called by one thread of the home at a time, in this order; others
+    travel at the same time."""
 
     def pause(self) -> None:
         """Take nothing more from the application, give it nothing more. Does not wait."""
 
     def depart(self) -> None:
         """Settle what is under way, and leave the cluster. Raises nothing."""
+
+    def look_ahead(self, session: Session) -> None:
+        """Have at hand what `arrive` will ask of that cluster. Changes nothing there, or here. Perhaps not called, and
+        perhaps while arriving. Raises LayerError, PulsarException: not now."""
 
     def arrive(self, session: Session) -> None:
         """Go on there. Raises PulsarException: not possible now, to be tried again."""
@@ -47,9 +57,11 @@ class Traveller(Protocol):
 
 
 class TenantHome:
-    """Thread-safe; one thread, which asks for changes from the first producer, consumer or reader until `close`.
+    """Thread-safe; one thread, which asks for changes from the first producer, consumer or reader until `close`, and up
+    to 16 more while everybody leaves a cluster, or arrives.
 
-    While nobody tells where the tenant is, everything stays where it is.
+    While nobody tells where the tenant is, everything stays where it is. While it is between two clusters, and it is
+    told where it goes, the next one is connected to and its metadata is read.
     """
 
     def __init__(
@@ -61,6 +73,9 @@ class TenantHome:
         self.operation_timeout_s = operation_timeout_s
         self._place: Place | None = None
         self._session: Session | None = None
+        self._ahead: Ahead | None = None
+        self._closing: list[threading.Thread] = []
+        """Sessions of clusters that were left. Both of the home's thread."""
         self._away: list[Traveller] = []
         """Those that left a cluster and have not arrived on one yet."""
         self._travellers: list[Traveller] = []
@@ -121,6 +136,11 @@ class TenantHome:
             self._settled.notify_all()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
+        if self._ahead is not None:
+            self._ahead.drop()
+            self._ahead.join()
+        for thread in self._closing:
+            thread.join()
         session, self._session = self._session, None
         return session
 
@@ -172,23 +192,61 @@ class TenantHome:
             return
         _log.info("tenant=%s on cluster %s %s", self.tenant, place.cluster, place.state.value)
         with self._moving:
+            self._look_ahead(place)
             self._leave_cluster()
             self._settle_now(place)
+
+    def _look_ahead(self, place: Place) -> None:
+        """Connect to where the tenant goes, while everybody leaves the cluster where it was."""
+        reached = place.reached
+        if reached is None:
+            return
+        if self._ahead is not None:
+            self._ahead.drop()
+        try:
+            session = self._open_session(reached)
+        except PulsarException as failure:
+            _log.warning("tenant=%s goes to cluster %s: %s", self.tenant, reached.cluster, failure)
+            return
+        self._ahead = Ahead(reached, session, [traveller.look_ahead for traveller in self._travellers])
+
+    def _session_at(self, place: Place) -> Session:
+        """On the cluster that has the tenant now: that which was opened ahead, if it goes there. It is connected.
+
+        Raises PulsarException: not possible now.
+        """
+        ahead = self._ahead
+        session = ahead.take_for(place) if ahead is not None else None
+        session = session or self._open_session(place)
+        try:
+            with pulsar_errors():
+                session.node()
+        except PulsarException:
+            session.close()
+            raise
+        return session
 
     def _leave_cluster(self) -> None:
         session, self._session = self._session, None
         staying = [each for each in self._travellers if not any(each is gone for gone in self._away)]
         for traveller in staying:
             traveller.pause()
-        for traveller in staying:
-            traveller.depart()
+        side_by_side([traveller.depart for traveller in staying], _AT_ONCE)
         with self._settled:
             self._away = list(self._travellers)
-        if session is not None:
-            try:
-                session.close()
-            except PulsarException as failure:
-                _log.warning("tenant=%s leaving a cluster: %s", self.tenant, failure)
+        if staying:
+            _log.info("tenant=%s has left a cluster, producers, consumers and readers=%d", self.tenant, len(staying))
+        if session is not None:  # nothing of it is waited for, but by `close`
+            self._closing = [each for each in self._closing if each.is_alive()]
+            thread = threading.Thread(target=self._close, args=(session,), name=f"pok-left-{self.tenant}", daemon=True)
+            self._closing.append(thread)
+            thread.start()
+
+    def _close(self, session: Session) -> None:
+        try:
+            session.close()
+        except PulsarException as failure:
+            _log.warning("tenant=%s leaving a cluster: %s", self.tenant, failure)
 
     def _settle(self, place: Place) -> None:
         with self._moving:
@@ -200,17 +258,21 @@ class TenantHome:
             try:
                 session = self._session
                 if session is None:
-                    session = self._open_session(place)
-                    session.node()
+                    session = self._session_at(place)
                     with self._settled:
                         self._session = session
                         self._settled.notify_all()
-                for traveller in list(self._away):
-                    traveller.arrive(session)
-                    with self._settled:
-                        self._away = [each for each in self._away if each is not traveller]
+                arriving = list(self._away)
+                side_by_side([partial(self._arrive, each, session) for each in arriving], _AT_ONCE)
+                if arriving:
+                    _log.info("tenant=%s goes on, on cluster %s", self.tenant, place.cluster)
             except PulsarException as failure:
                 _log.warning("tenant=%s cannot go on yet on cluster %s: %s", self.tenant, place.cluster, failure)
                 self._closed.wait(_EXPIRE_S)
         for traveller in list(self._away):
             traveller.expire()
+
+    def _arrive(self, traveller: Traveller, session: Session) -> None:
+        traveller.arrive(session)
+        with self._settled:
+            self._away = [each for each in self._away if each is not traveller]

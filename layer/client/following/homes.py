@@ -11,6 +11,7 @@ from layer.client.consumer import Consumer
 from layer.client.consumer_opening import ConsumerOptions, open_consumer
 from layer.client.errors import pulsar_errors
 from layer.client.following.home import OpenSession, TenantHome
+from layer.client.following.metadata_ahead import subscription_ahead
 from layer.client.following.moving_consumer import MovingConsumer
 from layer.client.following.moving_producer import MovingProducer
 from layer.client.following.moving_reader import MovingReader
@@ -59,7 +60,13 @@ class Homes:
             home = self._home(pattern.namespace.split("/")[0])
         else:
             home = self._home_of([topics] if isinstance(topics, str) else topics)
-        return MovingConsumer(options, opened, home)
+        named = [topics] if isinstance(topics, str) else topics if isinstance(topics, list) else []
+
+        def look_ahead(session: Session) -> None:
+            for name in named:
+                subscription_ahead(name, options.subscription_name, session)
+
+        return MovingConsumer(options, opened, look_ahead, home)
 
     def reader(self, topic: str, start: NativeMessageId, options: ReaderOptions) -> MovingReader:
         """Raises as `Client.create_reader`, and ConnectError."""

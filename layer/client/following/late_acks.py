@@ -11,8 +11,6 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from pyroaring import BitMap64
-
 from layer.client.following.late_places import Extent, Late, Log, named
 from layer.client.message import BatchedMessage, ChunkedMessage, Message
 from layer.client.message_id import StoredMessageId, native
@@ -108,14 +106,9 @@ class LateAcks:
                 ends[partition],
                 cursors[partition].state.next_unacked,
             )
-            offsets, batches = BitMap64(), dict[int, tuple[int, int]]()
-            for each in late[partition]:
-                found = named(each, log, deadline)
-                offsets |= found.offsets
-                for offset, (size, bits) in found.batches.items():
-                    batches[offset] = (size, bits | batches.get(offset, (0, 0))[1])
-            acks[partition] = of_offsets(offsets, batches, topic.layout.entries_per_ledger)
-            done += len(offsets) + len(batches)
+            found = named(late[partition], log, deadline)
+            acks[partition] = of_offsets(found.offsets, found.batches, topic.layout.entries_per_ledger)
+            done += len(found.offsets) + len(found.batches)
         acknowledge_ledgers(node.memberships.live_cursors, node.admin, subscription, acks, deadline)
         _log.info(
             "subscription=%s/%s %d records of a cluster that was left were acknowledged late, on %s",

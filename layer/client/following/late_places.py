@@ -72,15 +72,24 @@ class Named(NamedTuple):
     batches: dict[int, tuple[int, int]]
 
 
-def named(late: Late, log: Log, deadline: Deadline) -> Named:
-    """What is named of what is there. Memory: one batch of records while it reads, and the offsets.
+def named(several: Iterable[Late], log: Log, deadline: Deadline) -> Named:
+    """What they name of what is there. Memory: one batch of records while it reads, and the offsets.
 
     Raises:
         StoreError: it cannot be read now.
     """
-    if late.extent is Extent.UPTO:
-        return _upto(late, log, deadline)
-    offset = _place(late, log, deadline)
+    late = list(several)
+    places = _places([each for each in late if each.extent is not Extent.UPTO], log, deadline)
+    offsets, batches = BitMap64(), dict[int, tuple[int, int]]()
+    for each in late:
+        found = _upto(each, log, deadline) if each.extent is Extent.UPTO else _at(each, places.get(each), log, deadline)
+        offsets |= found.offsets
+        for offset, (size, bits) in found.batches.items():
+            batches[offset] = (size, bits | batches.get(offset, (0, 0))[1])
+    return Named(offsets, batches)
+
+
+def _at(late: Late, offset: int | None, log: Log, deadline: Deadline) -> Named:
     if offset is None:
         return Named(BitMap64(), {})
     if late.batch_size:
@@ -88,12 +97,21 @@ def named(late: Late, log: Log, deadline: Deadline) -> Named:
     return Named(BitMap64(_chunks(late, log, offset, deadline) if late.extent is Extent.CHUNKS else [offset]), {})
 
 
-def _place(late: Late, log: Log, deadline: Deadline) -> int | None:
-    """Where the record lies here."""
-    if late.cluster == log.cluster:
-        return late.offset if late.incarnation == log.incarnation and log.low <= late.offset < log.end else None
-    copies = Copies(log.reads, log.kafka_topic, late.partition, late.cluster)
-    return copies.of((late.incarnation, late.offset), log.low, log.end, deadline)
+def _places(late: Iterable[Late], log: Log, deadline: Deadline) -> dict[Late, int]:
+    """Where the records lie here, of those that do."""
+    found: dict[Late, int] = {}
+    elsewhere: dict[str, list[Late]] = {}
+    for each in late:
+        if each.cluster != log.cluster:
+            elsewhere.setdefault(each.cluster, []).append(each)
+        elif each.incarnation == log.incarnation and log.low <= each.offset < log.end:
+            found[each] = each.offset
+    for cluster, group in elsewhere.items():
+        copies = Copies(log.reads, log.kafka_topic, group[0].partition, cluster)
+        lives = {each: (each.incarnation, each.offset) for each in group}
+        places = copies.of_each(lives.values(), log.low, log.end, deadline)
+        found.update((each, places[life]) for each, life in lives.items() if life in places)
+    return found
 
 
 def _chunks(late: Late, log: Log, last: int, deadline: Deadline) -> list[int]:

@@ -39,18 +39,24 @@ _log: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 GRACE_S: Final = 2.0
-"""How long the application may take to acknowledge what it has, before the consumer leaves a cluster."""
+"""How long the application may take, from when nothing more is handed out, to acknowledge what it has, so that it does
+not come again: on the cluster that is left, and on the next one before that hands anything out."""
+STILL_S: Final = 0.3
+"""An application that wants the next message, and has acknowledged nothing for so long, is not waited for any longer
+before its cluster is left."""
 _UNACKED_ARE_COUNTED: Final = (ConsumerType.Shared, ConsumerType.KeyShared)
 
 OpenConsumer = Callable[[ConsumerOptions, Session], Consumer]
+Look = Callable[[Session], None]
 
 
 class MovingConsumer(Consumer):
     """Receives from a consumer of the cluster that has the tenant. Thread-safe.
 
     When the tenant begins to switch it hands out nothing more, lets the application acknowledge what it has (until it
-    asks for the next message and, on Shared and Key_Shared, nothing is unacknowledged; two seconds at most), saves and
-    leaves. What it did not hand out, and what is not acknowledged then, is delivered on the next cluster.
+    asks for the next message and, on Shared and Key_Shared, nothing is unacknowledged or nothing was acknowledged for
+    0.3 s; two seconds at most), saves and leaves. What it did not hand out, and what is not acknowledged then, is
+    delivered on the next cluster; not before the two seconds are over, if the application has something in hand.
 
     Messages and ids of a cluster that was left: what is acknowledged of them between two clusters is acknowledged on
     the next one before that hands anything out, and what is acknowledged later, as soon as may be: then the message
@@ -59,10 +65,13 @@ class MovingConsumer(Consumer):
     Serialized ids do not tell their cluster: keep none of them over a switch.
     """
 
-    def __init__(self, options: ConsumerOptions, open_consumer: OpenConsumer, home: TenantHome) -> None:
+    def __init__(
+        self, options: ConsumerOptions, open_consumer: OpenConsumer, look_ahead: Look, home: TenantHome
+    ) -> None:
         # Its parts are the inner one's.
         self._options = options
         self._open = open_consumer
+        self._look_ahead = look_ahead
         self._home = home
         self._inner: Consumer | None = None
         """Gives messages; None between two clusters."""
@@ -74,6 +83,9 @@ class MovingConsumer(Consumer):
         self._listener_paused = False
         self._unreceived = 0
         """What lay in the inbox when handing out ended."""
+        self._grace = Deadline.after(0)
+        self._in_hand = 0
+        """What the application had not acknowledged when its cluster was left, nor since; 0 where it is not counted."""
         self._former: list[tuple[LedgerLayout, str]] = []
         """What ids of clusters that were left are made with, told apart by identity: one ledger id may be on both; and
         which cluster that was."""
@@ -101,6 +113,7 @@ class MovingConsumer(Consumer):
         """See `Traveller`."""
         with self._changing:
             self._inner = None
+        self._grace = Deadline.after(GRACE_S)
         if (last := self._attached) is not None:
             self._unreceived = sum(len(endpoint.queue) for endpoint in last.endpoints())
             last.stop_receiving()
@@ -110,20 +123,30 @@ class MovingConsumer(Consumer):
         last = self._attached
         if last is None or self._gone:
             return
-        wait_until(lambda: self._has_settled(last), Deadline.after(GRACE_S))
-        self._former += [(layout, self._cluster) for layout in last.layouts()]
-        self._attached = None
+        still = _Still(lambda: self._unacknowledged(last), STILL_S)
+        wait_until(lambda: self._wants_more() and (self._unacknowledged(last) <= 0 or still.is_so()), self._grace)
+        with self._changing:
+            self._former += [(layout, self._cluster) for layout in last.layouts()]
+            self._attached = None
+            self._in_hand = self._unacknowledged(last)
         try:
             last.leave()
         except PulsarException as failure:
             _log.warning("subscription=%s leaving its cluster: %s", self._options.subscription_name, failure)
 
-    def _has_settled(self, last: Consumer) -> bool:
-        if self._listening or not (self._asking or self._unanswered or self._options.message_listener):
-            return False
+    def _wants_more(self) -> bool:
+        """The application is not busy with a message, as far as can be told."""
+        return not self._listening and bool(self._asking or self._unanswered or self._options.message_listener)
+
+    def _unacknowledged(self, last: Consumer) -> int:
+        """Of what the application has; 0 where that is not counted."""
         if self._options.consumer_type not in _UNACKED_ARE_COUNTED:
-            return True
-        return sum(endpoint.unacked for endpoint in last.endpoints()) <= self._unreceived
+            return 0
+        return max(0, sum(endpoint.unacked for endpoint in last.endpoints()) - self._unreceived)
+
+    def look_ahead(self, session: Session) -> None:
+        """See `Traveller`."""
+        self._look_ahead(session)
 
     def arrive(self, session: Session) -> None:
         """See `Traveller`."""
@@ -132,6 +155,8 @@ class MovingConsumer(Consumer):
             options = replace(options, message_listener=self._listened)
         place = self._home.place
         self._cluster = "" if place is None else place.cluster
+        with self._changing:
+            self._changing.wait_for(lambda: self._gone or self._in_hand <= 0, self._grace.remaining_s())
         self._settle_late(session)  # before anything is handed out here
         inner = self._open(options, session)
         self._session = session
@@ -252,9 +277,13 @@ class MovingConsumer(Consumer):
             return
         attached = self._of(message)
         if attached is not None:
-            attached.acknowledge(message, wait=wait)
-        else:
-            self._acknowledge_late(message)
+            try:
+                attached.acknowledge(message, wait=wait)
+                return
+            except AlreadyClosed:
+                if self._gone or self._attached is attached:
+                    raise  # else its cluster was left just then
+        self._acknowledge_late(message)
 
     def begin_acknowledging(self, message: Message | NativeMessageId | Any, txn: Transaction) -> AckUnderWay:
         return self._in_transaction(message).begin_acknowledging(message, txn)
@@ -353,6 +382,8 @@ class MovingConsumer(Consumer):
             return
         session = self._session
         with self._changing:
+            self._in_hand -= 1
+            self._changing.notify_all()
             begins = self._attached is not None and session is not None and not self._settles
             self._settles = self._settles or begins
         if begins:
@@ -447,3 +478,19 @@ class MovingConsumer(Consumer):
 
     def _patience(self) -> Deadline:
         return Deadline.after(self._home.operation_timeout_s)
+
+
+class _Still:
+    """Whether a count has not changed for so many seconds. Asked again and again by one thread."""
+
+    def __init__(self, count: Callable[[], int], for_s: float) -> None:
+        self._count = count
+        self._for_s = for_s
+        self._last = count()
+        self._since = Deadline.after(for_s)
+
+    def is_so(self) -> bool:
+        now = self._count()
+        if now != self._last:
+            self._last, self._since = now, Deadline.after(self._for_s)
+        return self._since.passed()

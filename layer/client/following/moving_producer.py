@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from layer.client.following.home import TenantHome
+from layer.client.following.metadata_ahead import producer_ahead
 from layer.client.in_flight import NO_ID, Answer, SendCallback
 from layer.client.producer import Producer
 from layer.client.producer_opening import ProducerOptions, open_producer, room_for_pending
@@ -138,6 +139,10 @@ class MovingProducer(Producer):
             last.close()
         except PulsarException as failure:
             _log.warning("topic=%s leaving its cluster: %s", self._asked, failure)
+
+    def look_ahead(self, session: Session) -> None:
+        """See `Traveller`."""
+        producer_ahead(self._asked, self._options, session)
 
     def arrive(self, session: Session) -> None:
         """See `Traveller`."""

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from layer.client.errors import pulsar_errors
 from layer.client.following.home import TenantHome
+from layer.client.following.metadata_ahead import topic_ahead
 from layer.client.message import BatchedMessage, Message
 from layer.client.message_id import NativeMessageId, StoredMessageId, native
 from layer.client.reader import Reader, ReaderListener
@@ -84,6 +85,10 @@ class MovingReader(Reader):
             last.leave()
         except PulsarException as failure:
             _log.warning("topic=%s a reader leaves its cluster: %s", self._asked, failure)
+
+    def look_ahead(self, session: Session) -> None:
+        """See `Traveller`."""
+        topic_ahead(self._asked, session)
 
     def arrive(self, session: Session) -> None:
         """See `Traveller`."""

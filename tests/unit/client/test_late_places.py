@@ -57,7 +57,7 @@ def late(offset: int, extent: Extent, cluster: str = "west", life: int = WEST_LI
 
 
 def found(wanted: Late, where: Log) -> list[int]:
-    told = named(wanted, where, Deadline.after(5))
+    told = named([wanted], where, Deadline.after(5))
     assert told.batches == {}
     return list(told.offsets)
 
@@ -83,7 +83,7 @@ def test_where_the_tenant_came_back_to_it_is_the_same_log() -> None:
 
 def test_up_to_a_message_of_a_batch_are_those_before_it_in_the_batch() -> None:
     wanted = late(1, Extent.UPTO, batch_index=2, batch_size=5)
-    told = named(wanted, log(copy(0), copy(1), copy(2)), Deadline.after(5))
+    told = named([wanted], log(copy(0), copy(1), copy(2)), Deadline.after(5))
     assert (list(told.offsets), told.batches) == ([0], {1: (5, 0b111)})
 
 
@@ -114,10 +114,18 @@ def test_up_to_a_message_spares_the_chunks_of_one_that_ends_behind_it() -> None:
     assert found(late(4, Extent.UPTO), where) == [0, 1, 2, 3, 4]
 
 
+def test_several_are_named_together() -> None:
+    where = log(copy(0), mine(), copy(3), copy(4, cluster="north"), copy(6))
+    several = [late(6, Extent.RECORD), late(0, Extent.UPTO), late(4, Extent.RECORD, "north"), late(2, Extent.RECORD)]
+    several += [late(3, Extent.RECORD, batch_index=n, batch_size=4) for n in (0, 2)]
+    told = named(several, where, Deadline.after(5))
+    assert (list(told.offsets), told.batches) == ([0, 3, 4], {2: (4, 0b101)})
+
+
 def test_one_record_is_found_by_its_place() -> None:
     where = log(copy(0), mine(), copy(3))
     assert found(late(3, Extent.RECORD), where) == [2]
     assert found(late(1, Extent.RECORD), where) == []
     assert found(late(1, Extent.RECORD, "east", EAST_LIFE), where) == [1]
-    told = named(late(3, Extent.RECORD, batch_index=1, batch_size=4), where, Deadline.after(5))
+    told = named([late(3, Extent.RECORD, batch_index=1, batch_size=4)], where, Deadline.after(5))
     assert told == Named(told.offsets, {2: (4, 0b10)})

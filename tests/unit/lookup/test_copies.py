@@ -79,3 +79,14 @@ def test_as_looking_at_every_record(seed: int) -> None:
         assert copies.behind(wanted, 0, end, LATER) == behind
         assert partition.readings <= 12
         assert copies.of(wanted, 0, end, LATER) == exact
+    several = [(life, place + 3), *(each for _, each in draw.sample(truth, min(20, len(truth))))]
+    assert copies.of_each(several, 0, end, LATER) == {each: offset for offset, each in truth if each in several}
+
+
+def test_several_that_lie_near_each_other_are_found_by_one_look() -> None:
+    records = {n: Record(n, "west", OriginalPosition(2 * n, 0, 5, 1)) for n in range(20_000)}
+    partition = Partition(records)
+    wanted = [(5, n) for n in range(20_000, 20_200)] + [(5, 3)]
+    found = Copies(partition, "orders", 0, "west").of_each(wanted, 0, 20_000, LATER)
+    assert found == {(5, 2 * n): n for n in range(10_000, 10_100)}
+    assert partition.readings < 60, "not each by itself"

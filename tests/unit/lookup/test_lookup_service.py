@@ -89,6 +89,22 @@ def test_a_change_is_told_to_whoever_waits_for_it(service: Service) -> None:
     service.records = {"acme": TenantRecord("acme", "west", TenantState.SWITCHING, 2, "east")}
     waits.join(20)
     assert [(place.cluster, place.switching) for place in told] == [("west", True)]
+    reached = told[0].reached
+    assert reached is not None
+    assert (reached.cluster, reached.service_url, reached.switching) == ("east", URLS["east"], False)
+    service.records = {"acme": TenantRecord("acme", "west", TenantState.SWITCHING, 3, "south")}
+    unknown = service.directory.changed(told[0], 30)
+    assert (unknown.target, unknown.reached) == ("south", None), "a cluster without an address"
+
+
+def test_whoever_follows_the_map_hears_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("layer.lookup.followed_map.LOOK_S", 60.0)
+    service = Service()
+    known = service.directory.place("acme", Deadline.after(20))
+    service.records = {"acme": TenantRecord("acme", "east", TenantState.ACTIVE, 2)}
+    service.map.look()
+    assert service.directory.changed(known, 20).cluster == "east"
+    service.close()
 
 
 def test_what_cannot_be_told(service: Service) -> None:
@@ -143,8 +159,15 @@ def test_a_file_tells_the_same(tmp_path: Path) -> None:
     assert (known.cluster, known.service_url) == ("west", URLS["west"])
     assert directory.place("other", Deadline.after(1)).cluster == "east"
     write({"acme": {"cluster": "west", "state": "SWITCHING"}})
-    assert directory.changed(known, 20).switching
+    there = directory.changed(known, 20)
+    assert there.switching
+    assert there.reached is None
+    write({"acme": {"cluster": "west", "state": "SWITCHING", "target": "east"}})
+    reached = directory.place("acme", Deadline.after(1)).reached
+    assert reached is not None
+    assert (reached.cluster, reached.service_url) == ("east", URLS["east"])
     wrong: list[object] = [{}, {"acme": "south"}, {"acme": 7}, {"acme": {"cluster": "west", "state": "GONE"}}, []]
+    wrong.append({"acme": {"cluster": "west", "state": "SWITCHING", "target": "south"}})
     for tenants in wrong:
         write(tenants)
         with pytest.raises(LookupFailed, match=r"tenants\.json"):
@@ -153,6 +176,13 @@ def test_a_file_tells_the_same(tmp_path: Path) -> None:
     write({"acme": "west"})
     with pytest.raises(LookupFailed, match="closed"):
         directory.changed(known, 20)
+
+
+def test_services_of_former_versions_are_understood() -> None:
+    said = {"tenant": "t", "cluster": "west", "service_url": "kafka://w", "state": "SWITCHING", "version": "1"}
+    place = decode_place(said)
+    assert (place.switching, place.reached) == (True, None)
+    assert decode_place(place.as_json()) == place
 
 
 @pytest.mark.parametrize("said", [{}, {"tenant": 7}, {**decode_place.__annotations__}])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from bisect import bisect_left
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
@@ -64,7 +66,8 @@ class Log:
         for number, each in enumerate(ranges):
             if each.start < each.end:
                 self.read_from.append(each.start)
-                found = [record for record in self.records if each.start <= record.offset() < each.end]
+                first, end = (bisect_left(self.records, at, key=Record.offset) for at in (each.start, each.end))
+                found = self.records[first:end]
                 if self.stalls and len(found) > 1:
                     self.stalls -= 1
                     take(number, found[: len(found) // 2])
@@ -80,7 +83,7 @@ class Looks:
         monkeypatch.setattr("layer.replication.side_reading.RangeReader", lambda log: log)
         self._both = BothSides(self._node(west), "west", self._node(east), "east")
 
-    def __call__(self, remade: bool = False) -> Compared:
+    def __call__(self, remade: bool = False, settled: bool = False) -> Compared:
         here, there = (
             cast(
                 "Any",
@@ -91,7 +94,7 @@ class Looks:
             )
             for topic_id in ("a", "c" if remade else "b")
         )  # fmt: skip
-        return self._both.read_on(here, there, Deadline.after(5))[0]
+        return self._both.read_on(here, there, Deadline.after(60), settled=settled)[0]
 
     @staticmethod
     def _node(log: Log) -> Any:
@@ -144,29 +147,100 @@ def test_copies_behind_the_marker_of_a_later_replicator_do_not_count(monkeypatch
     assert (found.equal, found.changed, found.missing, found.first) == (4, 0, 0, -1)
 
 
-def test_little_is_kept_of_two_long_logs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of one half of which nothing was copied, since it was not to be, and of which the beginning is gone."""
-    kept = [0]
+LIMIT = 250
+"""What the test's `BothSides` keeps of each side: 200, and a step of 50."""
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How much was kept of a side, whenever anything was told."""
+    found = [0]
 
     class Watched(SideBySide):
         def original(self, record: Any, headers: Any) -> None:
             super().original(record, headers)
-            kept.append(len(self._waiting) + len(self._early))
+            found.extend((self.waiting, self.early))
 
         def copy(self, original: int, record: Any, headers: Any) -> None:
             super().copy(original, record, headers)
-            kept.append(len(self._waiting) + len(self._early))
+            found.extend((self.waiting, self.early))
 
-    monkeypatch.setattr("layer.migration.both_sides.SideBySide", lambda other: Watched(other, 200))
-    monkeypatch.setattr("layer.migration.both_sides._FEWEST", 50)
-    monkeypatch.setattr("layer.migration.both_sides._APART", 50)
+    monkeypatch.setattr("layer.migration.both_sides.SideBySide", Watched)
+    for name, value in {"_MOST": 200, "_FEWEST": 50, "_APART": 50}.items():
+        monkeypatch.setattr(f"layer.migration.both_sides.{name}", value)
+    return found
+
+
+LONG = 20_000
+
+
+def test_originals_are_not_read_far_ahead_of_their_copies(monkeypatch: pytest.MonkeyPatch, kept: list[int]) -> None:
+    """And none is given up because its copy comes late."""
+    west = Log(*(mine(n, b"%d" % n) for n in range(LONG)))
+    copies = [copy(n, n, b"%d" % n) for n in range(LONG)]
+    east = Log()
+    look = Looks(monkeypatch, west, east)
+    found = look()
+    assert (found.equal, found.missing, found.first) == (0, LONG, 0)
+    assert sum(kept) > 0
+    assert max(west.read_from) <= LIMIT
+    for upto in (1, 7_000, 7_001, LONG - 1):
+        east.records = copies[:upto]
+        found = look()
+        assert (found.equal, found.missing, found.first, found.good) == (upto, LONG - upto, upto, False)
+    east.records = copies
+    assert (look().equal, look().good, look().complete) == (LONG, True, True)
+    assert max(kept) <= LIMIT
+
+
+def test_copies_are_not_read_far_ahead_of_their_originals(monkeypatch: pytest.MonkeyPatch, kept: list[int]) -> None:
+    """Which are no longer there, or not there at all: their cluster lost them."""
+    copies = [copy(n, n, b"%d" % n) for n in range(LONG)]
+    found = Looks(monkeypatch, Log(mine(LONG - 1, b"%d" % (LONG - 1))), Log(*copies))()
+    assert (found.equal, found.good) == (1, True)
+    lost = Looks(monkeypatch, Log(mine(0, b"0")), Log(*copies))()
+    assert (lost.equal, lost.good) == (1, True)
+    assert max(kept) <= LIMIT
+
+
+def test_whatever_the_order_is_little_is_kept(monkeypatch: pytest.MonkeyPatch, kept: list[int]) -> None:
+    """Replicators keep it; so what comes far behind its turn counts as missing."""
+    west = Log(*(mine(n, b"%d" % n) for n in range(LONG)))
+    turned = Log(*(copy(n, LONG - 1 - n, b"%d" % (LONG - 1 - n)) for n in range(LONG)))
+    found = Looks(monkeypatch, west, turned)(settled=True)
+    assert found.equal + found.missing == LONG
+    assert not found.good
+    rng = random.Random(7)
+    order = [n for start in range(0, LONG, 40) for n in rng.sample(range(start, start + 40), 40)]
+    shuffled = Log(*(copy(n, original, b"%d" % original) for n, original in enumerate(order)))
+    assert Looks(monkeypatch, west, shuffled)().equal == LONG
+    assert max(kept) <= LIMIT
+
+
+def test_what_has_no_copy_when_nothing_more_is_copied_is_told_of(
+    monkeypatch: pytest.MonkeyPatch, kept: list[int]
+) -> None:
+    """A long end of aborted messages, and a message that was lost."""
+    aborted = [mine(n, b"%d" % n, (TXN, b"1:2")) for n in range(1, LONG)]
+    west = Log(mine(0, b"0"), *aborted, mine(LONG, b"lost"))
+    look = Looks(monkeypatch, west, Log(copy(0, 0, b"0")))
+    found = look()
+    assert (found.equal, found.complete) == (1, False)
+    assert found.missing > LONG - 2 * LIMIT, "they may be copied yet"
+    found = look(settled=True)
+    assert (found.equal, found.missing, found.excused, found.first) == (1, 1, LONG - 1, LONG)
+    assert max(kept) <= LIMIT
+
+
+def test_little_is_kept_of_two_long_logs(monkeypatch: pytest.MonkeyPatch, kept: list[int]) -> None:
+    """Of one half of which nothing was copied, since it was not to be, and of which the beginning is gone."""
     aborted = [mine(n, b"%d" % n, (TXN, b"1:2")) for n in range(1_000, 3_000)]
     west = Log(*(mine(n, b"%d" % n) for n in range(500, 1_000)), *aborted, mine(3_000, b"last"))
     copies = [copy(n, n, b"%d" % n) for n in range(1_000)]
     east = Log(*copies, *(mine(n, b"") for n in range(1_000, 4_000)), copy(4_000, 3_000, b"last"))
     found = Looks(monkeypatch, west, east)()
     assert (found.equal, found.changed, found.missing, found.excused) == (501, 0, 0, 2_000)
-    assert max(kept) <= 250
+    assert max(kept) <= LIMIT
 
 
 def test_what_the_target_lacks() -> None:

@@ -1,0 +1,85 @@
+"""What a client has open on the cluster that a tenant is about to reach."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from layer.client.session import Session
+from layer.errors import LayerError
+from layer.exceptions import PulsarException
+from layer.lookup.places import Place
+from layer.side_by_side import side_by_side
+from mapping.errors import MappingError
+
+_log: Final = logging.getLogger(__name__)
+
+Look = Callable[[Session], None]
+
+
+class Ahead:
+    """A session that connects, and reads metadata there, while the tenant is still between two clusters. Nothing is
+    produced, consumed or made. One thread until that is done; what fails is tried by whoever arrives. Thread-safe.
+    """
+
+    def __init__(self, place: Place, session: Session, looks: Sequence[Look]) -> None:
+        """`looks`: see `Traveller.look_ahead`."""
+        self._place = place
+        self._session = session
+        self._looks = looks
+        self._lock = threading.Lock()
+        self._ended = False
+        self._taken = False
+        self._over = False
+        self._thread = threading.Thread(target=self._run, name=f"pok-ahead-{place.tenant}", daemon=True)
+        self._thread.start()
+
+    def take_for(self, place: Place) -> Session | None:
+        """The session, if it is on the cluster of that place and nobody had it yet: it is the caller's from now on, to
+        be closed, too. It may still be connecting: who asks for its node waits for that. Else None, and it ends."""
+        if (place.cluster, place.service_url) != (self._place.cluster, self._place.service_url):
+            self.drop()
+            return None
+        with self._lock:
+            if self._ended:
+                return None
+            self._ended = self._taken = True
+        return self._session
+
+    def drop(self) -> None:
+        """It is not needed: if nobody took it, it is closed as soon as its thread is done. Does not wait; a second call
+        does nothing."""
+        with self._lock:
+            closes = self._over and not self._ended
+            self._ended = True
+        if closes:
+            self._session.close()
+
+    def join(self) -> None:
+        """Return when its thread is over; a connection that is being made has the connection timeout."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            if self._do(lambda session: session.node()):
+                side_by_side([partial(self._do, look) for look in self._looks])
+        finally:
+            with self._lock:
+                self._over = True
+                closes = self._ended and not self._taken
+            if closes:
+                self._session.close()
+
+    def _do(self, look: Callable[[Session], object]) -> bool:
+        """Whether it could be done, and is of use."""
+        if self._ended:
+            return False
+        try:
+            look(self._session)
+        except (LayerError, MappingError, PulsarException) as failure:
+            _log.info("tenant=%s cluster %s is not known yet: %s", self._place.tenant, self._place.cluster, failure)
+            return False
+        return True

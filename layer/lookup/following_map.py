@@ -1,0 +1,45 @@
+"""Follows the map of tenants that lies in a cluster: whoever waits for a change hears of it at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Final
+
+from layer.deadline import Deadline
+from layer.kafka.assigned import AssignedConsumer
+from layer.lookup.followed_map import FollowedMap
+from layer.services import Services
+from layer.statelog.api import LogRecord
+from layer.statelog.tail import PartitionTail
+from mapping.state_topics import TENANTS
+
+_QUEUE_KBYTES: Final = 1024
+_WAIT_MS: Final = 500
+_CLOSE_S: Final = 5.0
+
+
+@contextmanager
+def following_map(services: Services) -> Iterator[FollowedMap]:
+    """Followed while inside, by two threads. Memory: what `FollowedMap` and `PartitionTail` say."""
+
+    def addresses(deadline: Deadline) -> dict[str, str]:
+        return {name: at.service_url for name, at in services.clusters.registry(deadline).clusters.items()}
+
+    def open_reader() -> AssignedConsumer:
+        config = services.settings.tail(client_id="tenants", fetch_queue_kbytes=_QUEUE_KBYTES, wait_ms=_WAIT_MS)
+        return AssignedConsumer(config, TENANTS.kafka_name)
+
+    def heard(_: Sequence[tuple[int, LogRecord]]) -> None:
+        followed.look()
+
+    with ExitStack() as stack:
+        followed = FollowedMap(services.tenants.all, addresses, services.clock)
+        stack.callback(followed.close)
+        tail = PartitionTail(
+            services.log, TENANTS, open_reader, lambda: set(range(TENANTS.partitions)), heard, name="pok-lookup-tail",
+            without="changes of the map of tenants are heard of a quarter of a second later",
+        )  # fmt: skip
+        stack.callback(lambda: tail.close(Deadline.after(_CLOSE_S)))
+        tail.look()
+        yield followed

@@ -1,0 +1,191 @@
+"""How everybody of a tenant gets from cluster to cluster, with sessions and a map that the test has in its hands."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pytest
+
+from layer.client.following.home import TenantHome
+from layer.client.session import Session
+from layer.deadline import Deadline
+from layer.errors import ConnectFailed
+from layer.lookup.places import LookupFailed, Place
+from layer.waiting import wait_until
+from mapping.state_records.tenants import TenantState
+
+SOON_S = 20.0
+
+
+def at(cluster: str, version: int, target: str = "") -> Place:
+    state = TenantState.SWITCHING if target else TenantState.ACTIVE
+    return Place(
+        "acme", cluster, f"kafka://{cluster}", state, str(version), target, f"kafka://{target}" if target else ""
+    )
+
+
+class Map:
+    """A `Directory`."""
+
+    def __init__(self) -> None:
+        self._now = at("west", 1)
+        self._changed = threading.Condition()
+        self._closed = False
+
+    def say(self, place: Place) -> None:
+        with self._changed:
+            self._now = place
+            self._changed.notify_all()
+
+    def place(self, tenant: str, deadline: Deadline) -> Place:
+        return self._now
+
+    def changed(self, known: Place, wait_s: float) -> Place:
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._now.version != known.version, wait_s)
+            if self._closed:
+                raise LookupFailed("closed")
+            return self._now
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+class Opened:
+    """A `Session`."""
+
+    def __init__(self, place: Place, connect: Callable[[], object]) -> None:
+        self.cluster = place.cluster
+        self.closed = False
+        self.connected = threading.Event()
+        self._connect = connect
+
+    def node(self) -> None:
+        self._connect()
+        self.connected.set()
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class Goes:
+    """A `Traveller`; leaves and arrives only together with as many others as `meet` says."""
+
+    def __init__(self, meet: threading.Barrier) -> None:
+        self._meet = meet
+        self.did: list[str] = []
+        self.at: Any = None
+        self.looked = threading.Event()
+
+    def pause(self) -> None:
+        self.did.append("pause")
+
+    def depart(self) -> None:
+        self._meet.wait()
+        self.did.append("depart")
+        self.at = None
+
+    def look_ahead(self, session: Session) -> None:
+        self.looked.set()
+
+    def arrive(self, session: Session) -> None:
+        if "depart" in self.did:
+            self._meet.wait()
+        self.did.append("arrive")
+        self.at = session
+
+    def expire(self) -> None:
+        return
+
+    def abandon(self) -> None:
+        return
+
+
+class World:
+    def __init__(self) -> None:
+        self.map = Map()
+        self.opened: list[Opened] = []
+        self.connect: Callable[[], object] = lambda: None
+        self.home = TenantHome("acme", self.map, self._open, SOON_S)
+        meet = threading.Barrier(2, timeout=SOON_S)
+        self.both = [Goes(meet), Goes(meet)]
+        for each in self.both:
+            self.home.join(each)
+
+    def _open(self, place: Place) -> Session:
+        made = Opened(place, lambda: self.connect())
+        self.opened.append(made)
+        return cast("Session", made)
+
+    def are_at(self, cluster: str) -> bool:
+        return all(each.at is not None and each.at.cluster == cluster for each in self.both)
+
+    def close(self) -> None:
+        self.map.close()
+        self.home.close()
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    made = World()
+    yield made
+    made.close()
+
+
+def eventually(happened: Callable[[], bool]) -> bool:
+    return wait_until(happened, Deadline.after(SOON_S))
+
+
+def test_all_leave_and_arrive_together_where_somebody_looked_before(world: World) -> None:
+    world.map.say(at("west", 2, "east"))
+    assert eventually(lambda: len(world.opened) == 2)
+    ahead = world.opened[1]
+    assert ahead.cluster == "east"
+    assert ahead.connected.wait(SOON_S), "while the tenant is between the clusters"
+    assert all(each.looked.wait(SOON_S) for each in world.both)
+    assert eventually(lambda: world.opened[0].closed)
+    assert not world.are_at("east")
+    world.map.say(at("east", 3))
+    assert eventually(lambda: world.are_at("east"))
+    assert [each.at for each in world.both] == [ahead] * 2
+    assert world.both[0].did == ["arrive", "pause", "depart", "arrive"]
+    assert len(world.opened) == 2
+    assert not ahead.closed
+
+
+def test_a_switch_that_is_abandoned_leaves_nothing_open_elsewhere(world: World) -> None:
+    hangs, gave_up = threading.Event(), threading.Event()
+
+    def connect() -> None:
+        if threading.current_thread().name.startswith("pok-ahead"):
+            hangs.wait(SOON_S)
+            gave_up.set()
+            raise ConnectFailed("nobody is there")
+
+    world.connect = connect
+    world.map.say(at("west", 2, "east"))
+    assert eventually(lambda: len(world.opened) == 2)
+    world.map.say(at("west", 3))
+    assert eventually(lambda: world.are_at("west")), "though the other cluster does not answer yet"
+    assert not gave_up.is_set()
+    hangs.set()
+    assert eventually(lambda: world.opened[1].closed)
+    assert [(each.cluster, each.closed) for each in world.opened] == [("west", True), ("east", True), ("west", False)]
+
+
+def test_a_cluster_that_is_away_is_tried_again(world: World) -> None:
+    tries: list[None] = []
+
+    def connect() -> None:
+        tries.append(None)
+        if len(tries) < 4:
+            raise ConnectFailed("nobody is there")
+
+    world.connect = connect
+    world.map.say(at("east", 2))
+    assert eventually(lambda: world.are_at("east"))
+    assert [each.closed for each in world.opened] == [True] * 4 + [False]
