@@ -227,7 +227,7 @@ class Leasing:
             if self._heard_since is None:
                 self._heard_since = offset
             try:
-                record = decode(value, None if self._owned else self._terms.client_id)
+                record = decode(value, self._terms.client_id, reports=bool(self._owned))
                 if record is not None:
                     self._hear(offset, partition, record)
             except CorruptRecord as reason:

@@ -224,10 +224,11 @@ def encode(record: LeaseRecord) -> bytes:
     return bytes(out)
 
 
-def decode(value: bytes, only_for: str | None = None) -> LeaseRecord | None:
+def decode(value: bytes, only_for: str | None = None, *, reports: bool = False) -> LeaseRecord | None:
     """None for a value of another kind, and for a kind of record that a later version has among these.
 
-    With `only_for` (a client id) also for what is not for that member, reports among it: that costs little.
+    With `only_for` (a client id) also for what is not for that member, reports among it unless they are wanted: that
+    costs little.
 
     Raises:
         CorruptRecord: it says that it is one of these, and cannot be read; also for another format than this version's.
@@ -237,7 +238,9 @@ def decode(value: bytes, only_for: str | None = None) -> LeaseRecord | None:
     if value[0] != FORMAT:
         raise CorruptRecord(f"lease record has format {value[0]}, this version reads {FORMAT}: a newer one is needed")
     kind = value[1] if len(value) > 1 else 0
-    if kind not in _READERS or (only_for is not None and not _is_for(only_for, kind, value)):
+    if kind not in _READERS:
+        return None
+    if only_for is not None and not (reports and kind == _REPORT) and not _is_for(only_for, kind, value):
         return None
     reader = _behind_kind(value)
     found = _READERS[kind](reader)

@@ -88,6 +88,7 @@ def test_leases_of_others_and_reports_are_passed_over() -> None:
     mine, theirs = Lease(OWNER, 1, ME, 1, 1, 1, ()), Lease(OWNER, 1, SOMEBODY, 1, 1, 1, ())
     report = Report(CursorLife("t", 1, 2), SOMEBODY, 1)
     assert [decode(encode(each), "me") for each in (mine, theirs, report)] == [mine, None, None]
+    assert [decode(encode(each), "me", reports=True) for each in (mine, theirs, report)] == [mine, None, report]
 
 
 def test_requests_in_the_same_topic_are_of_another_kind() -> None:
