@@ -181,6 +181,7 @@ def consumers_of(admin: AdminClient, topic: str) -> list[ConsumerStats]:
 
 
 def known_to_owner(consumers: list[pulsar.Consumer]) -> int:
-    """How many consumers the owner of the partition hands messages to."""
+    """How many consumers the owner of the partition hands messages to, now: it knows them, has heard what they take,
+    and a save says that there are some."""
     owners = [consumer._member for consumer in consumers if consumer._member.owned_partitions()]
-    return max((len(member._endpoints) for member in owners), default=0)
+    return max((sum(each.permits() > 0 for each in list(member._endpoints)) for member in owners), default=0)
