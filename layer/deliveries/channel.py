@@ -51,6 +51,10 @@ class DeliveryChannel:
         self._closed = False
         self.corrupt_records = 0
         """Records that could not be read and were skipped."""
+        self.written_records = 0
+        self.writes = 0
+        """Requests that these records went with."""
+        self._counting = threading.Lock()
 
     # Any thread ---------------------------------------------------------------------------------------------------
 
@@ -99,6 +103,9 @@ class DeliveryChannel:
     def write(self, records: Sequence[Said], deadline: Deadline) -> list[int]:
         """Append records about one topic, wait until they are durable, and give their offsets. Raises StoreError."""
         partition = DELIVERIES.partition_for(records[0][0].topic)
+        with self._counting:
+            self.writes += 1
+            self.written_records += len(records)
         return self._log.append_many(
             DELIVERIES, partition, [(encode_key(key), value) for key, value in records], deadline
         )

@@ -17,6 +17,10 @@ class ClusterCounts:
     schemas: RegistryCounts
     corrupt_deliveries: int
     """Records of the `deliveries` topic that could not be read and were skipped."""
+    deliveries: int
+    """Records that were written to it."""
+    delivery_writes: int
+    """Requests that they went with."""
 
 
 _COUNTS: Final[tuple[tuple[str, str, Callable[[ClusterCounts], int]], ...]] = (
@@ -27,6 +31,10 @@ _COUNTS: Final[tuple[tuple[str, str, Callable[[ClusterCounts], int]], ...]] = (
      lambda of: of.schemas.force_deleted),
     ("pok_delivery_records_corrupt", "Records among processes that could not be read and were skipped.",
      lambda of: of.corrupt_deliveries),
+    ("pok_delivery_records_written", "Records written to the other processes of subscriptions.",
+     lambda of: of.deliveries),
+    ("pok_delivery_writes", "Requests with records to the other processes of subscriptions.",
+     lambda of: of.delivery_writes),
 )  # fmt: skip
 
 

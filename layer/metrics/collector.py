@@ -87,7 +87,13 @@ class MetricsCollector(Collector):
         yield from _receiving(nodes, deadline)
         yield from reading(nodes, deadline)
         yield from of_clusters(
-            ClusterCounts(node.cluster_id, node.schemas.counts, node.memberships.deliveries.corrupt_records)
+            ClusterCounts(
+                node.cluster_id,
+                node.schemas.counts,
+                node.memberships.deliveries.corrupt_records,
+                node.memberships.deliveries.written_records,
+                node.memberships.deliveries.writes,
+            )
             for node in nodes
         )
         yield from transactions(nodes)

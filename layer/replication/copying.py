@@ -30,6 +30,7 @@ Headers = list[tuple[str, bytes | None]]
 _CONCERNS_US: Final = frozenset(
     {MARKER, REPLICATED_FROM, REPLICATE_TO, SCHEMA_VERSION, FENCE, TXN, CHUNK, ORIGINAL_ID, PUBLISH_TIME}
 )
+_ALONE: Final = ALONE[0]
 _NOT_COPIED: Final = frozenset({FENCE, TXN, ORIGINAL_ID, PUBLISH_TIME})
 
 
@@ -52,6 +53,9 @@ class Copying:
         self._suffix = original_suffix(partition, incarnation, epoch)
         self._target_version = target_version
         self._chunk_met = chunk_met
+        self._time_ms = -1
+        """Of the last record; records of a batch often have the same."""
+        self._published = (PUBLISH_TIME, b"0")
 
     def headers_of(self, record: Any) -> Headers | None:
         """Those of the copy; None for what is not copied: markers (but for those that clusters exchange), what comes
@@ -61,27 +65,23 @@ class Copying:
             CorruptRecord: the names of clusters that it shall get to cannot be read.
             LayerError: its schema is not to be had.
         """
+        time_ms = record.timestamp()[1]
+        if time_ms != self._time_ms:
+            self._time_ms, self._published = time_ms, (PUBLISH_TIME, b"%d" % max(0, time_ms))
+        position = (ORIGINAL_ID, b"%d%b" % (record.offset(), self._suffix))
         found = record.headers()
-        if isinstance(found, bytes):  # nothing that decides whether it is copied
-            headers = self._of_packed(found)
+        if type(found) is bytes:  # packed: nothing that decides whether it is copied
+            if found[0] == _ALONE:
+                return [(PRODUCER, found[1:]), self._origin, position, self._published]
+            headers = self._copies(unpack(found))
         else:
-            copied = self._of_any(found or [])
-            if copied is None:
+            wanted = self._wanted(found or [])
+            if wanted is None:
                 return None
-            headers = copied
-        return [
-            *headers,
-            self._origin,
-            (ORIGINAL_ID, b"%d%b" % (record.offset(), self._suffix)),
-            (PUBLISH_TIME, b"%d" % max(0, record.timestamp()[1])),
-        ]
+            headers = wanted
+        return [*headers, self._origin, position, self._published]
 
-    def _of_packed(self, packed: bytes) -> Headers:
-        if packed.startswith(ALONE):
-            return [(PRODUCER, packed[len(ALONE) :])]
-        return [self._copied(name, value) for name, value in unpack(packed) if name not in _NOT_COPIED]
-
-    def _of_any(self, headers: Headers) -> Headers | None:
+    def _wanted(self, headers: Headers) -> Headers | None:
         ours = [name for name, _ in headers if name in _CONCERNS_US]
         if ours:
             if REPLICATED_FROM in ours or (MARKER in ours and not is_carried(headers)):
@@ -92,10 +92,12 @@ class Copying:
                     return None
             if CHUNK in ours:
                 self._chunk_met()
-            return [self._copied(name, value) for name, value in headers if name not in _NOT_COPIED]
+            return self._copies(headers)
         return headers
 
-    def _copied(self, name: str, value: bytes | None) -> tuple[str, bytes | None]:
-        if name == SCHEMA_VERSION and value is not None:
-            return name, self._target_version(value)
-        return name, value
+    def _copies(self, headers: Headers) -> Headers:
+        return [
+            (name, self._target_version(value) if name == SCHEMA_VERSION and value is not None else value)
+            for name, value in headers
+            if name not in _NOT_COPIED
+        ]

@@ -57,13 +57,13 @@ class Lane:
         self.copied = Copied(-1, 0)
         self.failure: Any = None
         """What librdkafka said of a record that it could not store."""
-        self.copied_records = 0
         self.copied_bytes = 0
-        self._under_way: deque[tuple[int, int]] = deque()
-        """Source offsets and sizes, in order."""
+        self._offsets: deque[int] = deque()
+        self._sizes: deque[int] = deque()
+        """Of what is under way, in order; no tuples, which Python's garbage collector would walk through."""
+        self._sent_records = 0
         self._stopped_at: int | None = None
         """The source offset that could not be handed over; nothing is after it."""
-        self._done_bytes = 0
         self._sent_bytes = 0
         self._target_next = 0
 
@@ -77,11 +77,15 @@ class Lane:
 
     @property
     def under_way(self) -> int:
-        return len(self._under_way)
+        return len(self._offsets)
 
     @property
     def bytes_under_way(self) -> int:
-        return self._sent_bytes - self._done_bytes
+        return self._sent_bytes - self.copied_bytes
+
+    @property
+    def copied_records(self) -> int:
+        return self._sent_records - len(self._offsets)
 
     def send(self, records: list[Any], target: Target, producer: KafkaProducer) -> None:
         """Hand records that may be read to the producer, in order. The lane is of no more use once this has failed.
@@ -91,6 +95,7 @@ class Lane:
         """
         assert self.copying is not None  # noqa: S101 - nothing is read before
         headers_of, present = self.copying.headers_of, self.copied.present
+        offsets, sizes = self._offsets, self._sizes
         topic, partition, produce, delivered = (
             target.topic.kafka_topic,
             self.partition,
@@ -109,14 +114,16 @@ class Lane:
                 value = record.value()
                 size = len(record)
                 self._sent_bytes += size
-                self._under_way.append((offset, size))
+                sizes.append(size)
+                offsets.append(offset)
                 try:
                     produce(topic, value, record.key(), partition, delivered, None, 0, headers)
                 except BufferError:
                     produce_with_room(
                         producer, _FULL_S, topic, value, record.key(), partition, delivered, None, 0, headers
                     )
-                if len(self._under_way) % _POLL_EVERY == 0:
+                self._sent_records += 1
+                if self._sent_records % _POLL_EVERY == 0:
                     producer.poll_inline()
         except Exception as failure:
             self._stop_at(offset)
@@ -128,9 +135,9 @@ class Lane:
     def _stop_at(self, offset: int) -> None:
         """What is done ends before it, whatever was read or let go behind."""
         self._stopped_at = offset
-        if self._under_way and self._under_way[-1][0] == offset:  # nobody will report it
-            _, size = self._under_way.pop()
-            self._sent_bytes -= size
+        if self._offsets and self._offsets[-1] == offset:  # nobody will report it
+            self._offsets.pop()
+            self._sent_bytes -= self._sizes.pop()
 
     def _delivered(self, error: Any, record: Any) -> None:
         """Reports come in the order of sending, since one request at a time is under way and none is given up."""
@@ -138,13 +145,11 @@ class Lane:
             self.failure = self.failure or error
             return
         if self.failure is None:
-            _, size = self._under_way.popleft()  # before the place that it got counts: see `done_upto`
+            self._offsets.popleft()  # before the place that it got counts: see `done_upto`
             place = record.offset()
             if place is not None and place >= 0:  # unknown of what an earlier try had stored
                 self._target_next = place + 1
-            self._done_bytes += size
-            self.copied_records += 1
-            self.copied_bytes += size
+            self.copied_bytes += self._sizes.popleft()
 
     def done_upto(self) -> Copied:
         """What is copied now, as a snapshot says it. Only of the replicator's thread."""
@@ -157,7 +162,7 @@ class Lane:
 
     def _next_undone(self) -> int:
         try:
-            first = self._under_way[0][0]
+            first = self._offsets[0]
         except IndexError:
             first = self.read_position if self._stopped_at is None else self._stopped_at
         committed = self.readable.committed.get(self.partition)

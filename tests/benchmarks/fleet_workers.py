@@ -140,13 +140,14 @@ def _measure(
     shared.over.set()
     answers = [shared.answers.get(timeout=_PATIENCE_S) for _ in range(processes)]
     latencies: dict[int, int] = {}
-    for _, _, theirs in answers:
+    for _, _, theirs, _ in answers:
         latencies.update(theirs)
     if len(latencies) != messages:
         raise RuntimeError(f"{len(latencies)} of {messages} messages came")
-    began, ended = min(first for first, _, _ in answers if first), max(last for _, last, _ in answers)
+    began, ended = min(first for first, _, _, _ in answers if first), max(last for _, last, _, _ in answers)
     per_s = messages / ((ended - began) / 1e9)
-    shares = sorted(len(theirs) for _, _, theirs in answers)
+    shares = sorted(len(theirs) for _, _, theirs, _ in answers)
+    written = sum(writes for _, _, _, writes in answers)
     return {
         "per_s": round(per_s),
         "per_process_s": round(per_s / processes, 1),
@@ -154,12 +155,15 @@ def _measure(
         "twice": sum(shares) - messages,
         "sender_lag_ms": lag_ms,
         "cores_busy": round((now_busy_s - busy_s) / (now_all_s - all_s), 3),
+        **({"lease_requests": round(written / messages, 4)} if written else {}),
         **percentiles([latencies[number] for number in range(messages)], rate or messages),
     }
 
 
-def _work(shared: _Shared, take: Take, work_ms: float) -> None:
+def _work(shared: _Shared, take: Take, work_ms: float, writes: Callable[[], int]) -> None:
+    """`writes`: requests to `deliveries` that this process has made up to now."""
     latencies: dict[int, int] = {}
+    before = 0
     first_ns = last_ns = untold = 0
     pause = threading.Event()
     met = False
@@ -171,7 +175,8 @@ def _work(shared: _Shared, take: Take, work_ms: float) -> None:
             if payload != _WARM_UP:
                 number, due_ns = STAMP.unpack_from(payload)
                 latencies[number] = now_ns - due_ns
-                first_ns = first_ns or now_ns
+                if not first_ns:
+                    first_ns, before = now_ns, writes()
                 untold += 1
                 if work_ms:
                     pause.wait(work_ms / 1000)
@@ -184,7 +189,8 @@ def _work(shared: _Shared, take: Take, work_ms: float) -> None:
             with shared.done.get_lock():
                 shared.done.value += untold
             untold = 0
-    shared.answers.put((first_ns, last_ns if first_ns else 0, latencies))
+    written = writes() - before if first_ns else 0
+    shared.answers.put((first_ns, last_ns if first_ns else 0, latencies, written))
 
 
 def _sdk_member(shared: _Shared, sdk: str, url: str, topic: str, work_ms: float) -> None:
@@ -201,7 +207,10 @@ def _sdk_member(shared: _Shared, sdk: str, url: str, topic: str, work_ms: float)
             return None
         return message.data(), lambda: consumer.acknowledge(message)
 
-    _work(shared, take, work_ms)
+    def writes() -> int:
+        return client._session.node().memberships.deliveries.writes if sdk == "layer" else 0
+
+    _work(shared, take, work_ms, writes)
     client.close()
 
 
@@ -222,7 +231,7 @@ def _share_group_member(shared: _Shared, servers: str, topic: str, work_ms: floa
             message = waiting.pop()
             return message.value(), lambda: consumer.acknowledge(message, AcknowledgeType.ACCEPT)
 
-        _work(shared, take, work_ms)
+        _work(shared, take, work_ms, lambda: 0)
         for message in waiting:
             consumer.acknowledge(message, AcknowledgeType.RELEASE)
 
