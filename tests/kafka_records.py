@@ -1,10 +1,13 @@
-"""What confluent-kafka may leave out of a record that was read, by its types, and never does."""
+"""What confluent-kafka may leave out of a record that was read, by its types, and never does; and a record that was
+read nowhere."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from confluent_kafka import Message
+
+from mapping.message_record import Headers
 
 
 def place_of(record: Message) -> tuple[int, int]:
@@ -18,3 +21,16 @@ def place_of(record: Message) -> tuple[int, int]:
 def headers_of(record: Message) -> Any:
     """The headers of a record that was read, which are a list of names and bytes, or None."""
     return record.headers()
+
+
+class ReadRecord:
+    """As confluent-kafka gives one, for those who look at its place and headers alone."""
+
+    def __init__(self, offset: int, headers: Headers) -> None:
+        self._offset, self._headers = offset, headers
+
+    def offset(self) -> int:
+        return self._offset
+
+    def headers(self) -> Headers:
+        return self._headers

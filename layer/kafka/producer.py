@@ -22,7 +22,7 @@ from layer.kafka import handles
 from layer.kafka.errors import translate
 from layer.kafka.events import ErrorEvents
 from layer.kafka.rights import on_topic
-from layer.waiting import wait_until
+from layer.waiting import pause, wait_until
 
 DeliveryCallback = Callable[[KafkaError | None, Any], None]
 Headers = Sequence[tuple[str, bytes | None]]
@@ -171,6 +171,11 @@ class KafkaProducer:
             self._last_inline_s = time.monotonic()
         return True
 
+    def wait_for_reports(self, timeout_s: float) -> None:
+        """`poll_inline`, or as long a wait where another thread is at it: for those who wait in a loop."""
+        if not self.poll_inline(timeout_s):
+            pause(timeout_s)
+
     def _serve(self, timeout_s: float) -> None:
         try:
             self._handle.poll(timeout_s)
@@ -189,7 +194,6 @@ class KafkaProducer:
             yield
 
     def _poll_forever(self) -> None:
-        pause = threading.Event()
         while not self._closing:
             if self.asleep:
                 self._work.wait()
@@ -197,7 +201,7 @@ class KafkaProducer:
                 self.asleep = False
             busy_sender = time.monotonic() - self._last_inline_s < _INLINE_IS_RECENT_S
             if busy_sender or not self._poll_lock.acquire(blocking=False):
-                pause.wait(_INLINE_IS_RECENT_S)
+                pause(_INLINE_IS_RECENT_S)
                 continue
             try:
                 self._poller = threading.get_ident()
@@ -220,7 +224,7 @@ class KafkaProducer:
         while len(self._handle) > 0 and not deadline.passed():
             try:
                 if not self.poll_inline(_POLL_S):
-                    threading.Event().wait(_INLINE_IS_RECENT_S)
+                    pause(_INLINE_IS_RECENT_S)
             except Exception:
                 _log.exception("a delivery callback failed")
         handles.release(self._handle)

@@ -174,7 +174,7 @@ def produce_with_room(producer: KafkaProducer, within_s: float, topic: str, *rec
     """`produce`, once the queue that all who copy to the cluster share has room. Raises AppendFailed after so long."""
     deadline = Deadline.after(within_s)
     while not deadline.passed():
-        producer.poll_inline(_ROOM_S)
+        producer.wait_for_reports(_ROOM_S)
         try:
             producer.produce(topic, *record)
         except BufferError:

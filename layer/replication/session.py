@@ -218,8 +218,7 @@ class ReplicatorSession:
         deadline = Deadline.after(_ROOM_S)
         producer = self._target.producer()
         while self._is_full() and not deadline.passed() and not self._ended.is_set():
-            if not producer.poll_inline(_REPORT_S):
-                self._ended.wait(_REPORT_S)  # the producer's own thread is at it
+            producer.wait_for_reports(_REPORT_S)
             if any(lane.failure is not None for lane in self._lanes.values()):
                 return
         if self._is_full():
@@ -295,8 +294,7 @@ class ReplicatorSession:
         producer = self._target.producer() if ready else None
         while producer is not None and not deadline.passed() and any(_is_busy(lane) for lane in ready.values()):
             producer.wake()
-            if not producer.poll_inline(_REPORT_S):
-                self._ended.wait(_REPORT_S)
+            producer.wait_for_reports(_REPORT_S)
         self._leave(leaving)
         try:
             for partition, lane in ready.items():

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from layer import errors
+from layer.cursor.saved import Recovered
 from layer.deadline import Deadline
 from layer.kafka.range_reader import RangeReader
 from layer.metadata.subscription import Subscription
@@ -45,10 +46,7 @@ class CursorsOf:
         Raises:
             DeadlineExceeded, StoreError: they cannot be read in time.
         """
-        node, subscription, log = self.node, self.subscription, self.log
-        node.memberships.live_cursors.change(subscription, dict.fromkeys(subscription.served, SaveNow()), deadline)
-        cursors = node.memberships.cursors.read(subscription, deadline)
-        return {p: Side(log.origin, cursors[p].state, log.indexes[p], log.ends[p]) for p in subscription.served}
+        return _sides(_saved_now(self.node, self.subscription, deadline), self.log)
 
 
 class SideReading:
@@ -71,12 +69,10 @@ class SideReading:
             Refused: the cluster has no name.
             DeadlineExceeded, StoreError: it cannot be read in time.
         """
-        node, topic = self.node, subscription.topic
-        origin = self._origin(topic, deadline)
-        node.memberships.live_cursors.change(subscription, dict.fromkeys(subscription.served, SaveNow()), deadline)
-        cursors = node.memberships.cursors.read(subscription, deadline)
-        log = self._log(topic, subscription.served, origin, deadline)  # afterwards: cursors lie within it
-        return {p: Side(origin, cursors[p].state, log.indexes[p], log.ends[p]) for p in subscription.served}
+        origin = self._origin(subscription.topic, deadline)
+        cursors = _saved_now(self.node, subscription, deadline)
+        # Afterwards: cursors lie within it.
+        return _sides(cursors, self._log(subscription.topic, subscription.served, origin, deadline))
 
     def log(self, topic: Topic, deadline: Deadline) -> LogRead:
         """As it is now. Raises as `sides`."""
@@ -119,3 +115,13 @@ class SideReading:
             if all(index.end >= ends[partition] for partition, index in indexes.items()):
                 return indexes
             deadline.check(f"{topic.name} to be read")
+
+
+def _saved_now(node: Node, subscription: Subscription, deadline: Deadline) -> dict[int, Recovered]:
+    """By partition, the cursors as their owners save them now."""
+    node.memberships.live_cursors.change(subscription, dict.fromkeys(subscription.served, SaveNow()), deadline)
+    return node.memberships.cursors.read(subscription, deadline)
+
+
+def _sides(cursors: Mapping[int, Recovered], log: LogRead) -> dict[int, Side]:
+    return {p: Side(log.origin, cursor.state, log.indexes[p], log.ends[p]) for p, cursor in cursors.items()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pytest
@@ -95,14 +95,7 @@ def test_what_is_acknowledged_late_is_acknowledged_on_the_copies(
 ) -> None:
     west, east = clusters["west"].admin, clusters["east"].admin
     topic = f"persistent://{tenant}/ns/orders"
-    for admin, other in ((west, "east"), (east, "west")):
-        admin.create_namespace(f"{tenant}/ns")
-        admin.set_policy(f"{tenant}/ns", "replication_clusters", [other])
-        admin.create_topic(topic)
-        admin.create_subscription(topic, "billing", from_earliest=True)
-    west.assign_tenant(tenant, "west")
-    assert wait_until(lambda: _is_there(lookup_port, tenant), Deadline.after(10))
-    client = pulsar.Client(f"pok+lookup://127.0.0.1:{lookup_port}", operation_timeout_seconds=20)
+    client = _at_home(west, east, lookup_port, tenant, [topic])
     consumer = client.subscribe(topic, "billing", pulsar.ConsumerType.Shared)
     with clusters["west"].replicating(), clusters["east"].replicating():
         elsewhere = clusters["east"].client.create_producer(topic)  # first published where the tenant goes
@@ -134,15 +127,7 @@ def test_nobody_waits_for_an_application_that_holds_messages_back(
     """Its consumers leave together, and it has its time on the way: what it acknowledges then does not come again."""
     west, east = clusters["west"].admin, clusters["east"].admin
     topic = f"persistent://{tenant}/ns/orders"
-    for admin, other in ((west, "east"), (east, "west")):
-        admin.create_namespace(f"{tenant}/ns")
-        admin.set_policy(f"{tenant}/ns", "replication_clusters", [other])
-        admin.create_topic(topic)
-        for name in ("billing", "audit"):
-            admin.create_subscription(topic, name, from_earliest=True)
-    west.assign_tenant(tenant, "west")
-    assert wait_until(lambda: _is_there(lookup_port, tenant), Deadline.after(10))
-    client = pulsar.Client(f"pok+lookup://127.0.0.1:{lookup_port}", operation_timeout_seconds=20)
+    client = _at_home(west, east, lookup_port, tenant, [topic], ["billing", "audit"])
     consumers = [client.subscribe(topic, name, pulsar.ConsumerType.Shared) for name in ("billing", "audit")]
     with clusters["west"].replicating(), clusters["east"].replicating():
         producer = client.create_producer(topic)
@@ -181,15 +166,7 @@ def test_late_cumulative_acknowledgements_and_chunks_take_effect_on_the_copies(
 ) -> None:
     west, east = clusters["west"].admin, clusters["east"].admin
     topic, chunked = f"persistent://{tenant}/ns/orders", f"persistent://{tenant}/ns/large"
-    for admin, other in ((west, "east"), (east, "west")):
-        admin.create_namespace(f"{tenant}/ns")
-        admin.set_policy(f"{tenant}/ns", "replication_clusters", [other])
-        for name in (topic, chunked):
-            admin.create_topic(name)
-            admin.create_subscription(name, "billing", from_earliest=True)
-    west.assign_tenant(tenant, "west")
-    assert wait_until(lambda: _is_there(lookup_port, tenant), Deadline.after(10))
-    client = pulsar.Client(f"pok+lookup://127.0.0.1:{lookup_port}", operation_timeout_seconds=20)
+    client = _at_home(west, east, lookup_port, tenant, [topic, chunked])
     consumer = client.subscribe(topic, "billing", pulsar.ConsumerType.Failover)
     large = client.subscribe(chunked, "billing", pulsar.ConsumerType.Shared)
     with clusters["west"].replicating(), clusters["east"].replicating():
@@ -226,6 +203,27 @@ def test_late_cumulative_acknowledgements_and_chunks_take_effect_on_the_copies(
         for name in (topic, chunked):
             assert wait_until(partial(_nothing_is_left, east, name), Deadline.after(30))
     client.close()
+
+
+def _at_home(
+    west: AdminClient,
+    east: AdminClient,
+    lookup_port: int,
+    tenant: str,
+    topics: Sequence[str],
+    subscriptions: Sequence[str] = ("billing",),
+) -> pulsar.Client:
+    """The tenant is on west, each cluster copies its topics to the other one, and the client follows it."""
+    for admin, other in ((west, "east"), (east, "west")):
+        admin.create_namespace(f"{tenant}/ns")
+        admin.set_policy(f"{tenant}/ns", "replication_clusters", [other])
+        for topic in topics:
+            admin.create_topic(topic)
+            for subscription in subscriptions:
+                admin.create_subscription(topic, subscription, from_earliest=True)
+    west.assign_tenant(tenant, "west")
+    assert wait_until(lambda: _is_there(lookup_port, tenant), Deadline.after(10))
+    return pulsar.Client(f"pok+lookup://127.0.0.1:{lookup_port}", operation_timeout_seconds=20)
 
 
 def _nobody_consumes(admin: AdminClient, topic: str, name: str = "billing") -> bool:

@@ -11,28 +11,16 @@ from layer.client.following.late_places import Extent, Late, Log, Named, named
 from layer.deadline import Deadline
 from mapping.message_record import ChunkInfo, Headers, MessageMetadata, encode_headers
 from mapping.original_position import OriginalPosition
+from tests.kafka_records import ReadRecord
 
 WEST_LIFE, EAST_LIFE = 5, 6
-
-
-class Record:
-    """As confluent-kafka gives one."""
-
-    def __init__(self, offset: int, headers: Headers) -> None:
-        self._offset, self._headers = offset, headers
-
-    def offset(self) -> int:
-        return self._offset
-
-    def headers(self) -> Headers:
-        return self._headers
 
 
 class Reads:
     """The log of the east. A batch of three at a time."""
 
     def __init__(self, *records: Headers) -> None:
-        self.records = [Record(offset, headers) for offset, headers in enumerate(records)]
+        self.records = [ReadRecord(offset, headers) for offset, headers in enumerate(records)]
 
     def read(self, _topic: str, _partition: int, start: int, end: int, _deadline: Deadline) -> Iterator[list[Any]]:
         for at in range(start, end, 3):

@@ -63,7 +63,7 @@ class Sending:
             raise self.refuses
         self.under_way.append(delivered)
 
-    def poll_inline(self, _timeout_s: float) -> None:
+    def wait_for_reports(self, _timeout_s: float) -> None:
         self.refuses = None
 
     def report(self, place: int, error: Any = None) -> None:

@@ -21,34 +21,24 @@ from mapping.ledger import LedgerLayout
 from mapping.message_record import Headers
 from mapping.state_topics import PRODUCERS
 from mapping.topic_name import TopicName
+from tests.kafka_records import ReadRecord
 
 TOPIC = Topic(TopicName.parse("t"), "k", "id", 1, False, LedgerLayout(4, 100))
 PLACE = str(TOPIC.name)
 
 
-class Record:
-    def __init__(self, offset: int, headers: Headers) -> None:
-        self._offset, self._headers = offset, headers
-
-    def offset(self) -> int:
-        return self._offset
-
-    def headers(self) -> Headers:
-        return self._headers
-
-
-def copy(offset: int, epoch: int, origin: bytes = b"eu") -> Record:
+def copy(offset: int, epoch: int, origin: bytes = b"eu") -> ReadRecord:
     # A high epoch of its producer, which is its origin's own affair.
     headers: Headers = [(PRODUCER, b"1:99:p"), (REPLICATED_FROM, origin), (ORIGINAL_ID, b"%d:0:1:%d" % (offset, epoch))]
-    return Record(offset, headers)
+    return ReadRecord(offset, headers)
 
 
-def marker(offset: int, epoch: int, origin: bytes = b"eu") -> Record:
-    return Record(offset, replicator_marker(origin.decode(), epoch))
+def marker(offset: int, epoch: int, origin: bytes = b"eu") -> ReadRecord:
+    return ReadRecord(offset, replicator_marker(origin.decode(), epoch))
 
 
 def test_behind_a_marker_lower_epochs_of_its_origin_are_void() -> None:
-    own = Record(6, [(PRODUCER, b"1:0:p")])
+    own = ReadRecord(6, [(PRODUCER, b"1:0:p")])
     records = [copy(0, 1), marker(1, 2), copy(2, 2), copy(3, 1), copy(4, 1, b"asia"), copy(5, 3), own]
     assert [record.offset() for record in Fences().valid(records, [1])] == [0, 1, 2, 4, 5, 6]
     assert Fences([Fence(1, 2, "eu")]).void_in([3, 4], [copy(3, 1), copy(4, 1, b"asia")]) == [0]
@@ -59,7 +49,7 @@ class Log:
     """A partition's records."""
 
     def __init__(self) -> None:
-        self.records: list[Record] = []
+        self.records: list[ReadRecord] = []
         self.start = 0
 
     def watermarks(self, _topic: str, _partition: int, _deadline: Deadline) -> tuple[int, int]:
