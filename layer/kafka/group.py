@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,6 +26,10 @@ _log = logging.getLogger(__name__)
 
 MAX_COMMIT_BYTES: Final = 512 * 1024
 """One commit's records must fit one batch of the offsets topic (1 MB by default), or it is refused whole."""
+
+ANSWER_S: Final = 20.0
+"""How long a commit's answer is waited for. Where a coordinator's broker stopped and came back, librdkafka (2.16) may
+owe the answer for ever: `rd_kafka_commit_queue` was seen waiting for minutes beside a broker that was back."""
 
 _COMMIT_RECORD_OVERHEAD: Final = 200
 
@@ -44,6 +53,10 @@ class GroupConsumer:
 
     With `only` the group shares all partitions out, and its other ones are nobody's business.
 
+    When a commit is not answered within 20 seconds the membership is lost, and `poll_batch` begins another one: what is
+    owed may be sent late, so nothing newer may have been committed in the same membership then. Once its member has
+    left Kafka refuses it.
+
     Memory: librdkafka's fetch queue, bounded by `queued.max.messages.kbytes` of the configuration.
     """
 
@@ -52,30 +65,65 @@ class GroupConsumer:
         self._only = only
         self._callbacks = callbacks
         self._under_way: dict[int, CommittedOffset] = {}
-        self._handle = Consumer({**config, "on_commit": self._on_commit, "error_cb": ErrorEvents("group member")})
-        handles.track(self._handle)
+        """The last `commit_async`, until it is answered."""
+        self._sent_s = 0.0
+        self._not_answered = False
+        """A commit for which somebody waited in vain."""
+        self._rebalancing = False
+        """Inside of `assigned` or `revoked`."""
+        self._left = False
+        """This ended with an answer that is owed."""
+        self._config = config
         self._group_id = str(config["group.id"])
-        self._handle.subscribe([topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
+        self._handle = self._join()
 
-    def _on_assign(self, _handle: Consumer, partitions: list[TopicPartition]) -> None:
-        starts = self._callbacks.assigned([where.partition for where in self._served(partitions)])
+    def _join(self) -> Consumer:
+        handle = Consumer({**self._config, "on_commit": self._on_commit, "error_cb": ErrorEvents("group member")})
+        handles.track(handle)
+        handle.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
+        return handle
+
+    def _on_assign(self, handle: Consumer, partitions: list[TopicPartition]) -> None:
+        if not self._is_current(handle):
+            return
+        with self._in_callback():
+            starts = self._callbacks.assigned([where.partition for where in self._served(partitions)])
         self._handle.incremental_assign(
             [TopicPartition(self._topic, partition, offset) for partition, offset in starts.items()]
         )
 
-    def _on_revoke(self, _handle: Consumer, partitions: list[TopicPartition]) -> None:
+    def _on_revoke(self, handle: Consumer, partitions: list[TopicPartition]) -> None:
+        if not self._is_current(handle):
+            handle.incremental_unassign(partitions)
+            return
         served = self._served(partitions)
         try:
-            self._callbacks.revoked([where.partition for where in served])
+            with self._in_callback():
+                self._callbacks.revoked([where.partition for where in served])
         finally:
             self._unassign(served)
 
-    def _on_lost(self, _handle: Consumer, partitions: list[TopicPartition]) -> None:
+    def _on_lost(self, handle: Consumer, partitions: list[TopicPartition]) -> None:
+        if not self._is_current(handle):
+            handle.incremental_unassign(partitions)
+            return
         served = self._served(partitions)
         try:
             self._callbacks.lost([where.partition for where in served])
         finally:
             self._unassign(served)
+
+    def _is_current(self, handle: Consumer) -> bool:
+        """Not a membership that was given up, which ends in another thread."""
+        return handle is self._handle and not self._left
+
+    @contextmanager
+    def _in_callback(self) -> Iterator[None]:
+        self._rebalancing = True
+        try:
+            yield
+        finally:
+            self._rebalancing = False
 
     def _unassign(self, partitions: list[TopicPartition]) -> None:
         """None of them is paused when it comes back: librdkafka would remember that, and never fetch it again."""
@@ -89,6 +137,7 @@ class GroupConsumer:
         failure = error or next((where.error for where in partitions if where.error is not None), None)
         commits = {where.partition: CommittedOffset(where.offset, where.metadata or "") for where in partitions}
         if commits == self._under_way:  # not of an earlier one, which the caller did not wait for
+            self._under_way = {}
             self._callbacks.committed(None if failure is None else self._commit_error(failure))
 
     def _commit_error(self, error: KafkaError) -> errors.LayerError:
@@ -107,7 +156,26 @@ class GroupConsumer:
 
     def poll_batch(self, limit: int, timeout_s: float) -> list[Any]:
         """Records and error events, up to `limit`; rebalance callbacks run in here."""
+        if self._is_owed():
+            _log.warning("group=%s a commit was not answered for %g s: joining anew", self._group_id, ANSWER_S)
+            former = self._handle
+            self._lose(former)
+            self._handle = self._join()
+            _leave(former)
         return next_batch(self._handle, limit, timeout_s)
+
+    def _is_owed(self) -> bool:
+        late = bool(self._under_way) and time.monotonic() - self._sent_s >= ANSWER_S
+        self._not_answered = self._not_answered or late
+        return self._not_answered
+
+    def _refuse_if_owed(self) -> None:
+        if self._is_owed():
+            raise errors.CommitOutcomeUnknown(f"group {self._group_id}: an earlier commit is not answered")
+
+    def _lose(self, former: Consumer) -> None:
+        self._callbacks.lost([where.partition for where in self._served(former.assignment())])
+        self._under_way, self._not_answered = {}, False
 
     def member_id(self) -> str:
         """'' until the group was joined."""
@@ -115,6 +183,7 @@ class GroupConsumer:
 
     def committed(self, partitions: Sequence[int], timeout_s: float) -> dict[int, CommittedOffset]:
         """What the group committed; partitions without a commit are left out."""
+        self._refuse_if_owed()
         try:
             found = self._handle.committed([TopicPartition(self._topic, p) for p in partitions], timeout=timeout_s)
         except KafkaException as failure:
@@ -129,27 +198,56 @@ class GroupConsumer:
         return {w.partition: CommittedOffset(w.offset, w.metadata or "") for w in found if w.offset >= 0}
 
     def commit(self, commits: Mapping[int, CommittedOffset]) -> None:
-        """Commit and wait for the coordinator's answer.
+        """Commit and wait for the coordinator's answer, 20 seconds for each part.
 
         Raises:
             Fenced: this member has lost its place; nothing was committed.
             CommitOutcomeUnknown: no answer; read the committed offsets back.
         """
+        self._refuse_if_owed()
         for part in split_commits(commits):
-            try:
-                answer = self._handle.commit(offsets=self._offsets(part), asynchronous=False)
-            except KafkaException as failure:
-                raise self._commit_error(failure.args[0]) from failure
-            for where in answer or ():
+            for where in self._commit_and_wait(part):
                 if where.error is not None:
                     raise self._commit_error(where.error)
 
+    def _commit_and_wait(self, commits: Mapping[int, CommittedOffset]) -> Sequence[TopicPartition]:
+        """In a thread that is left behind with a commit that is never answered: librdkafka takes no time limit.
+
+        While a callback of the group runs another thread's commit would wait for its end: then it is made here, and
+        nothing limits it.
+        """
+        if self._rebalancing:
+            return self._commit_here(self._offsets(commits))
+        answered: Future[Sequence[TopicPartition]] = Future()
+        offsets = self._offsets(commits)
+
+        def commit() -> None:
+            try:
+                answered.set_result(self._commit_here(offsets))
+            except Exception as failure:
+                answered.set_exception(failure)
+
+        threading.Thread(target=commit, name="pok-commit", daemon=True).start()
+        try:
+            return answered.result(ANSWER_S)
+        except FutureTimeoutError as late:
+            self._not_answered = True
+            raise errors.CommitOutcomeUnknown(f"commit of group {self._group_id}: no answer in time") from late
+
+    def _commit_here(self, offsets: list[TopicPartition]) -> Sequence[TopicPartition]:
+        try:
+            return self._handle.commit(offsets=offsets, asynchronous=False) or ()
+        except KafkaException as failure:
+            raise self._commit_error(failure.args[0]) from failure
+
     def commit_async(self, commits: Mapping[int, CommittedOffset]) -> None:
         """Send a commit; its outcome comes to `callbacks.committed` from a later poll. One at a time, one part only."""
-        self._under_way = dict(commits)
+        self._refuse_if_owed()
+        self._under_way, self._sent_s = dict(commits), time.monotonic()
         try:
             self._handle.commit(offsets=self._offsets(commits), asynchronous=True)
         except KafkaException as failure:
+            self._under_way = {}
             raise self._commit_error(failure.args[0]) from failure
 
     def _offsets(self, commits: Mapping[int, CommittedOffset]) -> list[TopicPartition]:
@@ -187,9 +285,25 @@ class GroupConsumer:
 
     def close(self) -> None:
         """Leave the group; `revoked` runs in here for what is still assigned."""
-        if handles.is_ours(self._handle):
-            self._handle.close()
-            handles.release(self._handle)
+        if self._left or not handles.is_ours(self._handle):
+            return
+        if self._is_owed():
+            self._lose(self._handle)
+            self._left = True
+            _leave(self._handle)
+            return
+        self._handle.close()
+        handles.release(self._handle)
+
+
+def _leave(handle: Consumer) -> None:
+    """In a thread of its own: librdkafka may take the session's time."""
+
+    def leave() -> None:
+        handle.close()
+        handles.release(handle)
+
+    threading.Thread(target=leave, name="pok-leaving", daemon=True).start()
 
 
 def split_commits(commits: Mapping[int, CommittedOffset]) -> list[dict[int, CommittedOffset]]:

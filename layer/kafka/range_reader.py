@@ -97,7 +97,9 @@ class RangeReader:
         consumer = self._consumer()
         heard_s = time.monotonic()
         try:
-            while self._fill(consumer):
+            while self._active or self._waiting:
+                if self._fill(consumer):
+                    heard_s = time.monotonic()
                 batch = next_batch(consumer, _BATCH, min(_POLL_S, deadline.remaining_s()))
                 if batch:
                     heard_s = time.monotonic()
@@ -130,7 +132,7 @@ class RangeReader:
         return self._handle
 
     def _fill(self, consumer: Consumer) -> bool:
-        """Begin with as many ranges as there is room for, one of each partition; False when there is nothing left."""
+        """Begin with as many ranges as there is room for, one of each partition; whether any was begun."""
         free = AT_ONCE - len(self._active)
         begun: list[TopicPartition] = []
         for where, readings in self._waiting.items():
@@ -142,7 +144,7 @@ class RangeReader:
         if begun:
             self._learn(consumer, {where.topic for where in begun})
             consumer.incremental_assign(begun)
-        return bool(self._active)
+        return bool(begun)
 
     def _learn(self, consumer: Consumer, topics: set[str]) -> None:
         """librdkafka looks for the leaders of topics that are new to it once a second: have it know them now."""

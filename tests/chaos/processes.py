@@ -17,11 +17,13 @@ import psutil
 import pytest
 
 from layer.deadline import Deadline
+from layer.waiting import wait_until
 from tests.chaos.evidence import Testimony
 from tests.chaos.worker import Orders
 
 ROOT = Path(__file__).parents[2]
 _LOOK_EVERY_S = 0.02
+_STACKS_S = 2.0
 PATIENCE_S = 120.0
 """For what must come, however busy the machine."""
 
@@ -148,12 +150,18 @@ class WorkerProcess:
             return False
 
         eventually(
-            lambda: (
-                f"worker {self.name}: {what}; it said {self.look().last('wsbxfcol')}\n{self.log.read_text()[-2000:]}"
-            ),
+            lambda: f"worker {self.name}: {what}; it said {self.look().last('wsbxfcol')}\n{self._log_and_stacks()}",
             holds,
             within_s,
         )
+
+    def _log_and_stacks(self) -> str:
+        """What it logged last, and what its threads are at."""
+        log = self.log.read_text()
+        if self.alive and not self.stopped:
+            os.kill(self._process.pid, signal.SIGUSR1)
+            wait_until(lambda: "Current thread" in self.log.read_text()[len(log) :], Deadline.after(_STACKS_S))
+        return f"{log[-2000:]}\n{self.log.read_text()[len(log) :]}"
 
     def end(self) -> None:
         """Whatever state it is in."""

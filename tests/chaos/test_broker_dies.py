@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+import layer as pulsar
 from layer.embedded import EmbeddedBroker
+from layer.kafka import group
 from tests.chaos.processes import ROOT, eventually
 from tests.chaos.stage import Stage
 
 pytestmark = pytest.mark.kafka
+
+_EARLIEST = pulsar.InitialPosition.Earliest
 
 MakeStage = Callable[..., Stage]
 
@@ -49,6 +55,59 @@ def test_everybody_continues_when_the_broker_comes_back(shaky_stage: MakeStage, 
     on.check_publishing(on.sent())
     assert not shared.verdict().broken
     assert not failover.verdict().broken
+
+
+@pytest.mark.parametrize("waits", [True, False], ids=["waited for", "in the background"])
+def test_a_commit_that_is_not_answered_ends_a_membership_and_another_begins(
+    shaky_stage: MakeStage,
+    own_broker: EmbeddedBroker,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    waits: bool,
+) -> None:
+    """librdkafka may owe the answer for ever; here the broker is frozen until it is given up."""
+    monkeypatch.setattr(group, "ANSWER_S", 1.0)
+    on = shaky_stage(2)
+
+    def subscribe() -> pulsar.Consumer:
+        return on.client.subscribe(on.topic, "sub", pulsar.ConsumerType.Shared, initial_position=_EARLIEST)
+
+    consumer = subscribe()
+    on.publish(200).wait()
+    received = [consumer.receive(timeout_millis=60_000) for _ in range(200)]
+    consumer.flush()
+    failures: list[Exception] = []
+
+    def flush() -> None:
+        try:
+            consumer.flush()
+        except pulsar.PulsarException as failure:
+            failures.append(failure)
+
+    flushing = threading.Thread(target=flush)
+    own_broker.pause()
+    try:
+        for message in received:
+            consumer.acknowledge(message)
+        if waits:
+            flushing.start()
+        eventually("it is given up", lambda: "joining anew" in caplog.text)
+    finally:
+        own_broker.resume()
+    if waits:
+        flushing.join()
+        assert [type(failure) for failure in failures] in ([pulsar.NotConnected], [pulsar.Timeout])
+    with suppress(pulsar.Timeout):  # what was acknowledged and not saved comes again, unless it was saved after all
+        while True:
+            consumer.acknowledge(consumer.receive(timeout_millis=3_000))
+    assert caplog.text.count("joining anew") == 1
+    with suppress(pulsar.NotConnected):  # once: some of what was acknowledged was not kept
+        consumer.flush()
+    consumer.flush()
+    consumer.close()
+    successor = subscribe()
+    with pytest.raises(pulsar.Timeout):
+        successor.receive(timeout_millis=1_000)
 
 
 def test_a_consumer_dies_while_the_broker_is_away(shaky_stage: MakeStage, own_broker: EmbeddedBroker) -> None:

@@ -31,11 +31,13 @@ position is partition:offset:index, index counting the messages of a batch entry
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import logging
 import os
 import queue
 import random
+import signal
 import sys
 import threading
 import time
@@ -348,6 +350,7 @@ def main() -> None:
     logging.basicConfig(
         level=logging.WARNING, stream=sys.stderr, format="%(relativeCreated)d %(levelname)s %(name)s %(message)s"
     )
+    faulthandler.register(signal.SIGUSR1)  # what all threads are at, on standard error
     orders = json.loads(sys.argv[1])
     orders["residues"] = tuple(orders.get("residues", Orders.residues))
     Worker(Orders(**orders)).run()
