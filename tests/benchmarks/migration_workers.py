@@ -15,6 +15,7 @@ import uuid
 from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from typing import IO, Any, Final
 
 from pyroaring import BitMap
@@ -150,20 +151,23 @@ class _Sender:
     def __init__(self, client: Client, topic: str, first: int) -> None:
         self.first = self.next = first
         self.ended = threading.Event()
+        """Set when `next` is final and all before it is stored."""
+        self._ending = threading.Event()
         self._failed: list[Any] = []
         self._producer = client.create_producer(topic, block_if_queue_full=True, send_timeout_millis=0)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def end(self) -> None:
-        self.ended.set()
+        self._ending.set()
         self._thread.join()
         self._producer.flush()
+        self.ended.set()
         if self._failed:
             raise RuntimeError(f"{len(self._failed)} messages were not sent: {self._failed[0]}")
 
     def _run(self) -> None:
-        while not self.ended.wait(1 / _RATE):
+        while not self._ending.wait(1 / _RATE):
             self._producer.send_async(_payload(self.next), self._sent)
             self.next += 1
 
@@ -208,6 +212,13 @@ class _Following:
             self._take(int(message.data()), message)
         while self._in_hand:
             self._consumer.acknowledge(self._in_hand.popleft()[1])
+        if missing := self.lost():
+            sys.stderr.write(f"{missing} never came: {list(islice(self._never_came(), 10))} ...\n")
+
+    def _never_came(self) -> Iterator[int]:
+        beyond = bytes(max(0, self._sender.next - len(self._seen)))
+        came = bytes(a | b for a, b in zip(self._seen, self._acknowledged, strict=True)) + beyond
+        return (n for n in range(self._sender.next) if not came[n])
 
     def _take(self, number: int, message: Any) -> None:
         self.came += 1
