@@ -326,12 +326,15 @@ class BatchingProducer(Producer):
                 failure = self._hand_over(batch)
                 if failure is None or (not isinstance(failure, BufferError) and kafka.fatal is None):
                     self._ready.popleft()
-            if failure is None or isinstance(failure, BufferError):
-                kafka.poll_inline(0.0 if failure is None else _BLOCKED_POLL_S)
-                if kafka.asleep:
-                    kafka.wake()
+            if failure is None:
+                kafka.poll_inline()
+            elif isinstance(failure, BufferError):
+                kafka.wait_for_reports(_BLOCKED_POLL_S)
             else:
                 self._refused(batch, kafka, failure)
+                continue
+            if kafka.asleep:
+                kafka.wake()
 
     def _hand_over(self, batch: Batch) -> Exception | None:
         """Why librdkafka did not take it; BufferError: it has no room just now."""

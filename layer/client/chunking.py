@@ -314,7 +314,7 @@ class Chunking(Producer):
                 produce(self._kafka_topic, piece, key, partition, ticket, None, now_ms, headers)
                 return
             except BufferError:
-                self._kafka.poll_inline(_BLOCKED_POLL_S)
+                self._kafka.wait_for_reports(_BLOCKED_POLL_S)
 
     def _refused(
         self,

@@ -200,7 +200,7 @@ class Outlet:
         """
         given_up = ticket.in_flight
         if isinstance(refused, BufferError):
-            self._kafka.poll_inline(_BLOCKED_POLL_S)
+            self._kafka.wait_for_reports(_BLOCKED_POLL_S)
             return ticket
         callback = ticket.callback
         again = None

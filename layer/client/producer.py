@@ -36,7 +36,6 @@ _POLL_MASK: Final = 127
 _CLOSE_TIMEOUT_S: Final = 30.0
 _LEAVE_TIMEOUT_S: Final = 5.0
 _THROW_OUT_TIMEOUT_S: Final = 5.0
-_BLOCKED_POLL_S: Final = 0.05
 
 
 class Producer(TransactionalProducer):

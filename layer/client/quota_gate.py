@@ -98,7 +98,7 @@ class QuotaGate:
                 if not isinstance(failure, BufferError):
                     self._held.popleft()
             if isinstance(failure, BufferError):
-                held.kafka.poll_inline(_BLOCKED_POLL_S)
+                held.kafka.wait_for_reports(_BLOCKED_POLL_S)
             elif failure is not None:
                 held.fail(answer_for(failure))
             if held.kafka.asleep:

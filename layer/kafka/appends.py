@@ -132,7 +132,7 @@ def _hand_over(
             used.wake()
             if deadline.passed():
                 raise appends.not_handed_over(index, AppendFailed("the local queue is full")) from full
-            used.poll_inline(min(_QUEUE_FULL_PAUSE_S, deadline.remaining_s()))
+            used.wait_for_reports(min(_QUEUE_FULL_PAUSE_S, deadline.remaining_s()))
         except LayerError as refused:
             raise appends.not_handed_over(index, refused) from refused
         else:

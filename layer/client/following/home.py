@@ -129,11 +129,15 @@ class TenantHome:
         """Where the tenant was when somebody told last."""
         return self._place
 
-    def close(self) -> Session | None:
-        """End the thread; the session that is left, for the client to close."""
+    def end(self) -> None:
+        """Have the thread end once nobody keeps it waiting: see `close`."""
         self._closed.set()
         with self._settled:
             self._settled.notify_all()
+
+    def close(self) -> Session | None:
+        """End the thread; the session that is left, for the client to close."""
+        self.end()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
         if self._ahead is not None:

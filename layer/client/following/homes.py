@@ -118,6 +118,8 @@ class Homes:
                 raise AlreadyClosed("the client is closed already")
             self._closed = True
             homes = list(self._homes.values())
+        for home in homes:
+            home.end()
         self._directory.close()
         sessions = [session for home in homes if (session := home.close()) is not None]
         for session in sessions:

@@ -149,7 +149,7 @@ class PartitionCopy:
 
         def answered() -> bool:
             producer.wake()
-            producer.poll_inline(_ROOM_S)
+            producer.wait_for_reports(_ROOM_S)
             return self._answered >= self._sent or self._failure is not None
 
         what = f"copying to {self._target.topic.kafka_topic}-{self._partition}"

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from layer.client.client_options import ClientOptions
 from layer.client.following.home import TenantHome
+from layer.client.following.homes import Homes
 from layer.client.session import Session
 from layer.deadline import Deadline
 from layer.errors import ConnectFailed
@@ -125,6 +128,7 @@ class World:
         return all(each.at is not None and each.at.cluster == cluster for each in self.both)
 
     def close(self) -> None:
+        self.home.end()
         self.map.close()
         self.home.close()
 
@@ -189,3 +193,23 @@ def test_a_cluster_that_is_away_is_tried_again(world: World) -> None:
     world.map.say(at("east", 2))
     assert eventually(lambda: world.are_at("east"))
     assert [each.closed for each in world.opened] == [True] * 4 + [False]
+
+
+def test_a_client_that_closes_does_not_miss_who_tells_of_changes(caplog: pytest.LogCaptureFixture) -> None:
+    asked = threading.Event()
+
+    class Asked(Map):
+        def changed(self, known: Place, wait_s: float) -> Place:
+            asked.set()
+            return super().changed(known, wait_s)
+
+        def close(self) -> None:
+            super().close()
+            next(each for each in threading.enumerate() if each.name == "pok-tenant-acme").join(SOON_S)
+
+    options = cast("ClientOptions", SimpleNamespace(operation_timeout_seconds=SOON_S, metrics_port=None))
+    homes = Homes(Asked(), lambda place: cast("Session", Opened(place, lambda: None)), options)
+    homes.session("persistent://acme/shop/orders")
+    assert asked.wait(SOON_S)
+    homes.close()
+    assert caplog.messages == []
