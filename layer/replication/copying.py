@@ -5,7 +5,7 @@ Source: Pulsar's `GeoPersistentReplicator`. Decision: mapping/decisions/0017.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from mapping.headers import (
@@ -53,33 +53,35 @@ class Copying:
         self._suffix = original_suffix(partition, incarnation, epoch)
         self._target_version = target_version
         self._chunk_met = chunk_met
-        self._time_ms = -1
-        """Of the last record; records of a batch often have the same."""
-        self._published = (PUBLISH_TIME, b"0")
 
     def headers_of(self, record: Any) -> Headers | None:
-        """Those of the copy; None for what is not copied: markers (but for those that clusters exchange), what comes
-        from another cluster, and what its sender keeps from this one.
+        """As `headers_of_all`, of one record."""
+        return next(self.headers_of_all((record,)))
+
+    def headers_of_all(self, records: Iterable[Any]) -> Iterator[Headers | None]:
+        """For each record those of its copy; None for what is not copied: markers (but for those that clusters
+        exchange), what comes from another cluster, and what its sender keeps from this one.
 
         Raises:
             CorruptRecord: the names of clusters that it shall get to cannot be read.
             LayerError: its schema is not to be had.
         """
-        time_ms = record.timestamp()[1]
-        if time_ms != self._time_ms:
-            self._time_ms, self._published = time_ms, (PUBLISH_TIME, b"%d" % max(0, time_ms))
-        position = (ORIGINAL_ID, b"%d%b" % (record.offset(), self._suffix))
-        found = record.headers()
-        if type(found) is bytes:  # packed: nothing that decides whether it is copied
-            if found[0] == _ALONE:
-                return [(PRODUCER, found[1:]), self._origin, position, self._published]
-            headers = self._copies(unpack(found))
-        else:
-            wanted = self._wanted(found or [])
-            if wanted is None:
-                return None
-            headers = wanted
-        return [*headers, self._origin, position, self._published]
+        origin, suffix = self._origin, self._suffix
+        published_ms, published = -1, (PUBLISH_TIME, b"0")
+        for record in records:
+            time_ms = record.timestamp()[1]
+            if time_ms != published_ms:  # records of a batch often have the same
+                published_ms, published = time_ms, (PUBLISH_TIME, b"%d" % max(0, time_ms))
+            position = (ORIGINAL_ID, b"%d%b" % (record.offset(), suffix))
+            found = record.headers()
+            if type(found) is bytes:  # packed: nothing that decides whether it is copied
+                if found[0] == _ALONE:
+                    yield [(PRODUCER, found[1:]), origin, position, published]
+                else:
+                    yield [*self._copies(unpack(found)), origin, position, published]
+            else:
+                wanted = self._wanted(found or [])
+                yield None if wanted is None else [*wanted, origin, position, published]
 
     def _wanted(self, headers: Headers) -> Headers | None:
         ours = [name for name, _ in headers if name in _CONCERNS_US]

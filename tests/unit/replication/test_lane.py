@@ -63,6 +63,9 @@ class Sending:
             raise self.refuses
         self.under_way.append(delivered)
 
+    def poll_inline(self) -> None:
+        """Reports come when the test says so."""
+
     def wait_for_reports(self, _timeout_s: float) -> None:
         self.refuses = None
 
@@ -72,6 +75,13 @@ class Sending:
 
 class Topic:
     kafka_topic = "k"
+
+
+class RefusingTheSecond(Sending):
+    def produce(self, *record: Any) -> None:
+        if self.under_way:
+            raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+        super().produce(*record)
 
 
 class There:
@@ -92,13 +102,26 @@ def send(lane: Lane, sending: Sending, *offsets: int) -> None:
 
 def test_what_is_done_ends_before_the_first_that_is_under_way() -> None:
     sending, lane = Sending(), lane_at(Copied(-1, 50))
-    send(lane, sending, 0, 1, 5)
+    send(lane, sending, 0)
+    send(lane, sending, 1, 5)
     assert lane.done_upto() == Copied(-1, 50)
     sending.report(60)
     assert lane.done_upto() == Copied(0, 61)
     sending.report(61)
+    assert (lane.done_upto(), lane.under_way, lane.bytes_under_way) == (Copied(0, 61), 2, 20)
     sending.report(70)
     assert (lane.done_upto(), lane.under_way, lane.bytes_under_way) == (Copied(5, 71), 0, 0)
+
+
+def test_many_at_once_are_done_step_by_step() -> None:
+    sending, lane = Sending(), lane_at(Copied(-1, 0))
+    send(lane, sending, *range(120))
+    done = []
+    for place in range(120):
+        sending.report(place)
+        done.append(lane.done_upto())
+    reached = [Copied(-1, 0)] * 49 + [Copied(49, 50)] * 50 + [Copied(99, 100)] * 20 + [Copied(119, 120)]
+    assert (done, lane.under_way, lane.bytes_under_way) == (reached, 0, 0)
 
 
 def test_what_a_former_owner_copied_is_passed_over_and_found_again_by_the_next_one() -> None:
@@ -115,11 +138,23 @@ def test_what_a_former_owner_copied_is_passed_over_and_found_again_by_the_next_o
 
 def test_after_a_failure_nothing_more_counts() -> None:
     sending, lane = Sending(), lane_at(Copied(-1, 0))
-    send(lane, sending, 0, 1, 2)
+    for offset in range(3):
+        send(lane, sending, offset)
     sending.report(0)
     sending.report(-1, error="too large")
     sending.report(1)
     assert (lane.failure, lane.done_upto().highest) == ("too large", 0)
+
+
+@pytest.mark.parametrize("failed", range(3))
+def test_one_of_a_step_that_fails_fails_the_step(failed: int) -> None:
+    sending, lane = Sending(), lane_at(Copied(-1, 0))
+    send(lane, sending, 0)
+    send(lane, sending, 1, 2, 3)
+    sending.report(0)
+    for number in range(3):
+        sending.report(-1 if number == failed else 1 + number, KafkaError(10) if number == failed else None)
+    assert (lane.failure.code(), lane.done_upto(), lane.under_way) == (10, Copied(0, 1), 3)
 
 
 def test_what_cannot_be_handed_over_ends_what_is_done_though_more_was_let_go() -> None:
@@ -148,6 +183,14 @@ def test_what_the_producer_refuses_is_neither_done_nor_under_way() -> None:
     assert (lane.done_upto(), lane.under_way, lane.bytes_under_way) == (Copied(0, 61), 0, 0)
 
 
+def test_of_a_step_that_is_refused_in_the_middle_nothing_is_done_and_the_rest_stays_under_way() -> None:
+    sending, lane = RefusingTheSecond(), lane_at(Copied(-1, 50))
+    with pytest.raises(errors.RecordTooLarge, match="copying offset 4 to k-0"):
+        send(lane, sending, 3, 4, 5)
+    sending.report(60)
+    assert (lane.done_upto().highest < 3, lane.done_upto().upto, lane.under_way > 0) == (True, 50, True)
+
+
 def test_a_full_queue_is_waited_for() -> None:
     sending, lane = Sending(), lane_at(Copied(-1, 50))
     sending.refuses = BufferError("full")
@@ -157,7 +200,8 @@ def test_a_full_queue_is_waited_for() -> None:
 
 def test_a_report_without_a_place_leaves_where_later_copies_are_looked_for() -> None:
     sending, lane = Sending(), lane_at(Copied(-1, 50))
-    send(lane, sending, 0, 1)
+    send(lane, sending, 0)
+    send(lane, sending, 1)
     sending.report(-1001)
     assert lane.done_upto() == Copied(0, 50)
     sending.report(61)
