@@ -483,8 +483,8 @@ class Process:
                 if not self.owned:
                     self.acked_by_leases.add(offset)
             else:
-                counts = mine and offset not in world.acked
-                world.refused[offset] += bool(counts or world.faults or world.seeks)
+                # Also of what somebody acknowledged: an owner that has not heard that counts it.
+                world.refused[offset] += bool(mine or world.faults or world.seeks)
                 delivery.feed.slot.nacks.append((world.now_s, rng.choice((0.0, 0.3, 3.0)), offset, endpoint))
 
     def acknowledge_up_to(self, delivery: Delivery) -> None:
