@@ -65,6 +65,13 @@ class Namespaces:
 
         self._entities.update(namespace, namespace, created, deadline)
 
+    def find_or_create(self, namespace: str, deadline: Deadline) -> None:
+        """`create` unless it is there: several may do so at once. Raises InvalidOption."""
+        try:
+            self.create(namespace, deadline)
+        except errors.AlreadyExists:
+            _log.debug("namespace=%s is there", namespace)
+
     def policies(self, namespace: str, deadline: Deadline) -> Mapping[str, Any]:
         """What is set for the namespace itself (or `CLUSTER`), in one reading. Raises NoSuchNamespace."""
         current = self._entities.read(namespace, namespace, deadline)

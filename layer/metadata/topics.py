@@ -211,6 +211,27 @@ class Topics:
             raise errors.AlreadyExists(f"topic {name} exists already")
         return self._create(name, partitions, entries_per_ledger, deadline)
 
+    def find_or_create(
+        self,
+        name: TopicName,
+        partitions: int,
+        deadline: Deadline,
+        *,
+        entries_per_ledger: int = DEFAULT_ENTRIES_PER_LEDGER,
+    ) -> Topic:
+        """The topic as it is, or made as `create` does: several may do so at once. Raises as `create` where there is
+        none in the end."""
+        found = self.find(name, deadline)
+        if found is not None:
+            return found
+        try:
+            return self.create(name, partitions, deadline, entries_per_ledger=entries_per_ledger)
+        except errors.AlreadyExists:
+            found = self.find(name, deadline)
+            if found is None:
+                raise
+            return found
+
     def bind(self, name: TopicName, existing: str, deadline: Deadline) -> Topic:
         """Give an existing Kafka topic a Pulsar name: it is read with Pulsar's semantics, its configuration stays.
 
@@ -268,6 +289,16 @@ class Topics:
 
         self._entities.update(str(name.base), str(name.base), grown, deadline)
         return self.open(name.base, deadline)
+
+    def grow_to(self, name: TopicName, partitions: int, deadline: Deadline) -> Topic:
+        """`grow`, unless it has as many: several may do so at once. Raises as `grow` where it has fewer in the end."""
+        try:
+            return self.grow(name, partitions, deadline)
+        except errors.LayerError:
+            found = self.find(name.base, deadline)
+            if found is None or not found.partitioned or found.partitions < partitions:
+                raise
+            return found
 
     def compact(self, name: TopicName, deadline: Deadline) -> None:
         """Have compacted reads fold everything that is in the topic now. No message is removed.

@@ -30,7 +30,7 @@ def sync_metadata(source: AdminClient, target: AdminClient, tenant: str, deadlin
     here, there = inventory(source, tenant, deadline), inventory(target, tenant, deadline)
     for namespace in here.namespaces:
         if namespace not in there.namespaces:
-            target.node.namespaces.create(namespace, deadline)
+            target.node.namespaces.find_or_create(namespace, deadline)
     for name, topic in here.topics.items():
         _sync_topic(source, target, TopicName.parse(name), topic, there, deadline)
     for namespace, policies in here.namespaces.items():
@@ -45,19 +45,17 @@ def _sync_topic(
     opened = source.node.topics.find(name, deadline)
     if opened is None:
         return  # deleted meanwhile
-    if there is None:
-        made = target.node.topics.create(
-            name, here.partitions, deadline, entries_per_ledger=opened.layout.entries_per_ledger
+    made = target.node.topics.find_or_create(
+        name, here.partitions, deadline, entries_per_ledger=opened.layout.entries_per_ledger
+    )
+    partitions = made.partitions if made.partitioned else 0
+    if bool(partitions) != bool(here.partitions) or partitions > here.partitions:
+        raise errors.Refused(
+            f"topic {name} has {partitions} partitions on the target, {here.partitions} on the source "
+            "(0: not partitioned): delete one of them"
         )
-    else:
-        found = target.node.topics.find(name, deadline)
-        if found is None or bool(there.partitions) != bool(here.partitions) or there.partitions > here.partitions:
-            raise errors.Refused(
-                f"topic {name} has {there.partitions} partitions on the target, {here.partitions} on the source "
-                "(0: not partitioned): delete one of them"
-            )
-        grows = there.partitions < here.partitions
-        made = target.node.topics.grow(name, here.partitions, deadline) if grows else found
+    if partitions < here.partitions:
+        made = target.node.topics.grow_to(name, here.partitions, deadline)
     if there is None or there.schemas != here.schemas:
         _sync_schemas(source, target, name, here, deadline)
     if there is None or there.policies != here.policies:

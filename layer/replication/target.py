@@ -136,18 +136,17 @@ def target_topic(there: Node, here: Topic, deadline: Deadline) -> Topic:
     Raises:
         Refused: it is partitioned on one cluster alone, or its namespace does not exist there.
     """
-    found = there.topics.find(here.name, deadline)
-    if found is None:
-        there.namespaces.require(here.name.namespace_name, deadline)
-        try:
-            found = there.topics.create(here.name, here.partitions if here.partitioned else 0, deadline)
-        except errors.AlreadyExists:
-            found = there.topics.open(here.name, deadline)
+    found = there.topics.find_or_create(
+        here.name,
+        here.partitions if here.partitioned else 0,
+        deadline,
+        entries_per_ledger=here.layout.entries_per_ledger,
+    )
     if found.partitioned != here.partitioned:
         raise errors.Refused(
             f"topic {here.name} has {here.partitions if here.partitioned else 'no'} partitions here and "
             f"{found.partitions if found.partitioned else 'none'} there: it must be partitioned on both or neither"
         )
     if found.partitions < here.partitions:
-        found = there.topics.grow(here.name, here.partitions, deadline)
+        found = there.topics.grow_to(here.name, here.partitions, deadline)
     return found

@@ -147,7 +147,7 @@ class ImportWorker:
         known = set(node.namespaces.list(self.record.tenant, self._call()))
         for name, namespace in self._pulsar.namespaces(self.record.tenant).items():
             if name not in known:
-                node.namespaces.create(name, self._call())
+                node.namespaces.find_or_create(name, self._call())
             node.namespaces.change_policies(name, partial(_with, wanted=namespace.policies), self._call())
             for topic in self._pulsar.topics(name):
                 found.append((topic, self._bring_topic(topic)))
@@ -155,16 +155,14 @@ class ImportWorker:
 
     def _bring_topic(self, topic: PulsarTopic) -> SchemasHere:
         node = self._node
-        here = node.topics.find(topic.name, self._call())
-        if here is None:
-            here = node.topics.create(topic.name, topic.partitions, self._call())
+        here = node.topics.find_or_create(topic.name, topic.partitions, self._call())
         if here.partitioned != bool(topic.partitions) or here.partitions > max(1, topic.partitions):
             raise errors.Refused(
                 f"topic {topic.name} has {here.partitions if here.partitioned else 'no'} partitions here and "
                 f"{topic.partitions or 'none'} in Pulsar: delete it here"
             )
         if here.partitions < topic.partitions:
-            here = node.topics.grow(topic.name, topic.partitions, self._call())
+            here = node.topics.grow_to(topic.name, topic.partitions, self._call())
         schemas = self._schemas(topic)
         for name, told in topic.subscriptions.items():
             found = node.subscriptions.find(here, name, self._call())
