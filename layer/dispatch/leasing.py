@@ -144,12 +144,12 @@ class Leasing:
             self._had_enough_s = now_s
         without = now_s - self._had_enough_s >= _ASK_AFTER_S
         lessee.asking = without and any(not each.is_remote for each in self._endpoints)
+        if self.tells_owners or (joined and not self._refused):
+            self._drain()  # before reading: what was acknowledged up to now is not handed out again
         if lessee.to_read:
             self._records.read()
         else:
             self._records.rest()
-        if self.tells_owners or (joined and not self._refused):
-            self._drain()
         if self.lessor.in_use:
             self._look_after_members(now_s)
         self.send()
