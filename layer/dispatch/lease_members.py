@@ -43,6 +43,9 @@ class Expelled:
         if len(self._epochs) > _MOST_EXPELLED:
             del self._epochs[next(iter(self._epochs))]
 
+    def __bool__(self) -> bool:
+        return bool(self._epochs)
+
     def __contains__(self, member: MemberId) -> bool:
         """This epoch was ended, or a later one."""
         return member.epoch <= self._epochs.get(member.client_id, 0)

@@ -132,6 +132,8 @@ class Leasing:
         """Whatever can be done now. `joined`: the group has said which partitions are ours."""
         now_s = self._clock.monotonic()
         self.lessor.now_s = self.lessee.now_s = now_s
+        if self.tells_owners or (joined and not self._refused):
+            self._drain()  # first: it is about what was held before owners recalled it and leased it anew
         self.take_in()
         lessee = self.lessee
         if now_s - self._paced[1] >= _LOOK_AT_PACE_S:
@@ -144,8 +146,6 @@ class Leasing:
             self._had_enough_s = now_s
         without = now_s - self._had_enough_s >= _ASK_AFTER_S
         lessee.asking = without and any(not each.is_remote for each in self._endpoints)
-        if self.tells_owners or (joined and not self._refused):
-            self._drain()  # before reading: what was acknowledged up to now is not handed out again
         if lessee.to_read:
             self._records.read()
         else:
@@ -392,8 +392,8 @@ class Leasing:
         self.lessor.gave_up(number)
 
     def retire(self) -> None:
-        """The partitions are given up in good order, after one more save: whether others hold something of them."""
-        if not self.lessor.in_use:
+        """The partitions are given up in good order, after one more save: whether the next owner has to ask others."""
+        if self.lessor.is_through:
             for owned in self._owned.values():
                 if owned.cursor.leased_from is not None:
                     owned.cursor.leased_from = None

@@ -99,6 +99,12 @@ class Lessor:
         return bool(self._members) or self.is_asking or self._saves.in_use
 
     @property
+    def is_through(self) -> bool:
+        """Nobody elsewhere has anything to say: there is none, or its last word was heard. Of those who were expelled
+        acknowledgements may be in the log that were not heard yet."""
+        return not self.in_use and not self._expelled
+
+    @property
     def has_members(self) -> bool:
         """Consumers of other processes are known."""
         return bool(self._members)
