@@ -28,6 +28,7 @@ from mapping.state_records.leases import (
     Saved,
     TakeOver,
     Welcome,
+    encode,
 )
 from tests.simulation.leases import LIFE, Process, World
 from tests.simulation.played_records import key_of
@@ -370,6 +371,52 @@ def test_a_member_that_was_given_up_is_told_so_until_it_begins_anew() -> None:
     report = Report(LIFE, MemberId("other", 2), 1, (RemoteConsumer(1, "theirs"),))
     owner.process.leasing.lessor.hear(2, report)
     assert [type(record) for record in owner.written()] == [Welcome]
+
+
+@pytest.mark.parametrize("expelled", [False, True])
+def test_who_gives_up_in_good_order_has_the_next_owner_ask_where_a_last_word_may_be_unheard(expelled: bool) -> None:
+    owner = Owner()
+    owner.hear(0)
+    owner.save()
+    assert owner.owned.saves.saved.leased_from is not None
+    if expelled:
+        owner.process.leasing.lessor.group_is([owner.process.client_id], asked_s=owner.world.now_s + 1)
+    else:
+        owner.process.leasing.lessor.hear(1, Report(LIFE, MEMBER, owner.sequence + 1, leaving=True))
+    assert not owner.process.leasing.lessor.has_members
+    owner.process.leasing.retire()
+    assert (owner.owned.cursor.leased_from is not None) is expelled
+
+
+def test_what_was_acknowledged_before_it_was_recalled_and_leased_anew_does_not_come_again() -> None:
+    """The member looks after itself once in a while: all of this happens between two of its looks."""
+    world = World(random.Random("member"), SubscriptionType.FAILOVER, faults=False, letters=False)
+    world.end = 2
+    owner = world.join()
+    owner.take_over()
+    member = world.join()
+    inbox = member.consumers[0]
+    leasing = member.leasing
+    member_id = leasing.lessee.id
+
+    def look(*said_by_owner: LeaseRecord) -> None:
+        at = len(world.deliveries)
+        world.deliveries += [(0, encode(record)) for record in said_by_owner]
+        leasing.heard([(at + i, *world.deliveries[at + i]) for i in range(len(said_by_owner))])
+        world.now_s += 1.0
+        leasing.step(joined=True)
+
+    def leased(number: int) -> Lease:
+        return Lease(owner.session, 1, member_id, number, 1, 0, (LeasedEntry(0), LeasedEntry(1)))
+
+    look()
+    look(Welcome(owner.session, member_id), leased(1))
+    assert [delivery.offset for delivery in inbox.queue] == [0, 1]
+    first = inbox.queue.popleft()
+    first.feed.slot.ack(first.offset)
+    world.acked.add(first.offset)
+    look(Recall(owner.session, 1, member_id, 2), leased(3))
+    assert [delivery.offset for delivery in inbox.queue] == [1]
 
 
 def test_somebody_who_wants_no_messages_hears_of_the_save_of_what_it_acknowledges() -> None:
