@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from layer.deadline import Deadline
 from layer.kafka.assigned import AssignedConsumer
@@ -35,18 +35,32 @@ class Heard(NamedTuple):
 
 Listener = Callable[[Sequence[Heard]], None]
 """Called by the channel's thread with what a topic's records say, in the order of the log. Returns at once."""
+Patience = Callable[[], bool]
+"""Whether a listener can do without hearing anything for a moment; called by the channel's thread."""
+
+REST_S: Final = 0.03
+
+
+def never() -> bool:
+    """The patience of those who wait for something."""
+    return False
 
 
 class DeliveryChannel:
-    """Thread-safe. Memory: an entry for each listener, and what `PartitionTail` says."""
+    """Thread-safe. Memory: an entry for each listener, and what `PartitionTail` says.
+
+    While all listeners are patient it fetches some thirty times a second: where hundreds of processes hear each other,
+    being told everything at once is most of what they cost, each other and the brokers.
+    """
 
     def __init__(self, log: StateLog, open_reader: Callable[[], AssignedConsumer]) -> None:
         self._log = log
         self._lock = threading.Lock()
-        self._listeners: dict[str, list[Listener]] = {}
+        self._listeners: dict[str, dict[Listener, Patience]] = {}
         self._tail = PartitionTail(
             log, DELIVERIES, open_reader, self._wanted, self._hand_on, name="pok-deliveries",
             without="other processes cannot seek, skip or delete by force this one's live subscriptions",
+            rest_s=self._rest_s,
         )  # fmt: skip
         self._closed = False
         self.corrupt_records = 0
@@ -58,21 +72,20 @@ class DeliveryChannel:
 
     # Any thread ---------------------------------------------------------------------------------------------------
 
-    def listen(self, topic: str, listener: Listener, start: int | None = None) -> None:
+    def listen(self, topic: str, listener: Listener, start: int | None = None, *, patience: Patience = never) -> None:
         """From now on `listener` hears of what concerns a topic; from `start` on, if the topic's partition is not being
         read already, else from where that stands."""
         with self._lock:
             if self._closed:
                 return
-            self._listeners.setdefault(topic, []).append(listener)
+            self._listeners.setdefault(topic, {})[listener] = patience
         self._tail.look(DELIVERIES.partition_for(topic), start)
 
     def unlisten(self, topic: str, listener: Listener) -> None:
         """It hears no more, but perhaps of what is being told just now; a second call does nothing."""
         with self._lock:
-            listeners = self._listeners.get(topic, [])
-            if listener in listeners:
-                listeners.remove(listener)
+            listeners = self._listeners.get(topic, {})
+            listeners.pop(listener, None)
             if not listeners:
                 self._listeners.pop(topic, None)
         self._tail.look()
@@ -127,6 +140,11 @@ class DeliveryChannel:
     def _wanted(self) -> set[int]:
         with self._lock:
             return {DELIVERIES.partition_for(topic) for topic in self._listeners}
+
+    def _rest_s(self) -> float:
+        with self._lock:
+            patience = [each for listeners in self._listeners.values() for each in listeners.values()]
+        return REST_S if all(each() for each in patience) else 0.0
 
     def _hand_on(self, records: Sequence[tuple[int, LogRecord]]) -> None:
         by_topic: dict[str, list[Heard]] = {}

@@ -45,9 +45,9 @@ class LeaseChannel:
         self._hears_all = False
         """Nothing that stands behind what this process writes is missed."""
 
-    def listen(self, hear: Callable[[Sequence[lease_terms.Heard]], None]) -> None:
+    def listen(self, hear: Callable[[Sequence[lease_terms.Heard]], None], patience: Callable[[], bool]) -> None:
         self._hear = hear
-        self._channel.listen(self._topic, self._listener)
+        self._channel.listen(self._topic, self._listener, patience=patience)
 
     def write(self, records: Sequence[tuple[int, LeaseRecord]]) -> Future[list[int]]:
         said = [(self._key(partition), encode(record)) for partition, record in records]

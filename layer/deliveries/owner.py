@@ -88,7 +88,7 @@ class OwnerEar:
         self._held: OrderedDict[bytes, Answer] = OrderedDict()
         """The last answers to such requests."""
         self._hear: Callable[[Sequence[Heard]], None] = self._heard
-        channel.listen(self._topic, self._hear)
+        channel.listen(self._topic, self._hear, patience=lambda: not member.owned_partitions())
 
     def stop(self) -> None:
         """A second call does nothing."""

@@ -28,8 +28,9 @@ class HeardAgain(NamedTuple):
 class LeaseTraffic(Protocol):
     """One subscription's records in `deliveries`."""
 
-    def listen(self, hear: Callable[[Sequence[Heard]], None]) -> None:
-        """From now on `hear` is told of them, in the order of the log, by another thread; it returns at once."""
+    def listen(self, hear: Callable[[Sequence[Heard]], None], patience: Callable[[], bool]) -> None:
+        """From now on `hear` is told of them, in the order of the log, by another thread; it returns at once. That one
+        may leave off for a moment whenever `patience` says so."""
 
     def write(self, records: Sequence[tuple[int, LeaseRecord]]) -> Future[list[int]]:
         """Append records and the partitions that they are about; gives their offsets once they are durable. One call at

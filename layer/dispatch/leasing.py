@@ -113,13 +113,21 @@ class Leasing:
         self._records = LeasedRecords(str(handle), handle.kafka_topic, terms.reader, clock, self.lessee)
         dispatcher.late_elsewhere = self.lessee.late
         dispatcher.came_again = self.lessor.came_again
-        terms.traffic.listen(self.heard)
+        terms.traffic.listen(self.heard, self.is_patient)
 
     # Any thread ---------------------------------------------------------------------------------------------------
 
     def heard(self, records: Sequence[Heard]) -> None:
         """Records about this subscription, in the order of the log."""
         self._inbox.hear(records)
+
+    def is_patient(self) -> bool:
+        """Nobody waits for what other processes say: they are all for its owner, and half of what each consumer takes
+        is in its inbox."""
+        if self._owned or self._flushes:
+            return False
+        own = [each for each in self._endpoints if not each.is_remote]
+        return bool(own) and all(2 * len(each.queue) > each.capacity for each in own)
 
     def _can_wait(self, value: bytes) -> bool:
         """Where many processes share a partition most of what they write is for its owner."""

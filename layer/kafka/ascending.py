@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import compress
 from typing import Any, Final
@@ -25,13 +25,51 @@ _MOST_WAITING_BYTES: Final = 16 * 1024 * 1024
 _log = logging.getLogger(__name__)
 
 
+class _Run:
+    """Records of one partition that came one after the other."""
+
+    __slots__ = ("offsets", "records")
+
+    def __init__(self, records: list[Any]) -> None:
+        self.records = records
+        self.offsets: list[int] = list(map(type(records[0]).offset, records))
+
+
 @dataclass(slots=True)
 class _Place:
-    """How far a partition is read; `waiting` has what came while another one was read, from `position` on."""
+    """How far a partition is read; `waiting` has what came and is not read yet, nothing of it below `position`."""
 
     position: int
-    waiting: deque[Any] = field(default_factory=deque)
+    waiting: deque[_Run] = field(default_factory=deque)
     waiting_bytes: int = 0
+    end: int = 0
+    """Up to where everything has come that is there: the log's end, where it was reached."""
+
+    def add(self, records: list[Any]) -> None:
+        self.waiting.append(_Run(records))
+        self.waiting_bytes += sum(map(len, records))
+
+    def read(self, wanted: set[int], last: int) -> list[Any]:
+        """What is wanted of what came up to the offset `last`. Others' leases are most of it, so no line of Python is
+        spent on a record."""
+        found: list[Any] = []
+        while self.waiting and self.position <= last:
+            offsets, records = self.waiting[0].offsets, self.waiting[0].records
+            count = bisect_right(offsets, last)
+            if count < len(offsets):
+                self.position = offsets[count]
+                passed = records[:count]
+                found += compress(passed, map(wanted.__contains__, offsets[:count]))
+                del records[:count], offsets[:count]
+            else:
+                self.position = offsets[-1] + 1
+                passed = records
+                found += compress(passed, map(wanted.__contains__, offsets))
+                self.waiting.popleft()
+            self.waiting_bytes -= sum(map(len, passed))
+        if not self.waiting:
+            self.position = max(self.position, self.end)
+        return found
 
 
 class AscendingReader:
@@ -85,18 +123,13 @@ class AscendingReader:
     def _read_on(self, topic: str, partition: int, offsets: list[int], deadline: Deadline) -> Iterator[list[Any]]:
         place = self._at(partition, offsets[0])
         wanted, last = set(offsets), offsets[-1]
-        found = []
-        while place.waiting and place.position <= last:
-            record = place.waiting.popleft()
-            place.waiting_bytes -= len(record)
-            place.position = record.offset() + 1
-            if record.offset() in wanted:
-                found.append(record)
+        found = place.read(wanted, last)
         if found:
             yield found
         while place.position <= last:
             deadline.check(f"{topic}-{partition} to be read to {last}, now at {place.position}")
-            found = self._poll(topic, partition, place, wanted, last, deadline)
+            self._poll(topic, place, last, deadline)
+            found = place.read(wanted, last)
             if found:
                 yield found
 
@@ -114,45 +147,31 @@ class AscendingReader:
         place = self._places[partition] = _Place(offset)
         return place
 
-    def _poll(
-        self, topic: str, partition: int, place: _Place, wanted: set[int], last: int, deadline: Deadline
-    ) -> list[Any]:
+    def _poll(self, topic: str, place: _Place, last: int, deadline: Deadline) -> None:
+        """Have what comes wait at its place. Of the only partition nothing is taken that is not wanted yet: it waits in
+        librdkafka's queue, where Python's garbage collector does not walk through it."""
         assert self._consumer is not None  # noqa: S101 - opened with the place
-        batch = self._consumer.poll_batch(_BATCH, min(_POLL_S, deadline.remaining_s()))
-        if len(self._places) == 1 and not place.waiting:
-            batch, found = _pass_through(batch, place, wanted, last)
-        else:
-            found = []
-        for record in batch:
-            if record.error() is not None:
-                self._on_event(topic, record)
-            elif record.partition() != partition or place.waiting or record.offset() > last:
-                self._keep(record)
-            else:
-                place.position = record.offset() + 1
-                if record.offset() in wanted:
-                    found.append(record)
-        if place.waiting:  # it goes on behind all that is wanted
-            place.position = max(place.position, place.waiting[0].offset())
-        return found
-
-    def _keep(self, record: Any) -> None:
-        place = self._places.get(record.partition())
-        if place is None:
-            return  # of a partition that was left meanwhile
-        place.waiting.append(record)
-        place.waiting_bytes += len(record)
+        most = min(_BATCH, last + 1 - place.position) if len(self._places) == 1 else _BATCH
+        batch = self._consumer.poll_batch(most, min(_POLL_S, deadline.remaining_s()))
+        records, events = _split(batch)
+        for partition, run in _by_partition(records):
+            if partition in self._places:  # else it was left meanwhile
+                self._places[partition].add(run)
+        for event in events:
+            self._on_event(topic, event)
         if sum(each.waiting_bytes for each in self._places.values()) > _MOST_WAITING_BYTES:
-            largest = max(self._places, key=lambda number: self._places[number].waiting_bytes)
-            _log.info("partition=%d too much was read ahead of it, it is begun anew when it is wanted", largest)
-            self.leave(largest)
+            others = {number: each for number, each in self._places.items() if each is not place}
+            if others:
+                largest = max(others, key=lambda number: others[number].waiting_bytes)
+                _log.info("partition=%d too much was read ahead of it, it is begun anew when it is wanted", largest)
+                self.leave(largest)
 
     def _on_event(self, topic: str, event: Any) -> None:
         error, partition = event.error(), event.partition()
         place = self._places.get(partition)
         if end_reached(error):
-            if place is not None and not place.waiting:
-                place.position = max(place.position, event.offset())
+            if place is not None:
+                place.end = max(place.end, event.offset())
         elif is_offset_out_of_range(error):
             self.leave(partition)
             raise OffsetOutOfRange(f"reading {topic}-{partition} at {event.offset()}: {error.str()}")
@@ -162,19 +181,21 @@ class AscendingReader:
             _log.info("%s-%s: %s", topic, partition, error.str())
 
 
-def _pass_through(batch: list[Any], place: _Place, wanted: set[int], last: int) -> tuple[list[Any], list[Any]]:
-    """What is left of a batch of records of one partition, and what is wanted of the others; nothing is passed of one
-    with an event. Others' leases are most of it, so no line of Python is spent on a record."""
-    if not batch:
+def _split(batch: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Records, and events."""
+    if not batch or {*map(type, map(type(batch[0]).error, batch))} == {type(None)}:
         return batch, []
-    kind = type(batch[0])
-    if {*map(type, map(kind.error, batch))} != {type(None)}:
-        return batch, []
-    offsets = list(map(kind.offset, batch))
-    count = bisect_right(offsets, last)
-    if count:
-        place.position = offsets[count - 1] + 1
-    return batch[count:], list(compress(batch[:count], map(wanted.__contains__, offsets)))
+    return [each for each in batch if each.error() is None], [each for each in batch if each.error() is not None]
+
+
+def _by_partition(records: list[Any]) -> Iterable[tuple[int, list[Any]]]:
+    if not records:
+        return ()
+    partitions = list(map(type(records[0]).partition, records))
+    numbers = set(partitions)
+    if len(numbers) == 1:
+        return ((partitions[0], records),)
+    return ((number, list(compress(records, map(number.__eq__, partitions)))) for number in numbers)
 
 
 def _runs(offsets: Sequence[int]) -> Iterator[list[int]]:

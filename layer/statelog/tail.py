@@ -46,9 +46,11 @@ class PartitionTail:
         *,
         name: str,
         without: str,
+        rest_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
         """`wanted` says which partitions are; `look` when that changed. `without` says in words what does not work
-        while nothing can be read."""
+        while nothing can be read; `rest_s`, for how many seconds nothing has to be read after what was heard just
+        now."""
         self._log = log
         self._topic = topic
         self._open_reader = open_reader
@@ -56,6 +58,7 @@ class PartitionTail:
         self._hear = hear
         self._name = name
         self._without = without
+        self._rest_s = rest_s
         self._lock = threading.Lock()
         self._starts: dict[int, int] = {}
         """Where reading of a partition is to begin, if it is not being read yet and not at its end."""
@@ -139,6 +142,9 @@ class PartitionTail:
                 if batch:
                     self._told = ""
                     self._hand_on(reader, batch)
+                    rest_s = self._rest_s()
+                    if rest_s:
+                        self._changed.wait(rest_s)
         finally:
             self._resume.update((partition, self._positions[partition]) for partition in reading)
             if reader is not None:

@@ -5,6 +5,7 @@ The processes are started here and told of their work by what `multiprocessing` 
 
 from __future__ import annotations
 
+import gc
 import importlib
 import multiprocessing
 import threading
@@ -210,6 +211,7 @@ def _sdk_member(shared: _Shared, sdk: str, url: str, topic: str, work_ms: float)
     def writes() -> int:
         return client._session.node().memberships.deliveries.writes if sdk == "layer" else 0
 
+    gc.freeze()  # see docs/workers.md
     _work(shared, take, work_ms, writes)
     client.close()
 
@@ -231,6 +233,7 @@ def _share_group_member(shared: _Shared, servers: str, topic: str, work_ms: floa
             message = waiting.pop()
             return message.value(), lambda: consumer.acknowledge(message, AcknowledgeType.ACCEPT)
 
+        gc.freeze()
         _work(shared, take, work_ms, lambda: 0)
         for message in waiting:
             consumer.acknowledge(message, AcknowledgeType.RELEASE)

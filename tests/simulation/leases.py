@@ -154,7 +154,7 @@ class Traffic:
         self.may_lease: Callable[[], bool] = lambda: True
         """Whoever owns the partition next would ask who holds something of it."""
 
-    def listen(self, hear: Callable[[Sequence[Heard]], None]) -> None:
+    def listen(self, hear: Callable[[Sequence[Heard]], None], patience: Callable[[], bool]) -> None:
         self.hear = hear
 
     def hear_from_here(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 
 from layer.deadline import Deadline
-from layer.deliveries.channel import Heard, Listener, Said
+from layer.deliveries.channel import Heard, Listener, Patience, Said, never
 from layer.deliveries.lease_channel import LeaseChannel
 from layer.dispatch.lease_inbox import LeaseInbox
 from layer.errors import DeadlineExceeded
@@ -32,7 +32,7 @@ class PlayedChannel:
         """What listeners have heard."""
         self.listeners: list[Listener] = []
 
-    def listen(self, topic: str, listener: Listener, start: int | None = None) -> None:
+    def listen(self, topic: str, listener: Listener, start: int | None = None, *, patience: Patience = never) -> None:
         self.listeners.append(listener)
 
     def hear_from(self, topic: str, start: int) -> None:
@@ -91,7 +91,7 @@ class Member:
         self.inbox = LeaseInbox(
             self.lease_channel.read, lambda: None, lambda _: False, most_records=MOST_RECORDS, most_bytes=MOST_BYTES
         )
-        self.lease_channel.listen(self.inbox.hear)
+        self.lease_channel.listen(self.inbox.hear, never)
         self.taken: list[int] = []
         self.gaps = 0
 

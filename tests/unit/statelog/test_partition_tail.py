@@ -84,9 +84,10 @@ class Listening:
         self.wanted: set[int] = set()
         self.heard: list[bytes] = []
         self._news = threading.Condition()
+        self.rest_s = 0.0
         self.tail = PartitionTail(
             self.log, DELIVERIES, lambda: cast("AssignedConsumer", Reader(self.log, self.fail)), lambda: self.wanted,
-            self._hear, name="tail", without="nothing works",
+            self._hear, name="tail", without="nothing works", rest_s=lambda: self.rest_s,
         )  # fmt: skip
 
     def _hear(self, records: Sequence[tuple[int, LogRecord]]) -> None:
@@ -133,4 +134,20 @@ def test_what_was_dropped_before_begins_at_its_end_again() -> None:
     listening.tail.look(3, 2)
     listening.write(3, b"last")
     assert listening.until_heard(b"first", b"of 4", b"last"), listening.heard
+    listening.tail.close(Deadline.after(PATIENCE_S))
+
+
+def test_while_everybody_is_patient_it_rests_after_what_it_heard_unless_what_is_wanted_changes() -> None:
+    listening = Listening()
+    listening.rest_s = 10 * PATIENCE_S
+    listening.wanted = {3}
+    listening.tail.look(3, 0)
+    listening.write(3, b"first")
+    assert listening.until_heard(b"first")
+    listening.write(3, b"second")
+    threading.Event().wait(0.2)
+    assert listening.heard == [b"first"]
+    listening.rest_s = 0.0
+    listening.tail.look()
+    assert listening.until_heard(b"first", b"second")
     listening.tail.close(Deadline.after(PATIENCE_S))
