@@ -10,6 +10,7 @@ hand: what it was sent and did not begin goes to the others. Put your own work i
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import signal
 import threading
@@ -75,6 +76,7 @@ def work(job: Work) -> None:
             ),
         )
         producer = client.create_producer(job.bills)
+        gc.freeze()  # what is there by now stays: the garbage collector need not walk through it again and again
         while not stop.is_set():
             try:
                 message = consumer.receive(timeout_millis=_LOOK_MS)

@@ -46,6 +46,7 @@ _AGAIN_S: Final = 0.2
 _FORBIDDEN_AGAIN_S: Final = 30.0
 _BUSY_POLL_S: Final = 0.01
 _HOLDING_POLL_S: Final = ACKS_S / 2
+_MUCH: Final = 100
 _MOST_HEARD_BYTES: Final = 16 * 1024 * 1024
 _GATHER_LEASES_S: Final = 0.02
 _FINISH_S: Final = 2.0
@@ -122,12 +123,12 @@ class Leasing:
         self._inbox.hear(records)
 
     def is_patient(self) -> bool:
-        """Nobody waits for what other processes say: they are all for its owner, and half of what each consumer takes
-        is in its inbox."""
+        """Nobody waits for what other processes say: this one owns nothing, and half of what each consumer takes, and a
+        hundred messages at least, lie in its inbox."""
         if self._owned or self._flushes:
             return False
         own = [each for each in self._endpoints if not each.is_remote]
-        return bool(own) and all(2 * len(each.queue) > each.capacity for each in own)
+        return bool(own) and all(len(each.queue) > max(each.capacity // 2, _MUCH) for each in own)
 
     def _can_wait(self, value: bytes) -> bool:
         """Where many processes share a partition most of what they write is for its owner."""

@@ -134,10 +134,12 @@ def _measure(
     flush()
     deadline = Deadline.after(_PATIENCE_S)
     pause = threading.Event()
-    while shared.done.value < messages:
-        deadline.check(f"{messages} messages to be worked off, {shared.done.value} were")
+    now_busy_s = now_all_s = 0.0
+    while (done := shared.done.value) < messages:
+        deadline.check(f"{messages} messages to be worked off, {done} were")
+        if 3 * done < 2 * messages or not now_all_s:
+            now_busy_s, now_all_s = machine.cpu_s()
         pause.wait(0.02)
-    now_busy_s, now_all_s = machine.cpu_s()
     shared.over.set()
     answers = [shared.answers.get(timeout=_PATIENCE_S) for _ in range(processes)]
     latencies: dict[int, int] = {}

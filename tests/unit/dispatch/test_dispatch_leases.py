@@ -419,6 +419,28 @@ def test_what_was_acknowledged_before_it_was_recalled_and_leased_anew_does_not_c
     assert [delivery.offset for delivery in inbox.queue] == [1]
 
 
+def test_only_who_has_much_at_hand_and_owns_nothing_can_do_without_hearing() -> None:
+    world = World(random.Random("patience"), SubscriptionType.SHARED, faults=False, letters=False)
+    owner, member = world.join(), world.join()
+    owner.take_over()
+    for process in (owner, member):
+        process.dispatcher.attach(Endpoint("large", 1000, delivery_type=Delivery))
+        for inbox in process.consumers[:-1]:
+            process.dispatcher.detach(inbox)
+        process.consumers[0].queue.extend(Delivery(None, None, offset, 0) for offset in range(600))  # type: ignore[arg-type]
+    assert [process.leasing.is_patient() for process in (owner, member)] == [False, True]
+    inbox = member.consumers[0]
+    for _ in range(100):
+        inbox.queue.popleft()
+    assert not member.leasing.is_patient(), "half of it is gone"
+    inbox.capacity = 150
+    while len(inbox.queue) > 101:
+        inbox.queue.popleft()
+    assert member.leasing.is_patient()
+    inbox.queue.popleft()
+    assert not member.leasing.is_patient(), "more than half is there, and soon none"
+
+
 def test_somebody_who_wants_no_messages_hears_of_the_save_of_what_it_acknowledges() -> None:
     """It owned the partition before, and owns another one now."""
     owner = Owner()
