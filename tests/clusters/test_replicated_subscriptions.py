@@ -25,9 +25,8 @@ from tests.clusters.cluster import PATIENCE_S, Cluster, refuse_again
 from tests.integration.command_line import CommandLine
 from tests.integration.sdk_support import nothing_comes, receive, receive_rest, until
 
-
 AGAIN_MS = 2_000
-"""Closing takes less: a redelivery that is saved, and not made because its consumer closes, counts in other clusters."""
+"""Closing takes less: a redelivery that is saved, and not made as its consumer closes, counts in other clusters."""
 
 
 @dataclass(frozen=True)
