@@ -54,19 +54,17 @@ class _Place:
         spent on a record."""
         found: list[Any] = []
         while self.waiting and self.position <= last:
-            offsets, records = self.waiting[0].offsets, self.waiting[0].records
-            count = bisect_right(offsets, last)
-            if count < len(offsets):
-                self.position = offsets[count]
-                passed = records[:count]
-                found += compress(passed, map(wanted.__contains__, offsets[:count]))
-                del records[:count], offsets[:count]
+            run = self.waiting[0]
+            count = bisect_right(run.offsets, last)
+            passed, offsets = run.records[:count], run.offsets[:count]
+            found += compress(passed, map(wanted.__contains__, offsets))
+            self.waiting_bytes -= sum(map(len, passed))
+            if count < len(run.offsets):
+                self.position = run.offsets[count]
+                del run.records[:count], run.offsets[:count]
             else:
                 self.position = offsets[-1] + 1
-                passed = records
-                found += compress(passed, map(wanted.__contains__, offsets))
                 self.waiting.popleft()
-            self.waiting_bytes -= sum(map(len, passed))
         if not self.waiting:
             self.position = max(self.position, self.end)
         return found

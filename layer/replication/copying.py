@@ -54,11 +54,7 @@ class Copying:
         self._target_version = target_version
         self._chunk_met = chunk_met
 
-    def headers_of(self, record: Any) -> Headers | None:
-        """As `headers_of_all`, of one record."""
-        return next(self.headers_of_all((record,)))
-
-    def headers_of_all(self, records: Iterable[Any]) -> Iterator[Headers | None]:
+    def headers_of(self, records: Iterable[Any]) -> Iterator[Headers | None]:
         """For each record those of its copy; None for what is not copied: markers (but for those that clusters
         exchange), what comes from another cluster, and what its sender keeps from this one.
 

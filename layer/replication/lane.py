@@ -122,7 +122,7 @@ class Lane:
         present = self.copied.present
         if present:
             records = [record for record in records if record.offset() not in present]
-        found = list(self.copying.headers_of_all(records))
+        found = list(self.copying.headers_of(records))
         headers = [each for each in found if each is not None]
         if len(headers) < len(found):
             records = [record for record, each in zip(records, found, strict=True) if each is not None]
