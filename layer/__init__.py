@@ -9,6 +9,9 @@ Names, parameters, defaults and exceptions are those of `pulsar-client`. What di
 
 from __future__ import annotations
 
+from importlib import metadata as _metadata
+
+from layer import _pulsar as _pulsar  # an attribute, as officially
 from layer import exceptions, functions, schema, tableview
 from layer.client.authentication import (
     Authentication,
@@ -53,6 +56,11 @@ from layer.functions import Context, Function, IdentitySerDe, PickleSerDe, SerDe
 from layer.schema import BytesSchema
 from layer.transactions.client_transaction import TransactionState
 from mapping.txn_id import TxnId
+
+try:
+    __version__ = _metadata.version("pulsar-on-kafka")
+except _metadata.PackageNotFoundError:  # run from its sources
+    __version__ = "(not installed)"
 
 __all__ = [
     "Authentication",

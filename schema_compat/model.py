@@ -79,6 +79,24 @@ _DIRECTIONS = {
 }
 
 
+class SchemaName(str):
+    """The name of a schema that a program declares; called, it gives itself, as the official client's native object
+    does: `info.name` and `info.name()` are the same."""
+
+    __slots__ = ()
+
+    def __call__(self) -> str:
+        return str(self)
+
+
+class SchemaText(bytes):
+    """The definition of a schema that a program declares; called, it gives the text, as the official client's native
+    object does."""
+
+    def __call__(self) -> str:
+        return self.decode("utf-8")
+
+
 @dataclass(frozen=True, slots=True)
 class SchemaInfo:
     """A schema as a registry keeps it.
@@ -100,6 +118,17 @@ class SchemaInfo:
                 raise TypeError(
                     f"SchemaInfo.{attribute} must be {wanted.__name__}, got {type(value).__name__}: {value!r:.60}"
                 )
+
+    def schema_type(self) -> SchemaType:
+        """`type`, as the official client's native object has it."""
+        return self.type
+
+    @classmethod
+    def declared(
+        cls, schema_type: SchemaType, schema: bytes, name: str, properties: Mapping[str, str] | None = None
+    ) -> SchemaInfo:
+        """One that a program declares: `name` and `schema` may be called, too (`SchemaName`, `SchemaText`)."""
+        return cls(schema_type, SchemaText(schema), SchemaName(name), properties or {})
 
 
 @dataclass(frozen=True, slots=True)

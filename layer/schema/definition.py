@@ -12,25 +12,46 @@ from collections.abc import Mapping
 from enum import Enum, EnumMeta
 from typing import Any, ClassVar, Final, TypeAlias
 
-from layer.schema.fields import Boolean, Bytes, Double, Field, Float, Integer, Long, String, wrong_type
+from layer.schema.fields import Boolean, Bytes, Double, Field, Float, Integer, Long, Null, String, wrong_type
+
+__all__ = [
+    "Array",
+    "Boolean",
+    "Bytes",
+    "CustomEnum",
+    "Declared",
+    "Double",
+    "Field",
+    "Float",
+    "Integer",
+    "Long",
+    "Map",
+    "Null",
+    "Record",
+    "RecordMeta",
+    "String",
+    "values_of",
+]
 
 
 class RecordMeta(type):
     """Collects the fields of a class; enum and record classes stand for a field of theirs without options."""
 
     def __new__(mcs, name: str, bases: tuple[type, ...], attributes: dict[str, Any]) -> RecordMeta:
-        attributes["_fields"] = (
-            {
+        if bases:
+            attributes["_fields"] = fields = {
                 field_name: field
                 for field_name, value in attributes.items()
                 if isinstance(field := _declared(value), Field | Record)
             }
-            if bases
-            else {}
-        )
-        attributes["_kept"] = tuple((name, _kept_type(field), field) for name, field in attributes["_fields"].items())
+            attributes["_kept"] = tuple((name, _kept_type(field), field) for name, field in fields.items())
         attributes["_required"] = False
         return super().__new__(mcs, name, bases, attributes)
+
+    def __getattr__(cls, name: str) -> Any:
+        if name in ("_fields", "_kept"):
+            raise AttributeError(f"{cls.__name__} declares no fields and takes none: make a class of it that does")
+        raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
 
 
 class Record(metaclass=RecordMeta):
@@ -41,7 +62,8 @@ class Record(metaclass=RecordMeta):
         kwargs: the fields' values; a dict where a record is wanted is taken for the record's fields.
 
     Raises:
-        TypeError: a value does not fit its field. AttributeError: something is set that is no field.
+        TypeError: a value does not fit its field. AttributeError: something is set that is no field, or this class
+            itself is made, which has none.
     """
 
     _fields: ClassVar[Mapping[str, Declared]]
@@ -209,7 +231,7 @@ class Array(Field):
         expected = self.array_type.python_type()
         for item in val:
             if not isinstance(item, expected):
-                raise wrong_type(f"{name}[]", item, expected)
+                raise TypeError(f"Array field {name} items should all be of type {self.array_type.type()}")
         return val
 
     def schema(self) -> Any:

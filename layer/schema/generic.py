@@ -75,7 +75,7 @@ class AutoConsumeSchema(Schema):
     """Reads each message by the schema that it was written with."""
 
     def __init__(self) -> None:
-        self._schema_info = SchemaInfo(SchemaType.AUTO_CONSUME, b"", "AUTO_CONSUME")
+        self._schema_info = SchemaInfo.declared(SchemaType.AUTO_CONSUME, b"", "AUTO_CONSUME")
 
     def encode(self, obj: Any) -> bytes:
         """Raises TypeError: it only reads."""
@@ -105,7 +105,7 @@ class AutoProduceBytesSchema(Schema):
             raise TypeError(f"schema must be a Schema or None, got {type(schema).__name__}: {schema!r:.60}")
         self._record_cls = bytes
         self._schema = schema
-        topics = SchemaInfo(SchemaType.AUTO_PUBLISH, b"", "AUTO_PUBLISH")
+        topics = SchemaInfo.declared(SchemaType.AUTO_PUBLISH, b"", "AUTO_PUBLISH")
         self._schema_info = topics if schema is None else schema.schema_info()
 
     def encode(self, obj: Any) -> bytes:

@@ -140,7 +140,7 @@ def _joined(key: SchemaInfo, value: SchemaInfo, encoding_type: KeyValueEncodingT
         properties[f"{part}.schema.properties"] = json.dumps(
             dict(info.properties), ensure_ascii=False, separators=(",", ":"), sort_keys=True
         )
-    return SchemaInfo(SchemaType.KEY_VALUE, definition, "KeyValue", properties)
+    return SchemaInfo.declared(SchemaType.KEY_VALUE, definition, "KeyValue", properties)
 
 
 def _framed(data: bytes | None) -> bytes:

@@ -1,7 +1,7 @@
 """What every schema has, and the two that are no more than that: bytes as they are, and text as UTF-8.
 
-Source: `pulsar.schema.schema` of pulsar-client 3.13.0. Differs from Pulsar: `schema_info()` gives a
-`schema_compat.SchemaInfo`, whose parts are attributes, where the official client has a native object.
+Source: `pulsar.schema.schema` of pulsar-client 3.13.0. `schema_info()` gives a `schema_compat.SchemaInfo`, which has
+the methods of the official client's native object (`schema_type()`, `schema()`, `name()`) beside attributes.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Schema:
     """
 
     _record_cls: Any = object
-    _schema_info = SchemaInfo(SchemaType.BYTES, NO_DEFINITION, "BYTES")
+    _schema_info = SchemaInfo.declared(SchemaType.BYTES, NO_DEFINITION, "BYTES")
 
     def __init__(self, record_cls: Any, schema_type: SchemaType, schema_definition: Any, schema_name: str) -> None:
         self._record_cls = record_cls
         definition = json.dumps(schema_definition, indent=1)  # as the official client lays it out, to the byte
-        self._schema_info = SchemaInfo(schema_type, definition.encode(), schema_name)
+        self._schema_info = SchemaInfo.declared(schema_type, definition.encode(), schema_name)
 
     def schema_info(self) -> SchemaInfo:
         """Type, definition and name, as a registry keeps them."""

@@ -82,7 +82,8 @@ class ProtobufSchema(_MessageSchema):
             "__jsr310ConversionEnabled": "false",
             "__PARSING_INFO__": parsing_info(descriptor),
         }
-        self._schema_info = SchemaInfo(SchemaType.PROTOBUF, avro_text(descriptor).encode(), "PROTOBUF", properties)
+        definition = avro_text(descriptor).encode()
+        self._schema_info = SchemaInfo.declared(SchemaType.PROTOBUF, definition, "PROTOBUF", properties)
 
 
 def _descriptor(record_cls: Any) -> Any:

@@ -69,6 +69,29 @@ def test_messages_go_and_come_and_are_acknowledged(service_url: str, unique: Uni
     asyncio.run(main())
 
 
+def test_after_a_shutdown_everything_says_that_it_is_closed(service_url: str, unique: Unique) -> None:
+    topic = unique()
+
+    async def main() -> None:
+        async with opened(service_url) as client:
+            producer = await client.create_producer(topic)
+            waiting = await client.create_producer(topic, block_if_queue_full=True, max_pending_messages=1)
+            consumer = await client.subscribe(topic, "s")
+            reader = await client.create_reader(topic, pulsar.MessageId.earliest)
+            await producer.send(b"x")
+            message = await asyncio.wait_for(consumer.receive(), PATIENCE_S)
+            for found in (message.message_id(), await consumer.get_last_message_id()):
+                assert isinstance(found, pulsar._pulsar.MessageId), "the native class, not the one around it"
+            client.shutdown()
+            for call in (
+                lambda: producer.send(b"y"), lambda: waiting.send(b"y"), lambda: waiting.send(b"y"), producer.flush,
+                consumer.receive, lambda: consumer.acknowledge(message), reader.read_next, client.close,
+            ):  # fmt: skip
+                assert await asyncio.wait_for(code_of(call()), PATIENCE_S) is pulsar.Result.AlreadyClosed
+
+    asyncio.run(main())
+
+
 def test_failures_are_results(service_url: str, unique: Unique) -> None:
     topic = unique()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import inspect
 import types
+from importlib import metadata
 from typing import Any
 
 import pulsar
@@ -70,3 +71,14 @@ def test_the_method_has_the_official_parameters(cls: str, method: str) -> None:
     signature = inspect.signature(getattr(getattr(layer, cls), method))
     for name, _ in ours[len(official) :]:
         assert signature.parameters[name].kind is inspect.Parameter.KEYWORD_ONLY, f"{name} is ours, so by keyword only"
+
+
+def test_the_version_is_the_distributions() -> None:
+    assert layer.__version__ == metadata.version("pulsar-on-kafka")
+
+
+def test_what_stands_for_the_native_classes_is_under_their_module() -> None:
+    assert isinstance(layer.MessageId.earliest, layer._pulsar.MessageId)
+    assert not isinstance(layer.MessageId(), layer._pulsar.MessageId)
+    for name in layer._pulsar.__all__:
+        assert hasattr(pulsar._pulsar, name), f"{name} is not one of the official extension's"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 from typing import Any
 
@@ -37,3 +38,55 @@ def test_the_name_is_here(name: str) -> None:
 def test_the_method_has_the_official_parameters(cls: str, method: str) -> None:
     ours = parameters(getattr(getattr(layer.schema, cls), method))
     assert ours == parameters(getattr(getattr(pulsar.schema, cls), method))
+
+
+@pytest.mark.parametrize("module", ["definition", "schema", "schema_avro", "schema_protobuf"])
+def test_the_submodule_is_here_with_its_public_classes(module: str) -> None:
+    official = importlib.import_module(f"pulsar.schema.{module}")
+    ours = importlib.import_module(f"layer.schema.{module}")
+    wanted = {
+        name
+        for name, value in vars(official).items()
+        if inspect.isclass(value) and value.__module__.startswith("pulsar.schema") and not name.startswith("_")
+    }
+    wanted |= {name for name in vars(official) if name.startswith("HAS_")}
+    assert {name for name in wanted if not hasattr(ours, name)} == set()
+
+
+class _Official(pulsar.schema.Record):
+    items = pulsar.schema.Array(pulsar.schema.Integer())
+
+
+class _Ours(layer.schema.Record):
+    items = layer.schema.Array(layer.schema.Integer())
+
+
+def test_a_wrong_item_is_told_in_the_official_words() -> None:
+    told = []
+    for record in (_Official, _Ours):
+        with pytest.raises(TypeError) as refused:
+            record(items=[1, "two"])
+        told.append(str(refused.value))
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("given", [{}, {"a": 1}])
+def test_record_itself_is_not_made(given: dict[str, Any]) -> None:
+    for record in (pulsar.schema.Record, layer.schema.Record):
+        with pytest.raises(AttributeError):
+            record(**given)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda module: module.BytesSchema(),
+        lambda module: module.StringSchema(),
+        lambda module: module.JsonSchema(_Official if module is pulsar.schema else _Ours),
+    ],
+)
+def test_schema_info_has_the_native_objects_methods(make: Any) -> None:
+    official, ours = make(pulsar.schema).schema_info(), make(layer.schema).schema_info()
+    assert ours.schema_type().value == int(official.schema_type())
+    assert (ours.name(), ours.schema().replace("_Ours", "_Official")) == (official.name(), official.schema())
+    assert (type(ours.name()), type(ours.schema())) == (str, str)

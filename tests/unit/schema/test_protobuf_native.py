@@ -26,6 +26,10 @@ CLASSES = [
 def test_the_definition_is_the_same_bytes(cls: Any) -> None:
     info, official = ProtobufNativeSchema(cls).schema_info(), pulsar.schema.ProtobufNativeSchema(cls).schema_info()
     assert info == SchemaInfo(SchemaType.PROTOBUF_NATIVE, official.schema().encode(), official.name())
+    native: Any = info
+    assert (native.schema_type().name, native.name(), native.schema()) == (
+        official.schema_type().name, official.name(), official.schema(),
+    )  # fmt: skip
     assert str(ProtobufNativeSchema(cls)) == str(pulsar.schema.ProtobufNativeSchema(cls))
 
 
