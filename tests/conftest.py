@@ -151,7 +151,8 @@ def own_broker(missing: Callable[[str, str], None], tmp_path: Path) -> Iterator[
 
     Its log lies beside what the test writes, and outlives the broker.
     """
-    options = BrokerOptions(heap_mb=512, start_timeout_s=300, log_file=tmp_path / "broker.log")
+    extra = {"log.cleaner.backoff.ms": "200"}  # chaos rounds have it compact within seconds
+    options = BrokerOptions(heap_mb=512, start_timeout_s=300, log_file=tmp_path / "broker.log", extra=extra)
     with ExitStack() as stack:
         try:
             broker = stack.enter_context(EmbeddedBroker(options))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from layer.embedded import EmbeddedBroker
+from tests.chaos.cleaner import hasten
 from tests.chaos.stage import Stage
 
 MakeStage = Callable[..., Stage]
@@ -42,3 +43,9 @@ def shaky_stage(own_broker: EmbeddedBroker, tmp_path: Path, unique: Callable[...
             return stack.enter_context(Stage(url, tmp_path, unique(), partitions, **creation))
 
         yield make
+
+
+@pytest.fixture
+def quick_cleaner(monkeypatch: pytest.MonkeyPatch) -> None:
+    """State topics that are created from now on are compacted within seconds, and counted with as such here."""
+    hasten(monkeypatch.setitem)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
@@ -61,8 +61,10 @@ def _positions(consumer: Consumer, kafka_topic: str, partitions: int) -> list[To
     return [TopicPartition(where.topic, where.partition, max(0, where.offset)) for where in asked]
 
 
-def read_at(bootstrap: str, kafka_topic: str, partition: int, offsets: Iterable[int]) -> dict[int, bytes]:
-    """The records at these offsets, as far as they are still there."""
+def read_at(
+    bootstrap: str, kafka_topic: str, partition: int, offsets: Iterable[int], *, tombstones: bool = False
+) -> dict[int, bytes]:
+    """The records at these offsets, as far as they are still there; with `tombstones` these as well, as empty ones."""
     wanted = set(offsets)
     consumer = Consumer(
         {
@@ -83,8 +85,8 @@ def read_at(bootstrap: str, kafka_topic: str, partition: int, offsets: Iterable[
                 _, offset = place_of(message)
                 value = message.value()
                 reached = max(reached, offset)
-                if message.error() is None and offset in wanted and value is not None:
-                    found[offset] = value
+                if message.error() is None and offset in wanted and (tombstones or value is not None):
+                    found[offset] = value or b""
     finally:
         consumer.close()
     return found
@@ -129,24 +131,41 @@ class Sample:
     def acknowledged(self, bootstrap: str, topic: str, entries_per_ledger: int) -> Entries:
         """The same with what lies in its segments, if they are still there."""
         found = self.in_commit()
+        acked, batches = BitMap64(found.acked), dict(found.batches)
+        for record in self._segments(bootstrap, topic, []).values():
+            segment = decode_segment(record)
+            more = _entries(self.offset, segment.ledger_index * entries_per_ledger, segment.holes)
+            acked |= more.acked
+            for offset, bits in more.batches.items():
+                batches[offset] = batches.get(offset, 0) | bits
+        return Entries(self.offset, acked, batches)
+
+    def missing(self, bootstrap: str, topic: str) -> list[str]:
+        """What this commit refers to, directly or not, and `cursors` has no more: `marker 5`, `segment 7`."""
+        gone: list[str] = []
+        self._segments(bootstrap, topic, gone)
+        return gone
+
+    def _segments(self, bootstrap: str, topic: str, gone: list[str]) -> dict[int, bytes]:
+        """The segments by their offsets in `cursors`; what is not there, or its marker, is added to `gone`."""
         state = self.state()
         if state is None or state.marker_offset is None:
+            return {}
+
+        def read(what: str, offsets: Sequence[int]) -> dict[int, bytes]:
+            found = read_at(bootstrap, CURSORS.kafka_name, CURSORS.partition_for(topic), offsets)
+            gone.extend(f"{what} {offset}" for offset in offsets if offset not in found)
             return found
-        acked, batches = BitMap64(found.acked), dict(found.batches)
-        place = (bootstrap, CURSORS.kafka_name, CURSORS.partition_for(topic))
-        for marker in read_at(*place, [state.marker_offset]).values():
+
+        for marker in read("marker", [state.marker_offset]).values():
             index = open_marker(marker)
             if not isinstance(index, bytes):
-                pages = read_at(*place, index)
+                pages = read("page", index)
+                if len(pages) < len(index):
+                    break
                 index = b"".join(page_contents(pages[offset]) for offset in index)
-            offsets = [part.kafka_offset for ledger in decode_index(index).live for part in ledger.parts]
-            for record in read_at(*place, offsets).values():
-                segment = decode_segment(record)
-                more = _entries(self.offset, segment.ledger_index * entries_per_ledger, segment.holes)
-                acked |= more.acked
-                for offset, bits in more.batches.items():
-                    batches[offset] = batches.get(offset, 0) | bits
-        return Entries(self.offset, acked, batches)
+            return read("segment", [part.kafka_offset for ledger in decode_index(index).live for part in ledger.parts])
+        return {}
 
 
 def _entries(below: int, base: int, holes: Holes) -> Entries:

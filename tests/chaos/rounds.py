@@ -1,4 +1,8 @@
-"""Rounds of chance: a topic, a subscription, workers on it, and what may happen to them and to the broker."""
+"""Rounds of chance: a topic, a subscription, workers on it, and what may happen to them and to the broker.
+
+The log cleaner comes within seconds (tests that run rounds ask for `quick_cleaner`), Kafka forgets the group now and
+then, and half of the workers have a clock that is an hour ahead or behind.
+"""
 
 from __future__ import annotations
 
@@ -20,6 +24,7 @@ MAX_WORKERS = 4
 TYPES = ("Shared", "Failover", "KeyShared", "Exclusive")
 _FINISH_S = 300.0
 """Patience with a busy machine."""
+_HOUR_S = 3600.0
 
 
 @dataclass
@@ -124,13 +129,15 @@ class Round:
             worker.until("answers", lambda w=worker: self._answered(w), _FINISH_S)  # type: ignore[misc]
         self._finish()
         self._stage.check_publishing(self._stage.sent())
-        return self._stand.verdict()
+        found = self._stand.verdict()
+        found.broken += self._stand.missing_after_compaction()
+        return found
 
     def _finish(self) -> None:
         """One worker that is certain to be served works off what the others left."""
         for worker in self._running():
             worker.kill()
-        last = self._stand.worker(flush_every=100)
+        last = self._stand.worker(flush_every=100, quick_cleaner=True)
         self._stand.warm(last)
         eventually("the last worker is let in", lambda: self._asked_again(last), _FINISH_S)
         self._stand.until_worked_off(within_s=_FINISH_S)
@@ -152,6 +159,8 @@ class Round:
             moves.append((3, self._come_back))
         if stopped:
             moves += [(3, self._go_on), (1, self._kill_stopped)]
+        if running and not stopped:
+            moves.append((1, self._rest))
         weights, actions = zip(*moves, strict=True)
         self._do(self._random.choices(actions, weights)[0])
 
@@ -180,6 +189,16 @@ class Round:
         worker.tell("close")
         if self._random.random() < 0.5:
             worker.try_to_subscribe()
+
+    def _rest(self) -> None:
+        """Everybody leaves in good order, and Kafka forgets the group as it does after seven days: then one comes."""
+        running = self._running()
+        for worker in running:
+            worker.tell("close")
+        for worker in running:
+            worker.until("closed", lambda w=worker: w.look().last("sbcf").kind in "cf", _FINISH_S)  # type: ignore[misc]
+        self._stand.forget_group(_FINISH_S)
+        running[0].try_to_subscribe()
 
     def _come_back(self) -> None:
         self._random.choice([worker for worker in self._running() if self._is_out(worker)]).try_to_subscribe()
@@ -216,6 +235,9 @@ class Round:
             "pace_ms": self._random.choice([0.0, 0.0, 1.0]),
             "persist_ms": self._random.choice([2, 20, 200, 1_000]),
             "queue": self._random.choice([1, 10, 1_000]),
+            "clock_ahead_s": self._random.choice([0, 0, _HOUR_S, -_HOUR_S]),
+            "quick_cleaner": True,
+            "metadata_chars": self._random.choice([4_095, 300, 300]),
         }
 
     def _running(self) -> list[WorkerProcess]:

@@ -11,13 +11,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient as KafkaAdmin
 
 import layer as pulsar
 from layer.admin import AdminClient
 from mapping.ledger import DEFAULT_ENTRIES_PER_LEDGER
 from mapping.subscription_group import group_id
 from mapping.topic_name import TopicName, kafka_topic
+from tests.chaos.cleaner import wait_until_compacted
 from tests.chaos.evidence import Position
 from tests.chaos.outside import Entries, Sample, Sampler, read_topic
 from tests.chaos.processes import PATIENCE_S, WorkerProcess, eventually
@@ -268,6 +270,29 @@ class Stand:
         for line in found.broken:
             print(f"    BROKEN {line}")
         return found
+
+    def missing_after_compaction(self) -> list[str]:
+        """What the newest committed states refer to and the log cleaner has taken away, in the words of a verdict."""
+        newest = {sample.partition: sample for sample in self.sampler.samples}
+        if all((state := sample.state()) is None or state.marker_offset is None for sample in newest.values()):
+            return []  # nothing refers to anything
+        wait_until_compacted(self._stage.bootstrap, str(TopicName.parse(self._stage.topic)))
+        lost = {p: sample.missing(*self._stage.state_place()[:2]) for p, sample in newest.items()}
+        return [f"partition {p}: committed and compacted away: {', '.join(what)}" for p, what in lost.items() if what]
+
+    def forget_group(self, within_s: float) -> None:
+        """Have Kafka delete the subscription's group as soon as nobody is in it."""
+        kafka = KafkaAdmin({"bootstrap.servers": self._stage.bootstrap})
+        group = group_id(self._stage.kafka_topic, self._name)
+
+        def forgotten() -> bool:
+            try:
+                kafka.delete_consumer_groups([group])[group].result()
+            except KafkaException as refused:
+                return bool(refused.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND)
+            return True
+
+        eventually("Kafka forgets the group", forgotten, within_s)
 
     def _remaining(self) -> set[Position]:
         """What the next consumer gets, up to a last message put into every partition."""

@@ -15,7 +15,7 @@ import pytest
 from layer.embedded import EmbeddedBroker
 from tests.chaos.rounds import Tally, run_rounds
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("quick_cleaner"), pytest.mark.timeout(900)]
 
 _SEED = 2024
 _BEGIN_ROUNDS_S = 70.0

@@ -17,7 +17,7 @@ import pytest
 from layer.embedded import EmbeddedBroker
 from tests.chaos.rounds import Tally, run_rounds
 
-pytestmark = [pytest.mark.kafka, pytest.mark.soak]
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("quick_cleaner"), pytest.mark.soak]
 
 
 def test_random_faults(own_broker: EmbeddedBroker, tmp_path: Path, unique: Callable[..., str]) -> None:

@@ -34,6 +34,7 @@ from __future__ import annotations
 import faulthandler
 import json
 import logging
+import operator
 import os
 import queue
 import random
@@ -48,9 +49,12 @@ from typing import Any
 from zlib import crc32
 
 import layer as pulsar
+from layer.cursor import commit_metadata, store
 from layer.dispatch.delivery import Delivery
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.ownership import Ownership
+from mapping.state_records.cursor_state import MAX_METADATA_CHARS
+from tests.chaos.cleaner import hasten
 from tests.chaos.cuts import Cut
 
 _RECEIVE_MS = 10
@@ -88,6 +92,12 @@ class Orders:
     cut: tuple[str, str] | None = None
     """A point of a save (`cuts.POINTS`), and the signal that comes there."""
     seed: int = 1
+    clock_ahead_s: float = 0.0
+    """What its wall clock shows beyond the machine's; negative when it is late."""
+    quick_cleaner: bool = False
+    """State topics are compacted within seconds (`tests.chaos.cleaner`)."""
+    metadata_chars: int = MAX_METADATA_CHARS
+    """What it puts into a commit's metadata at most; with less, states go into segments that are not big."""
 
 
 def residue(partition: int, offset: int, index: int = 0) -> int:
@@ -346,6 +356,18 @@ class Worker:
             self._evidence.say("x", f"close: {failure}")
 
 
+def work(orders: Orders) -> None:
+    if orders.quick_cleaner:
+        hasten(operator.setitem)
+    for module in (commit_metadata, store):
+        module.MAX_METADATA_CHARS = orders.metadata_chars  # type: ignore[attr-defined]
+    if orders.clock_ahead_s:
+        machines, ahead_ns = time.time_ns, int(orders.clock_ahead_s * 1e9)
+        time.time_ns = lambda: machines() + ahead_ns
+        time.time = lambda: time.time_ns() / 1e9
+    Worker(orders).run()
+
+
 def main() -> None:
     logging.basicConfig(
         level=logging.WARNING, stream=sys.stderr, format="%(relativeCreated)d %(levelname)s %(name)s %(message)s"
@@ -353,7 +375,7 @@ def main() -> None:
     faulthandler.register(signal.SIGUSR1)  # what all threads are at, on standard error
     orders = json.loads(sys.argv[1])
     orders["residues"] = tuple(orders.get("residues", Orders.residues))
-    Worker(Orders(**orders)).run()
+    work(Orders(**orders))
     # Not an orderly end: who wants that says `close` first.
     os._exit(0)
 
