@@ -22,7 +22,7 @@ from spark_connector.options import EARLIEST, LATEST
 from spark_connector.passed_by import markers_between, until
 from spark_connector.stream_options import StreamOptions, parse_stream_options
 from spark_connector.stream_plan import ByTopic, Entries, both, spread
-from spark_connector.visibility import SNAPSHOT_S, find_subscription, find_topic, view_topic
+from spark_connector.visibility import SNAPSHOT_S, Wanted, find_subscription, find_topic, view_topics
 
 
 def acknowledge(messages: DataFrame, **options: Any) -> int:
@@ -62,7 +62,7 @@ def _with_what_goes_along(
     topic = find_topic(node, TopicName.parse(name), deadline)
     subscription = find_subscription(node, topic, options.read.subscription or "", deadline)
     read = replace(options.read, starting=EARLIEST, ending=LATEST, fail_on_data_loss=False)
-    view = view_topic(node, topic, subscription, sorted(named), read, deadline)
+    (view,) = view_topics(node, [Wanted(topic, subscription, sorted(named))], read)
     upto = {p: replace(one, whole=until(one.whole, named[p])) for p, one in view.partitions.items()}
     view = replace(view, partitions=upto)
     markers = markers_between(spark, read, view, named)

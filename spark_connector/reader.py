@@ -23,7 +23,7 @@ from spark_connector.errors import InvalidReadOption, NotReadable
 from spark_connector.options import ReadOptions, parse_options
 from spark_connector.session import check_session
 from spark_connector.topic_schemas import TopicSchemas, together, topic_schemas
-from spark_connector.visibility import SNAPSHOT_S, TopicView, find_subscription, find_topic, view_topic
+from spark_connector.visibility import SNAPSHOT_S, TopicView, view_named
 
 
 def read_pulsar(spark: SparkSession, **options: Any) -> DataFrame:
@@ -68,19 +68,10 @@ class PulsarReader:
 
 
 def take_views(node: Node, options: ReadOptions) -> list[TopicView]:
-    """A snapshot of each topic that the options name, one after the other."""
-    views = []
+    """A snapshot of all topics that the options name."""
     names = _names(node, options)
     check_names(options, names)
-    for name in names:
-        deadline = Deadline.after(SNAPSHOT_S)
-        topic = find_topic(node, name, deadline)
-        subscription = (
-            None if options.subscription is None else find_subscription(node, topic, options.subscription, deadline)
-        )
-        partitions = [name.partition] if name.partition >= 0 else list(range(topic.partitions))
-        views.append(view_topic(node, topic, subscription, partitions, options, deadline))
-    return views
+    return view_named(node, names, options)
 
 
 def schemas_of(node: Node, options: ReadOptions, views: Sequence[TopicView]) -> list[TopicSchemas]:

@@ -5,6 +5,7 @@ The forms of headers are those of `mapping.headers`; keys choose partitions as i
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from typing import Final
 
@@ -109,7 +110,10 @@ def sink_columns(
     """What Spark's Kafka sink takes.
 
     Args:
-        fixed_partition: where all messages go; None: where keys say, and without a key where Kafka's producer likes.
+        partitions: how many may be written to. Every row says which of them is its own: Kafka's partitioner chooses
+            among all that Kafka has, also those that were added meanwhile, or that are none of the topic's.
+        fixed_partition: where all messages go; None: where keys say, and without a key runs of rows go to one after the
+            other, from one that chance takes.
         producer: name and epoch.
         txn: the transaction, and the Unix time in ms from which on no row may be given to Kafka any more.
     """
@@ -117,13 +121,19 @@ def sink_columns(
     if fixed_partition is not None:
         partition: Column = F.lit(fixed_partition)
     else:
-        partition = (F.crc32(partition_key) % partitions).cast("int")
+        by_key = F.crc32(partition_key) % partitions
+        partition = F.coalesce(by_key, _in_turn(partitions)).cast("int")
     return rows.select(
         F.coalesce(partition_key, columns.ordering()).alias("key"),
         encoded.payload.alias("value"),
         partition.alias("partition"),
         _headers(columns, partition_key, version, producer, txn).alias("headers"),
     )
+
+
+def _in_turn(partitions: int) -> Column:
+    row, first = "shiftright(monotonically_increasing_id() & 8589934591L, 4)", random.randrange(partitions)
+    return F.expr(f"({row} + spark_partition_id() + {first}) % {partitions}")
 
 
 def _headers(

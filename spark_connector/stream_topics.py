@@ -17,7 +17,7 @@ from mapping.topic_name import TopicName
 from spark_connector.errors import DataLoss, NotReadable
 from spark_connector.options import ReadOptions
 from spark_connector.stream_offset import StreamOffset, TopicPlace
-from spark_connector.visibility import SNAPSHOT_S, TopicView, find_subscription, find_topic, view_topic
+from spark_connector.visibility import SNAPSHOT_S, TopicView, find_subscription, find_topic, view_named
 
 _log = logging.getLogger(__name__)
 
@@ -62,17 +62,8 @@ class StreamTopics:
         return kept.views
 
     def _views(self) -> dict[str, TopicView]:
-        views = {}
-        for name in self._options.topics:
-            deadline = Deadline.after(SNAPSHOT_S)
-            parsed = TopicName.parse(name)
-            topic = find_topic(self._node, parsed, deadline)
-            wanted = self._options.subscription
-            subscription = None if wanted is None else find_subscription(self._node, topic, wanted, deadline)
-            partitions = [parsed.partition] if parsed.partition >= 0 else list(range(topic.partitions))
-            view = view_topic(self._node, topic, subscription, partitions, self._options, deadline)
-            views[str(topic.name.base)] = view
-        return views
+        names = [TopicName.parse(name) for name in self._options.topics]
+        return {str(view.topic.name.base): view for view in view_named(self._node, names, self._options)}
 
     def _check_life(self, view: TopicView, place: TopicPlace) -> None:
         now, then = life_of(view), place.life

@@ -2,7 +2,8 @@
 
 In this order (design.md 9): where each partition ends; then what is on record of transactions, so that every record
 below that end is known; then what transactions hold on the subscription; then its cursors. So a message that a
-transaction both takes from here and puts there is never seen in both places.
+transaction both takes from here and puts there is never seen in both places; for this the first two are asked for of
+all topics of a read before the others of any.
 """
 
 from __future__ import annotations
@@ -100,15 +101,39 @@ def find_subscription(node: Node, topic: Topic, name: str, deadline: Deadline) -
     return found
 
 
-def view_topic(
-    node: Node,
-    topic: Topic,
-    subscription: Subscription | None,
-    partitions: Sequence[int],
-    options: ReadOptions,
-    deadline: Deadline,
-) -> TopicView:
-    """The snapshot of these partitions of a topic, within the bounds of the options.
+class Wanted(NamedTuple):
+    """What is looked at of a topic."""
+
+    topic: Topic
+    subscription: Subscription | None
+    partitions: Sequence[int]
+
+
+class _Logs(NamedTuple):
+    """Where the logs of a topic begin and end, and after that what is on record of transactions there."""
+
+    lows: Mapping[int, int]
+    ends: Mapping[int, int]
+    buffers: Mapping[int, BufferSnapshot]
+
+
+def view_named(node: Node, names: Sequence[TopicName], options: ReadOptions) -> list[TopicView]:
+    """`view_topics` of all that the options want of these topics. Raises as that and as `find_topic` and
+    `find_subscription`."""
+    found = []
+    for name in names:
+        deadline = Deadline.after(SNAPSHOT_S)
+        topic = find_topic(node, name, deadline)
+        subscription = (
+            None if options.subscription is None else find_subscription(node, topic, options.subscription, deadline)
+        )
+        partitions = [name.partition] if name.partition >= 0 else list(range(topic.partitions))
+        found.append(Wanted(topic, subscription, partitions))
+    return view_topics(node, found, options)
+
+
+def view_topics(node: Node, topics: Sequence[Wanted], options: ReadOptions) -> list[TopicView]:
+    """The snapshot of these topics, within the bounds of the options.
 
     Raises:
         InvalidReadOption: see `bounds.wanted`.
@@ -116,9 +141,19 @@ def view_topic(
         NotReadable: a cursor lies behind its partition's end.
         LayerError: something could not be read in time.
     """
-    ends = node.admin.end_offsets(topic.kafka_topic, partitions, deadline)
-    lows = node.admin.start_offsets(topic.kafka_topic, partitions, deadline)
-    buffers = _buffers(node, topic, partitions, deadline)
+    logs = [_logs(node, each, Deadline.after(SNAPSHOT_S)) for each in topics]
+    return [_view_topic(node, *pair, options, Deadline.after(SNAPSHOT_S)) for pair in zip(topics, logs, strict=True)]
+
+
+def _logs(node: Node, of: Wanted, deadline: Deadline) -> _Logs:
+    ends = node.admin.end_offsets(of.topic.kafka_topic, of.partitions, deadline)
+    lows = node.admin.start_offsets(of.topic.kafka_topic, of.partitions, deadline)
+    return _Logs(lows, ends, _buffers(node, of.topic, of.partitions, deadline))
+
+
+def _view_topic(node: Node, of: Wanted, logs: _Logs, options: ReadOptions, deadline: Deadline) -> TopicView:
+    topic, subscription, partitions = of
+    lows, ends, buffers = logs
     if subscription is not None:
         partitions = [p for p in partitions if p in subscription.served]
     cursors = {} if subscription is None else _cursors(node, subscription, partitions, deadline)

@@ -38,6 +38,8 @@ _log: Final = logging.getLogger(__name__)
 _CALL_S: Final = 60.0
 _COMMIT_S: Final = 300.0
 _STREAM_ID: Final = "sql.streaming.queryId"
+_Save = Callable[[int, tuple[TxnId, int]], None]
+"""Runs the job: among how many partitions keys choose, the transaction, and until when (Unix ms) rows may be sent."""
 _NO_SCHEMA: Final = SchemaInfo(SchemaType.BYTES, b"", "BYTES")
 
 
@@ -165,13 +167,13 @@ class _Write:
         if self._options.producer_name is not None:
             producer = self._options.producer_name, membership.epoch
 
-        def save(txn: tuple[TxnId, int] | None) -> None:
+        def save(partitions: int, txn: tuple[TxnId, int] | None) -> None:
             fixed = name.partition if name.partition >= 0 else None
-            found = sink_columns(self._rows, self._columns, payload, topic.partitions, fixed, version, producer, txn)
+            found = sink_columns(self._rows, self._columns, payload, partitions, fixed, version, producer, txn)
             found.write.format("kafka").options(**_sink_options(self._options, topic)).save()
 
         if self._attempts is None:
-            save(None)
+            save(topic.partitions, None)
             membership.confirm(Deadline.after(_CALL_S))
             return
         transactional = _InTransactions(self._options, node, topic, name, membership, self._attempts)
@@ -193,11 +195,11 @@ class _InTransactions:
         self._options = options
         self._node = node
         self._topic = topic
-        self._partitions = range(topic.partitions) if name.partition < 0 else (name.partition,)
+        self._fixed = name.partition if name.partition >= 0 else None
         self._membership = membership
         self._attempts = attempts
 
-    def run(self, save: Callable[[tuple[TxnId, int]], None], stream: str) -> None:
+    def run(self, save: _Save, stream: str) -> None:
         batch = journal = None
         if self._options.query_name is not None and self._options.batch_id is not None:
             batch = Batch(stream, self._options.batch_id)
@@ -211,9 +213,7 @@ class _InTransactions:
             f"the write to {self._topic.name} was undone {self._options.transaction_attempts} times: {doubt}"
         )
 
-    def _once(
-        self, save: Callable[[tuple[TxnId, int]], None], journal: BatchJournal | None, batch: Batch | None
-    ) -> str:
+    def _once(self, save: _Save, journal: BatchJournal | None, batch: Batch | None) -> str:
         """Why it was undone; '' when it is written, or was before."""
         deadline = Deadline.after(_CALL_S)
         txn = self._node.transactions.client(deadline).begin(self._options.transaction_timeout_ms, deadline)
@@ -224,12 +224,13 @@ class _InTransactions:
                 if entered is None:
                     _log.info("topic=%s batch=%d was written before", self._topic.name, batch.number)
                     return ""
-            for partition in self._partitions:
+            count = self._node.topics.partitions_now(self._topic, Deadline.after(_CALL_S))
+            for partition in range(count) if self._fixed is None else (self._fixed,):
                 txn.register_partition(str(self._topic.name.base), partition, Deadline.after(_CALL_S))
             until_ms = self._node.clock.now_ms() + txn.remaining_ms()
             with self._attempts.watched():
-                save((txn.id, until_ms))
-            doubt = self._attempts.doubt()
+                save(count, (txn.id, until_ms))
+            doubt = self._attempts.doubt() or self._grown_from(count)
             if doubt:
                 return doubt
             self._membership.confirm(Deadline.after(_CALL_S))
@@ -237,6 +238,11 @@ class _InTransactions:
         if journal is not None and entered is not None:
             journal.forget_before(entered, Deadline.after(_CALL_S))
         return ""
+
+    def _grown_from(self, count: int) -> str:
+        """Why rows would not be where other producers send their keys by now, '' where they are."""
+        now = self._node.topics.partitions_now(self._topic, Deadline.after(_CALL_S))
+        return "" if now <= count or self._fixed is not None else f"the topic has {now} partitions, it had {count}"
 
 
 @contextmanager

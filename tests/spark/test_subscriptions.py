@@ -19,7 +19,16 @@ from pyspark.sql import DataFrame, SparkSession
 import layer as pulsar
 from layer.admin import AdminClient
 from layer.client.message_id import NativeMessageId
-from spark_connector import DataLoss, InvalidReadOption, NotReadable, acknowledge, read_pulsar, stream_pulsar
+from spark_connector import (
+    DataLoss,
+    InvalidReadOption,
+    NotReadable,
+    acknowledge,
+    bounds,
+    read_pulsar,
+    stream_pulsar,
+    visibility,
+)
 from tests.integration.sdk_support import receive, receive_rest
 from tests.integration.test_sdk_void_records import a_paused_producer_writes
 from tests.spark.streams import receive_all
@@ -237,6 +246,33 @@ def test_the_plan_is_compiled_and_has_one_broadcast_join(
     stages = [line for line in plan.splitlines() if "Join" in line or " Filter " in line]
     assert stages
     assert all("*(" in line for line in stages), plan
+
+
+def test_what_a_transaction_moves_while_topics_are_looked_at_is_never_in_both(
+    spark: SparkSession,
+    transactional: pulsar.Client,
+    service_url: str,
+    unique: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    source, target = unique("source"), unique("target")
+    consumer = transactional.subscribe(source, "s", pulsar.ConsumerType.Shared)
+    transactional.subscribe(target, "s", pulsar.ConsumerType.Shared).close()
+    transactional.create_producer(source).send(b"moved")
+    moves = iter(receive(consumer, 1))
+
+    def moving(*asked: Any) -> Any:
+        for moved in moves:
+            txn = transactional.new_transaction(60_000)
+            transactional.create_producer(target).send(moved.data(), txn=txn)
+            consumer.acknowledge(moved, txn=txn)
+            txn.commit()
+        return bounds.wanted(*asked)
+
+    monkeypatch.setattr(visibility, "wanted", moving)
+    options = {"service.url": service_url, "topics": f"{source},{target}", "subscription": "s", "schema": "bytes"}
+    for _ in range(2):  # the second time, it was moved
+        assert [bytes(row["value"]) for row in read_pulsar(spark, **options).select("value").collect()] == [b"moved"]
 
 
 def test_an_open_transaction_at_the_end_holds_back_what_lies_behind_its_first_record(

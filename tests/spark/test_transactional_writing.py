@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from layer.transactions.client_transaction import ClientTransaction, Transaction
 from layer.waiting import wait_until
 from mapping.topic_name import TopicName
 from spark_connector import InvalidWriteOption, NotWritten, pulsar_batches, write_pulsar
+from spark_connector.attempts import JobAttempts
 from spark_connector.batch_journal import Batch, BatchJournal
 from tests.spark.test_writing import read
 
@@ -127,6 +129,43 @@ def test_a_task_that_is_run_again_writes_nothing_twice(
     run(together, True)
     assert "attempt=1 of a write was undone: 1 failed tasks" in caplog.text
     assert texts(client, together) == list(range(2000))
+
+
+def test_a_topic_that_grows_during_the_job(
+    spark: SparkSession,
+    client: pulsar.Client,
+    admin: AdminClient,
+    service_url: str,
+    unique: Unique,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows go to partitions where the transaction is on record alone; keys choose among as many as there are then."""
+    topic = unique()
+    admin.create_partitioned_topic(topic, 2)
+    watched, doubt = JobAttempts.watched, JobAttempts.doubt
+    open_ones: list[int] = []
+
+    @contextmanager
+    def growing(self: JobAttempts) -> Iterator[None]:
+        admin.update_partitions(topic, 6)
+        with watched(self):
+            yield
+
+    def looked_at(self: JobAttempts) -> str:
+        open_ones.append(len(read(client, topic)))
+        return doubt(self)
+
+    monkeypatch.setattr(JobAttempts, "watched", growing)
+    monkeypatch.setattr(JobAttempts, "doubt", looked_at)
+    rows, to = numbers(spark, 0, 2000, 6), {"service_url": service_url, "topic": topic, "schema": "bytes"}
+    with pytest.raises(NotWritten, match="the topic has 6 partitions, it had 2"):
+        write_pulsar(rows, **to, transaction=True, transactionAttempts=1)
+    assert open_ones == [0]
+    assert read(client, topic) == []
+    write_pulsar(rows, **to)
+    found = read(client, topic)
+    assert sorted(int(message.data()) for message in found) == list(range(2000))
+    assert {message.message_id().partition() for message in found} == set(range(6))
 
 
 # Micro-batches --------------------------------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ from functools import reduce
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient as KafkaTool
+from confluent_kafka.admin import NewPartitions
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -29,6 +31,7 @@ from layer.schema import (
     String,
     StringSchema,
 )
+from mapping.topic_name import TopicName, kafka_topic
 from schema_compat.model import SchemaInfo, SchemaType
 from spark_connector import InvalidWriteOption, write_pulsar
 from spark_connector.encoding import encoded
@@ -254,6 +257,20 @@ def test_keys_go_where_the_sdk_sends_them(
     write_pulsar(without, service_url=service_url, topic=f"{topic}-partition-3", schema="bytes")
     places = [m.message_id().partition() for m in read(client, topic) if m.data() == b"spread"]
     assert places == [3] * 100
+
+
+def test_rows_go_to_partitions_that_the_topic_has(
+    spark: SparkSession, client: pulsar.Client, bootstrap: str, service_url: str, unique: Unique
+) -> None:
+    """Also where a tool of Kafka's gave more to the Kafka topic of one that is not partitioned."""
+    topic = unique()
+    client.create_producer(topic).close()
+    tool = KafkaTool({"bootstrap.servers": bootstrap})
+    (grown,) = tool.create_partitions([NewPartitions(kafka_topic(TopicName.parse(topic)), 4)]).values()
+    grown.result(30)
+    rows = spark.range(2000).selectExpr("rpad(cast(id as string), 100, ' ') as value")
+    write_pulsar(rows, service_url=service_url, topic=topic, schema="bytes")
+    assert sorted(int(message.data()) for message in read(client, topic)) == list(range(2000))
 
 
 def test_deliver_at(spark: SparkSession, client: pulsar.Client, service_url: str, unique: Unique) -> None:
