@@ -3,31 +3,49 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import threading
 from collections import deque
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 _REMEMBERED: Final = 10_000
 """Memberships of this process that are over; Kafka's group forgets one within its session time-out."""
 
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_PID: Final = re.compile("[0-9]{1,9}")
+_ENDED: Final = "ended"
+
 _over: Final[deque[str]] = deque(maxlen=_REMEMBERED)
 _lock: Final = threading.Lock()
 
 
 def this_process() -> str:
-    """Host, process id and start time: enough to know later, on the same host, that it is dead."""
-    return f"{socket.gethostname()}:{os.getpid()}:{_started(os.getpid())}"
+    """Host, process id, start time, boot id and namespaces: enough to know later, on the same machine, that it is dead.
+
+    Where `/proc` does not show this process under its own id the last part is empty, and nobody judges it.
+    """
+    pid = os.getpid()
+    return f"{socket.gethostname()}:{pid}:{_started(pid)}:{_machine(pid)}"
 
 
 def is_dead_process(process: str) -> bool:
-    """True only when it ran on this host and is certainly gone."""
-    host, _, rest = process.rpartition(":")
-    host, _, pid = host.rpartition(":")
-    if host != socket.gethostname() or not pid.isdigit():
+    """True only when it ran on this machine, in the PID namespace of this process, and is certainly gone.
+
+    What was written before boot id and namespace were part of it (`host:pid:start`) tells too little to say so: the
+    same host name and another PID namespace (containers with the host's network, a host name that is set) look alike.
+    """
+    host, _, rest = process.partition(":")
+    pid, _, rest = rest.partition(":")
+    started, _, machine = rest.partition(":")
+    if not (machine and started and _PID.fullmatch(pid)):
         return False
-    return _started(int(pid)) != rest
+    if host != socket.gethostname() or machine != _machine(os.getpid()):
+        return False
+    now = _started(int(pid))
+    return now != started if now else not _is_there(int(pid))
 
 
 def member_client_id(base: str, session: str) -> str:
@@ -71,10 +89,37 @@ def is_over(client_id: str) -> bool:
     return is_dead_process(process)
 
 
+@lru_cache(maxsize=1)
+def _machine(own_pid: int) -> str:
+    """This boot of the machine, and the namespaces that process ids and start times are counted in; '' where they
+    cannot be told, or `/proc` shows those of another namespace."""
+    namespaces = Path("/proc/self/ns")
+    try:
+        if str(Path("/proc/self").readlink()) != str(own_pid):
+            return ""
+        boot = _BOOT_ID.read_text().strip().replace("-", "")[:16]
+        counted_in = [(namespaces / "pid").stat(), *(file.stat() for file in namespaces.glob("time"))]
+    except OSError:
+        return ""
+    return "-".join([boot, *(str(namespace.st_ino) for namespace in counted_in)])
+
+
 def _started(pid: int) -> str:
-    """Start time of a process in clock ticks since boot; '' when there is no such process (or no /proc)."""
+    """Start time of a process in clock ticks since boot; '' when it is not seen, `_ENDED` when it is to be reaped."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return ""
-    return "" if fields[0] == "Z" else fields[19]
+    ended = fields[0] in "ZX" and fields[17] == "1"  # its last thread, not only its first
+    return _ENDED if ended else fields[19]
+
+
+def _is_there(pid: int) -> bool:
+    """Also for one that `/proc` hides (`hidepid`)."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -20,6 +20,7 @@ from layer.deadline import Deadline
 from layer.waiting import wait_until
 from tests.chaos.evidence import Testimony
 from tests.chaos.worker import Orders
+from tests.pid_namespaces import are_permitted, in_own_pid_namespace, program_of
 
 ROOT = Path(__file__).parents[2]
 _LOOK_EVERY_S = 0.02
@@ -41,7 +42,8 @@ def eventually(what: str | Callable[[], str], condition: Callable[[], object], w
 class WorkerProcess:
     """One worker. `fate` says what was done to it, for the causes of duplicates."""
 
-    def __init__(self, orders: Orders, log: Path) -> None:
+    def __init__(self, orders: Orders, log: Path, *, apart: bool = False) -> None:
+        """`apart`: in a PID namespace of its own with the same host name, where that is permitted."""
         self.name = orders.name
         self.orders = orders
         self.log = log
@@ -52,9 +54,11 @@ class WorkerProcess:
         self.killed_at: float | None = None
         self.stops: list[tuple[float, float]] = []
         """From SIGSTOP to SIGCONT; the end is infinite while it is stopped."""
+        command = [sys.executable, "-m", "tests.chaos.worker", json.dumps(asdict(orders))]
+        self._apart = apart and are_permitted()
         with log.open("wb") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.chaos.worker", json.dumps(asdict(orders))],
+                in_own_pid_namespace(command) if self._apart else command,
                 cwd=ROOT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
@@ -87,7 +91,7 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """SIGKILL, and nothing of it is left when this returns."""
-        self._process.kill()
+        self._signal(signal.SIGKILL)
         self._process.wait()
         self.killed_at = time.monotonic()
 
@@ -98,16 +102,22 @@ class WorkerProcess:
             self._process.wait(60)
             self.killed_at = time.monotonic()
         else:
-            eventually("it is stopped", lambda: psutil.Process(self._process.pid).status() == psutil.STATUS_STOPPED)
+            eventually("it is stopped", lambda: psutil.Process(self._pid()).status() == psutil.STATUS_STOPPED)
             self.stops.append((self.look().last("z").at, float("inf")))  # type: ignore[union-attr]
 
     def stop(self) -> None:
-        os.kill(self._process.pid, signal.SIGSTOP)
+        self._signal(signal.SIGSTOP)
         self.stops.append((time.monotonic(), float("inf")))
 
     def go_on(self) -> None:
         self.stops[-1] = (self.stops[-1][0], time.monotonic())
-        os.kill(self._process.pid, signal.SIGCONT)
+        self._signal(signal.SIGCONT)
+
+    def _pid(self) -> int:
+        return program_of(self._process.pid) if self._apart else self._process.pid
+
+    def _signal(self, number: signal.Signals) -> None:
+        os.kill(self._pid(), number)
 
     @property
     def alive(self) -> bool:
@@ -159,7 +169,7 @@ class WorkerProcess:
         """What it logged last, and what its threads are at."""
         log = self.log.read_text()
         if self.alive and not self.stopped:
-            os.kill(self._process.pid, signal.SIGUSR1)
+            self._signal(signal.SIGUSR1)
             wait_until(lambda: "Current thread" in self.log.read_text()[len(log) :], Deadline.after(_STACKS_S))
         return f"{log[-2000:]}\n{self.log.read_text()[len(log) :]}"
 
@@ -168,7 +178,7 @@ class WorkerProcess:
         if self._process.stdin is not None:
             self._process.stdin.close()
         if self.alive:
-            self._process.kill()
+            self._signal(signal.SIGKILL)
         self._process.wait()
 
     def last_owned_after_loss(self) -> bool:

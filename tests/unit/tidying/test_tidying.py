@@ -288,7 +288,8 @@ def test_signs_of_the_dead_go() -> None:
     cluster = Cluster()
     partition, now = PRODUCERS.partition_for(NAME), cluster.clock.now_ms()
     here = this_process()
-    gone = here.rsplit(":", 1)[0] + ":1"  # this process id, begun at another time
+    host, pid, _, machine = here.split(":")
+    gone = f"{host}:{pid}:1:{machine}"  # this process id, begun at another time
     for session, process, deadline_ms in (
         ("dead", gone, now + 10_000), ("living", here, now + 10_000), ("stopped", here, now - DAY_MS - 1),
         ("elsewhere", "host:1:1", now - DAY_MS + 1), ("forgotten", "host:1:1", now - DAY_MS - 1),
