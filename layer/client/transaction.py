@@ -106,9 +106,9 @@ class Transaction:
                 f"{cluster_id}: begin one with a Client of that cluster"
             )
 
-    def register_partition(self, topic: str, partition: int) -> None:
+    def register_partition(self, topic: str, partition: int, partitions: int = 1) -> None:
         """See `ClientTransaction.register_partition`; what may pass is tried again for the operation timeout."""
-        self._registered(lambda deadline: self._inner.register_partition(topic, partition, deadline))
+        self._registered(lambda deadline: self._inner.register_partition(topic, partition, deadline, partitions))
 
     def register_subscription(self, topic: str, partition: int, subscription: str) -> None:
         """The same of `ClientTransaction.register_subscription`."""

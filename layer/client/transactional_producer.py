@@ -117,7 +117,7 @@ class TransactionalProducer(Outlet):
                 partition = self._routing.ask(outgoing)
             else:
                 partition = self._partition_of(key if partition_key else None)
-            part.register(self._registered_name, partition)
+            part.register(self._registered_name, partition, self._topic.partitions)
             self._send_part(part, to_call, payload, key, metadata, partition, sequence_id, marks)
         except PulsarException as refusal:
             if not part.tell(refusal):

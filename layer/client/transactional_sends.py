@@ -59,13 +59,13 @@ class TransactionalSend:
         self(refusal.result, NO_ID)
         return True
 
-    def register(self, topic: str, partition: int) -> None:
+    def register(self, topic: str, partition: int, partitions: int) -> None:
         """Must return before the message goes there. Raises PulsarException, of what `Transaction.register_partition`
         does."""
         if self._inner.has_registered(topic, partition):
             return
         with pulsar_errors():
-            self._txn.register_partition(topic, partition)
+            self._txn.register_partition(topic, partition, partitions)
 
     def stamp(self) -> int:
         """The record's timestamp, in milliseconds.

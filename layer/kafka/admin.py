@@ -258,14 +258,29 @@ class KafkaAdmin:
             found |= {where: (starts[where], end) for where, end in ends.items() if where in starts}
         return found
 
+    def ends_now(self, partitions: Sequence[tuple[str, int]], deadline: Deadline) -> dict[tuple[str, int], int]:
+        """High watermark of each (topic, partition), one request for each `MOST_AT_ONCE` and broker. One that has no
+        leader now, is gone, or whose leader does not answer in time, is missing."""
+        found: dict[tuple[str, int], int] = {}
+        for begin in range(0, len(partitions), MOST_AT_ONCE):
+            found |= self._offsets_of(
+                partitions[begin : begin + MOST_AT_ONCE], OffsetSpec.latest(), deadline, errors.DeadlineExceeded
+            )
+        return found
+
     def _offsets_of(
-        self, partitions: Sequence[tuple[str, int]], spec: Any, deadline: Deadline
+        self,
+        partitions: Sequence[tuple[str, int]],
+        spec: Any,
+        deadline: Deadline,
+        *missing: type[errors.LayerError],
     ) -> dict[tuple[str, int], int]:
+        """`missing`: errors whose partitions are left out, beside those without a leader and those that are gone."""
         found: dict[tuple[str, int], int] = {}
         request = {TopicPartition(topic, partition): spec for topic, partition in partitions}
         for where, future in self._handle.list_offsets(request, **self._budget(deadline)).items():
             what = f"asking for offsets of {where.topic}-{where.partition}"
-            with suppress(errors.NoLeaderNow, errors.NoSuchTopic):
+            with suppress(errors.NoLeaderNow, errors.NoSuchTopic, *missing):
                 answer = self._result(future, deadline, what, on_topic("Describe", where.topic))
                 found[where.topic, where.partition] = int(answer.offset)
         return found

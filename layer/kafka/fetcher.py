@@ -6,18 +6,20 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from confluent_kafka import OFFSET_END, Consumer, KafkaError, KafkaException, TopicPartition
 
 from layer.deadline import Deadline
-from layer.errors import Closed
+from layer.errors import Closed, NoLeaderNow, NoSuchTopic
 from layer.kafka import handles
 from layer.kafka.batches import next_batch
 from layer.kafka.errors import has_no_leader_now, is_no_such_topic, translate
 from layer.kafka.events import ErrorEvents
 from layer.kafka.records import KafkaRecord
 from layer.kafka.rights import on_topic
+from layer.waiting import pause
 
 _log = logging.getLogger(__name__)
 
@@ -27,6 +29,8 @@ READ_THROUGH: Final = 2000
 _STALE_S: Final = 2.0
 _SILENT_S: Final = 5.0
 """Longer, because a new handle first connects: on a busy machine that alone takes a second."""
+_JUST_MADE_S: Final = 2.0
+_AGAIN_S: Final = 0.02
 
 
 class Fetcher:
@@ -58,7 +62,30 @@ class Fetcher:
         return self._handle
 
     def watermarks(self, topic: str, partition: int, deadline: Deadline) -> tuple[int, int]:
-        """(log start, high watermark) as the leader says now."""
+        """(log start, high watermark) as the leader says now.
+
+        Brokers, and librdkafka, hear one after the other of a partition that was made just now: one that is not known,
+        or has no leader, is asked for again for two seconds.
+
+        Raises:
+            NoSuchTopic, NoLeaderNow: so it was for two seconds, or until the deadline. Other StoreErrors at once.
+        """
+        patience = Deadline.after(min(_JUST_MADE_S, deadline.remaining_s()))
+        while True:
+            try:
+                return self._watermarks(topic, partition, deadline)
+            except (NoSuchTopic, NoLeaderNow):
+                if patience.passed():
+                    raise
+            pause(min(_AGAIN_S, patience.remaining_s()))
+            self._learn(topic, patience)
+
+    def _learn(self, topic: str, deadline: Deadline) -> None:
+        """librdkafka answers for a topic that it knows by what it heard last: have it ask."""
+        with self._lock, suppress(KafkaException):  # asking for an offset tells what is wrong
+            self._consumer().list_topics(topic, timeout=max(0.001, deadline.remaining_s()))
+
+    def _watermarks(self, topic: str, partition: int, deadline: Deadline) -> tuple[int, int]:
         with self._lock:
             began_s = time.monotonic()
             try:

@@ -7,8 +7,9 @@ abort; commit and abort wait for operations under way; after a lost answer the s
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
+from itertools import islice
 from typing import Final
 
 from layer.clock import Clock
@@ -37,6 +38,8 @@ DEFAULT_TIMEOUT_MS: Final = 60_000
 _TRY_AGAIN_S: Final = 0.05
 _A_MILLISECOND_S: Final = 0.001
 _A_COORDINATOR_S: Final = 8.0
+_AHEAD_FROM: Final = 4
+_AHEAD_MOST: Final = 256
 """How long one is asked to begin before the next is: longer than it takes Kafka to notice that its owner died."""
 
 
@@ -78,6 +81,8 @@ class ClientTransaction:
         self._state = TransactionState.OPEN
         self._registered: set[Hashable] = set()
         self._registering: set[Hashable] = set()
+        self._known: dict[str, int] = {}
+        """By topic: how many partitions are registered."""
         self._operations = 0
         self._failure: str | None = None
 
@@ -103,22 +108,42 @@ class ClientTransaction:
         """Whether `register_partition` has returned for it."""
         return (topic, partition) in self._registered
 
-    def register_partition(self, topic: str, partition: int, deadline: Deadline) -> None:
+    def register_partition(self, topic: str, partition: int, deadline: Deadline, partitions: int = 1) -> None:
         """Must return before the first record of the transaction goes to this partition; later calls cost nothing.
+
+        `partitions`: how many the topic has. A transaction that has come to four of them has as many more registered
+        with the same request, so that one over hundreds does not wait for hundreds of answers, one after the other.
 
         Raises:
             InvalidTxnStatus: it is not open (any more). NoSuchTopic: the topic was deleted. StoreErrors that
                 `CoordinatorAccess.ask` raises: call again.
         """
         each = TopicPartition(topic, partition)
-        self._register(each, AddPartitions(self.id, (each,)), deadline)
+        with self._lock:
+            ahead = self._worth_registering(each, partitions)
+            self._registering.update(ahead)
+        try:
+            self._register(each, AddPartitions(self.id, (each, *ahead)), deadline, ahead)
+        finally:
+            with self._changed:
+                self._registering.difference_update(ahead)
+                self._changed.notify_all()
+
+    def _worth_registering(self, each: TopicPartition, partitions: int) -> list[TopicPartition]:
+        """The partitions behind this one that are not registered, as many as there are at most."""
+        known = self._known.get(each.topic, 0)
+        if known < _AHEAD_FROM or known >= partitions or each in self._registered or each in self._registering:
+            return []
+        behind = (TopicPartition(each.topic, (each.partition + step) % partitions) for step in range(1, partitions))
+        free = (one for one in behind if one not in self._registered and one not in self._registering)
+        return list(islice(free, min(known, _AHEAD_MOST)))
 
     def register_subscription(self, topic: str, partition: int, subscription: str, deadline: Deadline) -> None:
         """Must return before the first acknowledgement there. Raises as `register_partition`."""
         each = TopicSubscription(topic, partition, subscription)
         self._register(each, AddSubscriptions(self.id, (each,)), deadline)
 
-    def _register(self, each: Hashable, wish: Wish, deadline: Deadline) -> None:
+    def _register(self, each: Hashable, wish: Wish, deadline: Deadline, ahead: Sequence[TopicPartition] = ()) -> None:
         with self._changed:
             while True:
                 self._check_open()
@@ -132,7 +157,9 @@ class ClientTransaction:
         try:
             self._access.ask(self.id.coordinator, wish, deadline)
             with self._changed:
-                self._registered.add(each)
+                self._registered.update((each, *ahead))
+                if isinstance(each, TopicPartition):
+                    self._known[each.topic] = self._known.get(each.topic, 0) + 1 + len(ahead)
         except (TransactionNotFound, InvalidTxnStatus):
             with self._changed:
                 if self._state is TransactionState.OPEN:

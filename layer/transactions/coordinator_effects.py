@@ -2,14 +2,16 @@
 
 A transaction whose effects fail by themselves is tried again alone, at growing intervals, and holds up nobody else; so
 is what touches a partition in which nothing can be done for now, all of it together (`SlowPartitions`). For the
-coordinator's thread. Memory: what is announced of open transactions, and one entry for each that failed.
+coordinator's thread. What was done for some of a transaction's partitions is not done again for the others.
+Memory: what is announced of open transactions, and of each that failed its partitions.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from math import inf
 from typing import Final
 
@@ -32,6 +34,15 @@ _SLOW_S: Final = 1.0
 _BUSY_LONGER_S: Final = 4.0
 """How much later the low-water mark may be said while transactions wait: it goes to all partitions of the topic."""
 _NONE: Final[dict[TopicPartition, Opened | None]] = {}
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What this session has done for a transaction whose outcome is not everywhere yet."""
+
+    marked: set[TopicPartition] = field(default_factory=set)
+    settled: set[TopicPartition] = field(default_factory=set)
+    acked: bool = False
 
 
 class Effects:
@@ -63,6 +74,7 @@ class Effects:
         self._slow = SlowPartitions(self._settings.retry_effects_ms / 1000, longest_s)
         self._tried: set[int] = set()
         """Of the transactions whose effects failed in this session."""
+        self._progress: dict[int, _Progress] = {}
 
     def next_s(self) -> float:
         """The time on the monotonic clock at which there is something to try again; in the past if there is now."""
@@ -145,7 +157,7 @@ class Effects:
 
     def _rest(self, failure: PartitionsFailed) -> None:
         _log.warning("coordinator=%d %s", self._coordinator, failure)
-        self._slow.failed(failure.partitions, self._clock.monotonic())
+        self._slow.failed(failure.troubled, self._clock.monotonic())
 
     def _announced_these(self, together: Sequence[Announcement], deadline: Deadline) -> bool:
         """Raises PartitionsFailed: nothing was told."""
@@ -181,7 +193,7 @@ class Effects:
         some goes along; `announce`, which follows, knows."""
         now_s = self._clock.monotonic()
         known = {transaction.id.least_bits for transaction in ending}
-        for local_id in self._again_at_s.keys() - known:
+        for local_id in (self._again_at_s.keys() | self._progress.keys()) - known:
             self._settled(local_id)
         due = [found for found in ending if self._again_at_s.get(found.id.least_bits, -inf) <= now_s]
         rested_s = [self._slow.rested_s(found.partitions) for found in due]
@@ -217,44 +229,75 @@ class Effects:
     def _take_effect(
         self, group: list[Transaction], deadline: Deadline, along: Sequence[Announcement]
     ) -> list[Transaction]:
-        """Gives those that it worked for; the others touch partitions in which nothing can be done for now."""
-        ended = [
-            Ended(
-                found.id,
-                machine.committed(found),
-                tuple(found.partitions),
-                tuple(found.subscriptions),
-                found.deadline_ms(),
-                self._opened(found),
-                again=found.id.least_bits in self._tried or found.decided_by != self._by,
-            )
-            for found in group
-        ]
-        writing = [each for each in ended if each.partitions]
-        acking = [each for each in ended if each.subscriptions]
+        """Gives those that it worked for. Of the others what was done is kept: they touch partitions in which nothing
+        can be done for now, or have so many that there was no time for all."""
+        for found in group:
+            self._progress.setdefault(found.id.least_bits, _Progress())
+        self._write_markers(group, deadline)
+        acking = [found for found in group if found.subscriptions and not self._of(found).acked]
+        if acking:
+            self._outcomes.end_acks([self._ended(found, ()) for found in acking], deadline)
+            for found in acking:
+                self._of(found).acked = True
+        self._settle_buffers(group, along, deadline)
+        return [found for found in group if self._of(found).settled.issuperset(found.partitions)]
+
+    def _of(self, transaction: Transaction) -> _Progress:
+        return self._progress[transaction.id.least_bits]
+
+    def _ended(self, found: Transaction, partitions: Iterable[TopicPartition]) -> Ended:
+        """As far as it concerns these."""
+        return Ended(
+            found.id,
+            machine.committed(found),
+            tuple(partitions),
+            tuple(found.subscriptions),
+            found.deadline_ms(),
+            self._opened(found),
+            again=found.id.least_bits in self._tried or found.decided_by != self._by,
+        )
+
+    def _write_markers(self, group: Sequence[Transaction], deadline: Deadline) -> None:
+        left = {found.id: [each for each in found.partitions if each not in self._of(found).marked] for found in group}
+        undone: frozenset[TopicPartition] = frozenset()
+        writing = [self._ended(found, left[found.id]) for found in group if left[found.id]]
         try:
             if writing:
                 self._outcomes.write_markers(writing, deadline)
         except PartitionsFailed as failure:
-            self._rest(failure)
-            for found in group:
-                if not failure.partitions.isdisjoint(found.partitions):
-                    self._tried.add(found.id.least_bits)
-            group = [found for found in group if failure.partitions.isdisjoint(found.partitions)]
-            writing = [each for each in writing if failure.partitions.isdisjoint(each.partitions)]
-            left = {found.id for found in group}
-            acking = [each for each in acking if each.txn in left]
-        if acking:
-            self._outcomes.end_acks(acking, deadline)
-        if writing:
-            self._settle_buffers(writing, along, deadline)
-        return group
+            self._failed_there(failure, group)
+            undone = failure.partitions
+        for found in group:
+            self._of(found).marked.update(each for each in left[found.id] if each not in undone)
 
-    def _settle_buffers(self, writing: Sequence[Ended], along: Sequence[Announcement], deadline: Deadline) -> None:
+    def _failed_there(self, failure: PartitionsFailed, group: Sequence[Transaction]) -> None:
+        if failure.troubled:
+            self._rest(failure)
+        for found in group:
+            if not failure.troubled.isdisjoint(found.partitions):
+                self._tried.add(found.id.least_bits)
+        self._due = self._due or bool(failure.unreached)
+
+    def _settle_buffers(self, group: Sequence[Transaction], along: Sequence[Announcement], deadline: Deadline) -> None:
+        left = {found.id: self._of(found).marked - self._of(found).settled for found in group}
+        settling = [self._ended(found, left[found.id]) for found in group if left[found.id]]
+        undone: frozenset[TopicPartition] = frozenset()
         try:
-            opened = self._outcomes.settle_buffers(writing, self._session, deadline, along)
+            if settling and along:
+                self._settled_along(settling, along, deadline)
+            elif settling:
+                self._outcomes.settle_buffers(settling, self._session, deadline)
+        except PartitionsFailed as failure:
+            self._failed_there(failure, group)
+            undone = failure.partitions
+        for found in group:
+            self._of(found).settled.update(each for each in left[found.id] if each not in undone)
+
+    def _settled_along(self, settling: Sequence[Ended], along: Sequence[Announcement], deadline: Deadline) -> None:
+        try:
+            opened = self._outcomes.settle_buffers(settling, self._session, deadline, along)
         except (NoSuchTopic, PartitionsFailed):  # what goes along is no reason for what ends to wait
-            self._outcomes.settle_buffers(writing, self._session, deadline)
+            self._outcomes.settle_buffers(settling, self._session, deadline)
         else:
             self._note(along, opened)
 
@@ -283,6 +326,7 @@ class Effects:
         self._again_at_s.pop(local_id, None)
         self._pauses_ms.pop(local_id, None)
         self._tried.discard(local_id)
+        self._progress.pop(local_id, None)
 
     # Low water ----------------------------------------------------------------------------------------------------
 

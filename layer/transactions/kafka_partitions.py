@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from math import inf
-from typing import Final
+from typing import Any, Final
 
 from pyroaring import BitMap64
 
@@ -19,14 +19,19 @@ from layer.kafka.admin import KafkaAdmin
 from layer.kafka.appends import Group, NewRecord, SomeNotAppended, append_apart
 from layer.kafka.fetcher import Fetcher
 from layer.kafka.producer import KafkaProducer
-from layer.kafka.records import headers_of
+from layer.kafka.range_reader import OffsetRange, RangeReader
+from layer.kafka.records import KafkaRecord, headers_of
 from layer.metadata.topics import Topic, Topics
-from layer.transactions.logged_outcomes import LATE_MOST_MS
+from layer.transactions.buffer.model import Met
+from layer.transactions.buffer.verify import Rebuilt, rebuild
+from layer.transactions.logged_outcomes import LATE_MOST_MS, Look
 from layer.transactions.outcomes import PartitionsFailed
+from layer.waiting import wait_until
 from mapping.errors import CorruptRecord
+from mapping.headers import MarkerType
 from mapping.state_records.transaction_log import TopicPartition
 from mapping.topic_name import TopicName
-from mapping.transaction_headers import MARKER_KEY, InTransaction, in_transaction, marker_headers
+from mapping.transaction_headers import MARKER_KEY, in_transaction, marker_headers
 from mapping.txn_id import TxnId
 
 _log: Final = logging.getLogger(__name__)
@@ -37,6 +42,10 @@ _LOOKED_AT_FOR_S: Final = 1.0
 _ENDS_THERE_FOR_S: Final = 0.03
 """How long an end is good enough for a lower bound; what came meanwhile is read in vain at an abort."""
 _FORGOTTEN_AFTER_S: Final = 600.0
+_ENDS_S: Final = 2.0
+"""How long many partitions that do not answer are asked for their ends; half the deadline at most."""
+_FETCHED_APART: Final = 4
+"""So many partitions are looked through one after the other: the reader that takes more at once is a consumer more."""
 
 
 @dataclass(slots=True)
@@ -54,13 +63,20 @@ class KafkaDataPartitions:
 
     Which life a topic lives is looked up once a second while it is asked about, and anew when it seems gone, or when a
     partition ends before where it ended. Memory: some numbers for each partition asked about in the last ten minutes,
-    and the bitmaps that `find` gives.
+    the bitmaps that `find` and `look_through` give, and the fetch queue of a reader once many partitions were looked
+    through together.
     """
 
     def __init__(
-        self, topics: Topics, admin: KafkaAdmin, fetcher: Fetcher, producer: Callable[[], KafkaProducer], clock: Clock
+        self,
+        topics: Topics,
+        admin: KafkaAdmin,
+        fetcher: Fetcher,
+        producer: Callable[[], KafkaProducer],
+        clock: Clock,
+        reader_config: dict[str, Any],
     ) -> None:
-        """`producer` gives the one to append markers with now."""
+        """`producer` gives the one to append markers with now; `reader_config` is for a reader of many partitions."""
         self._topics = topics
         self._admin = admin
         self._fetcher = fetcher
@@ -68,6 +84,9 @@ class KafkaDataPartitions:
         self._clock = clock
         self._lock = threading.Lock()
         self._lives: dict[str, _Life] = {}
+        self._reading = threading.Lock()
+        self._range_settings = reader_config
+        self._reader: RangeReader | None = None
 
     # Lives --------------------------------------------------------------------------------------------------------
 
@@ -144,13 +163,17 @@ class KafkaDataPartitions:
 
     def end_offset(self, topic: str, partition: int, deadline: Deadline) -> int:
         life = self._opened(topic, deadline)
-        before, _ = life.ends.get(partition, (0, 0.0))
         with self._looking_again(topic):
             _, end = self._fetcher.watermarks(life.topic.kafka_topic, partition, deadline)
-            if end < before:
-                raise StoreError(f"{topic}-{partition} ends at {end}, it ended at {before}: was it made anew?")
-        self._ended_at(life, partition, end)
+            self._note_end(life, partition, end)
         return end
+
+    def _note_end(self, life: _Life, partition: int, end: int) -> None:
+        before, _ = life.ends.get(partition, (0, 0.0))
+        if end < before:
+            where = f"{life.topic.name}-{partition}"
+            raise StoreError(f"{where} ends at {end}, it ended at {before}: was it made anew?")
+        self._ended_at(life, partition, end)
 
     def _ended_at(self, life: _Life, partition: int, end: int) -> None:
         """Where it ended just now; less when another thread has seen more since, or when less is left."""
@@ -158,11 +181,45 @@ class KafkaDataPartitions:
             if end >= life.ends.get(partition, (0, 0.0))[0]:
                 life.ends[partition] = end, self._clock.monotonic()
 
-    def known_end(self, topic: str, partition: int, deadline: Deadline) -> int:
-        end, seen_s = self._opened(topic, deadline).ends.get(partition, (0, -inf))
-        if self._clock.monotonic() - seen_s < _ENDS_THERE_FOR_S:
-            return end
-        return self.end_offset(topic, partition, deadline)
+    def end_offsets(self, partitions: Collection[TopicPartition], deadline: Deadline) -> dict[TopicPartition, int]:
+        found: dict[TopicPartition, int] = {}
+        if len(partitions) == 1:
+            ((topic, partition),) = partitions
+            with self._left_out(TopicPartition(topic, partition)):
+                found[TopicPartition(topic, partition)] = self.end_offset(topic, partition, deadline)
+            return found
+        lives = {topic: self._opened(topic, deadline) for topic in dict.fromkeys(topic for topic, _ in partitions)}
+        places = {(lives[each.topic].topic.kafka_topic, each.partition): each for each in partitions}
+        patience = Deadline.after(min(_ENDS_S, deadline.remaining_s() / 2))
+
+        def all_answered() -> bool:
+            asked = [where for where, each in places.items() if each not in found]
+            for where, end in self._admin.ends_now(asked, patience).items():
+                each = places[where]
+                with self._left_out(each), self._looking_again(each.topic):
+                    self._note_end(lives[each.topic], each.partition, end)
+                    found[each] = end
+            return len(found) == len(places)
+
+        wait_until(all_answered, patience)  # what was made just now is known to one broker after the other
+        return found
+
+    @contextmanager
+    def _left_out(self, each: TopicPartition) -> Iterator[None]:
+        try:
+            yield
+        except (StoreError, NoSuchTopic) as failure:  # a topic that is gone is found so by whoever asks next
+            _log.info("%s-%d is asked for its end later: %s", *each, failure)
+
+    def known_ends(self, partitions: Collection[TopicPartition], deadline: Deadline) -> dict[TopicPartition, int]:
+        now_s = self._clock.monotonic()
+        found: dict[TopicPartition, int] = {}
+        for each in partitions:
+            end, seen_s = self._opened(each.topic, deadline).ends.get(each.partition, (0, -inf))
+            if now_s - seen_s < _ENDS_THERE_FOR_S:
+                found[each] = end
+        asked = [each for each in partitions if each not in found]
+        return found | self.end_offsets(asked, deadline) if asked else found
 
     def append_markers(
         self, markers: Mapping[TopicPartition, Sequence[tuple[TxnId, bool]]], deadline: Deadline
@@ -189,38 +246,74 @@ class KafkaDataPartitions:
         for life, (_, partition), offsets in zip(lives, where, written, strict=True):
             self._ended_at(life, partition, max(offsets) + 1)
 
-    def ends(
-        self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline
-    ) -> Mapping[TxnId, BitMap64]:
-        found: dict[TxnId, BitMap64] = {}
-        for offset, named in self._in_transactions(topic, partition, start, end, txns, deadline):
-            if named.ended is not None:
-                found.setdefault(named.txn, BitMap64())
-            elif named.txn in found:
-                found[named.txn].add(offset)
+    def look_through(self, looks: Sequence[Look], deadline: Deadline) -> dict[TopicPartition, Mapping[TxnId, Rebuilt]]:
+        if len(looks) > _FETCHED_APART:
+            return self._look_through_together(looks, deadline)
+        found: dict[TopicPartition, Mapping[TxnId, Rebuilt]] = {}
+        for look in looks:
+            try:
+                met = self._in_transactions(*look.where, look.start, look.end, look.txns, deadline)
+                found[look.where] = rebuild(met)
+            except (StoreError, NoSuchTopic) as failure:
+                _log.info("%s-%d is looked through later: %s", *look.where, failure)
         return found
+
+    def _look_through_together(
+        self, looks: Sequence[Look], deadline: Deadline
+    ) -> dict[TopicPartition, Mapping[TxnId, Rebuilt]]:
+        """With requests for many partitions at once."""
+        topics = {look.where.topic: self._opened(look.where.topic, deadline).topic.kafka_topic for look in looks}
+        places = [(topics[look.where.topic], look.where.partition) for look in looks]
+        starts = {where: start for where, (start, _) in self._admin.log_ranges(places, deadline).items()}
+        ranges = [
+            OffsetRange(*where, max(look.start, starts.get(where, 0)), look.end)
+            for where, look in zip(places, looks, strict=True)
+        ]
+        found: list[dict[TxnId, Rebuilt]] = [{} for _ in looks]
+
+        def take(number: int, records: list[KafkaRecord]) -> None:
+            rebuild(_met(records, looks[number].txns), found[number])
+
+        with self._reading:
+            if self._reader is None:
+                self._reader = RangeReader(self._range_settings)
+            failed = self._reader.read(ranges, take, deadline)
+        for number, failure in failed.items():
+            _log.info("%s-%d is looked through later: %s", *looks[number].where, failure)
+        return {look.where: found[number] for number, look in enumerate(looks) if number not in failed}
+
+    def close(self) -> None:
+        """End what reads many partitions at once; a second call does nothing."""
+        with self._reading:
+            if self._reader is not None:
+                self._reader.close()
+                self._reader = None
 
     def find(
         self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline
     ) -> Mapping[TxnId, BitMap64]:
-        found: dict[TxnId, BitMap64] = {}
-        for offset, named in self._in_transactions(topic, partition, start, end, txns, deadline):
-            if named.ended is None:
-                found.setdefault(named.txn, BitMap64()).add(offset)
-        return found
+        found = rebuild(self._in_transactions(topic, partition, start, end, txns, deadline))
+        return {txn: of_it.offsets | of_it.late for txn, of_it in found.items()}
 
     def _in_transactions(
         self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline
-    ) -> Iterator[tuple[int, InTransaction]]:
-        """Offsets and headers of the messages and markers of these in [start, end)."""
+    ) -> Iterator[Met]:
+        """The messages and markers of these in [start, end)."""
         kafka_topic = self._opened(topic, deadline).topic.kafka_topic
         with self._looking_again(topic):
             low, _ = self._fetcher.watermarks(kafka_topic, partition, deadline)
             for batch in self._fetcher.read(kafka_topic, partition, max(start, low), end, deadline):
-                for record in batch:
-                    try:
-                        named = in_transaction(headers_of(record))
-                    except CorruptRecord:  # no reader takes it for one of these
-                        continue
-                    if named is not None and named.txn in txns:
-                        yield record.offset() or 0, named
+                yield from _met(batch, txns)
+
+
+def _met(records: Iterable[KafkaRecord], txns: Set[TxnId]) -> Iterator[Met]:
+    for record in records:
+        headers = headers_of(record)
+        if headers:
+            try:
+                named = in_transaction(headers)
+            except CorruptRecord:  # no reader takes it for one of these
+                continue
+            if named is not None and named.txn in txns:
+                ended = None if named.ended is None else named.ended is MarkerType.TXN_COMMIT
+                yield Met(record.offset() or 0, named.txn, ended)

@@ -26,7 +26,8 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A transaction that is COMMITTING or ABORTING in the log, durable and valid, and what takes part in it.
+    """A transaction that is COMMITTING or ABORTING in the log, durable and valid, and what takes part in it, as far as
+    something is left to be done there.
 
     `deadline_ms` is the Unix time at which it would have timed out: no record of it carries a later time. `opened`: its
     OPENs, when the session that ends it wrote all there are; otherwise the buffers tell. `again`: some of this may have
@@ -48,11 +49,20 @@ Announcement: TypeAlias = tuple[TxnId, Sequence[TopicPartition]]
 
 class PartitionsFailed(StoreError):
     """What a call had to do in these data partitions was not done, or nobody knows. In `announce` nothing was done
-    then; in `write_markers` everything in the others."""
+    then; in `write_markers` and `settle_buffers` everything in the others."""
 
-    def __init__(self, partitions: Iterable[TopicPartition], reason: str) -> None:
+    def __init__(
+        self, partitions: Iterable[TopicPartition], reason: str, unreached: Iterable[TopicPartition] = ()
+    ) -> None:
+        """`unreached`: more of them, which there was only no time for: the next call goes on with these."""
         super().__init__(reason)
-        self.partitions = frozenset(partitions)
+        self.unreached = frozenset(unreached)
+        self.partitions = self.unreached.union(partitions)
+
+    @property
+    def troubled(self) -> frozenset[TopicPartition]:
+        """Those in which something failed."""
+        return self.partitions - self.unreached
 
 
 class Outcomes(Protocol):
@@ -72,7 +82,8 @@ class Outcomes(Protocol):
         ...
 
     def write_markers(self, ended: Sequence[Ended], deadline: Deadline) -> None:
-        """Commit and abort markers into the data partitions. Raises PartitionsFailed where it knows which ones."""
+        """Commit and abort markers into the data partitions. Raises PartitionsFailed where it knows which ones, also
+        when it is longer under way than others should have to wait for."""
         ...
 
     def end_acks(self, ended: Sequence[Ended], deadline: Deadline) -> None:
@@ -83,7 +94,9 @@ class Outcomes(Protocol):
         self, ended: Sequence[Ended], session: str, deadline: Deadline, along: Sequence[Announcement] = ()
     ) -> Mapping[tuple[TxnId, TopicPartition], Opened]:
         """Buffer entries: OPEN goes, of an aborted one ABORTED stands before that. `along` is announced together with
-        that, and with the errors, of `announce`: after NoSuchTopic and PartitionsFailed nothing was done."""
+        that, and with the errors, of `announce`; after NoSuchTopic and PartitionsFailed none of that was.
+
+        Raises PartitionsFailed where it knows which ones."""
         ...
 
     def publish_low_water(self, coordinator: int, low_water: int, session: str, deadline: Deadline) -> None:

@@ -10,7 +10,7 @@ from layer.duties.state import DutyName, DutyState
 from layer.errors import Closed
 from layer.kafka.assigned import AssignedConsumer
 from layer.kafka.group import GroupCallbacks, GroupConsumer
-from layer.services import Services
+from layer.services import FETCH_QUEUE_KBYTES, Services
 from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
 from layer.transactions.client_transaction import TransactionClient
 from layer.transactions.coordinator import Coordinator, random_session
@@ -43,11 +43,16 @@ class Transactions:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        data = KafkaDataPartitions(
-            services.topics, services.admin, services.fetcher, services.state_producer, services.clock
+        self._data = KafkaDataPartitions(
+            services.topics,
+            services.admin,
+            services.fetcher,
+            services.state_producer,
+            services.clock,
+            services.settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES),
         )
-        self._outcomes = LoggedOutcomes(services.log, data, services.transaction_views)
-        self._sealing = Sealing(services.log, services.transaction_views, data, services.clock, random_session())
+        self._outcomes = LoggedOutcomes(services.log, self._data, services.transaction_views)
+        self._sealing = Sealing(services.log, services.transaction_views, self._data, services.clock, random_session())
         self._requests = RequestTail(services.log, self._open_requests)
         self._coordinators = Coordinators(self._coordinator)
         self._access = ClusterAccess(self._coordinators, self._remote, TRANSACTION_COORDINATOR_ASSIGN.partitions)
@@ -139,6 +144,7 @@ class Transactions:
         if group is not None:
             group.close(deadline)
         self._requests.close(deadline)
+        self._data.close()
 
     # What it is made of -------------------------------------------------------------------------------------------
 

@@ -188,7 +188,8 @@ def _seal(url: str, topic: str) -> None:
     later = SetClock(time.time() + _LATER_S)
     with AdminClient(url) as admin:
         node = admin.node
-        data = KafkaDataPartitions(node.topics, node.admin, node.fetcher, node.state_producer, SystemClock())
+        reading = node.settings.reader(fetch_queue_kbytes=1024)
+        data = KafkaDataPartitions(node.topics, node.admin, node.fetcher, node.state_producer, SystemClock(), reading)
         sealing = Sealing(node.log, node.transaction_views, data, later, random_session())
         name = str(TopicName.parse(topic))
         deadline = Deadline.after(_SEALED_S)

@@ -47,6 +47,22 @@ def test_a_partition_that_is_made_while_it_is_asked_for_is_found(
         fetcher.close()
 
 
+def test_a_partition_that_was_made_a_moment_ago_is_known(
+    client: pulsar.Client, admin: AdminClient, bootstrap: str, unique: Unique
+) -> None:
+    topic = unique()
+    admin.create_partitioned_topic(topic, 1)
+    kafka_topic = admin.topic_stats(topic).kafka_topic
+    fetcher = Fetcher(KafkaSettings(bootstrap).reader(fetch_queue_kbytes=1024))
+    try:
+        assert fetcher.watermarks(kafka_topic, 0, Deadline.after(20)) == (0, 0)
+        for partitions in (2, 5, 9):
+            admin.node.admin.grow_topic(kafka_topic, partitions, Deadline.after(20))
+            assert fetcher.watermarks(kafka_topic, partitions - 1, Deadline.after(20)) == (0, 0)
+    finally:
+        fetcher.close()
+
+
 def test_offsets_that_mostly_ascend(client: pulsar.Client, admin: AdminClient, bootstrap: str, unique: Unique) -> None:
     """Also some behind what was read, of two partitions in turn, and of records that come later."""
     topic = unique()

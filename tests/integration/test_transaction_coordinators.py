@@ -217,7 +217,8 @@ def test_records_that_come_too_late_are_refused_so_that_an_abort_can_be_sealed(
     assert entry is not None
     assert (list(entry.offsets), entry.sealed) == ([0], False)
     later = PacedClock()
-    data = KafkaDataPartitions(node.topics, node.admin, node.fetcher, node.state_producer, SystemClock())
+    reading = node.settings.reader(fetch_queue_kbytes=1024)
+    data = KafkaDataPartitions(node.topics, node.admin, node.fetcher, node.state_producer, SystemClock(), reading)
     sealing = Sealing(node.log, node.transaction_views, data, later, "0123")
     partition = TRANSACTION_BUFFER_SNAPSHOT.partition_for(str(topic.name))
     later.ms = entry.late_until_ms

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 from layer.clock import Clock
@@ -45,9 +46,9 @@ class Fate:
     status: TxnStatus = TxnStatus.OPEN
     partitions: set[TopicPartition] = field(default_factory=set)
     subscriptions: set[TopicSubscription] = field(default_factory=set)
-    marked: bool = False
+    marked: set[TopicPartition] = field(default_factory=set)
     acked: bool = False
-    settled: bool = False
+    settled: set[TopicPartition] = field(default_factory=set)
 
     @property
     def committed(self) -> bool:
@@ -64,7 +65,7 @@ class Fate:
     @property
     def everywhere(self) -> bool:
         """Markers where it wrote, and the buffers settled; ENDs where it acknowledged."""
-        return ((self.marked and self.settled) or not self.partitions) and (self.acked or not self.subscriptions)
+        return self.partitions <= self.marked & self.settled and (self.acked or not self.subscriptions)
 
 
 class Truth:
@@ -211,7 +212,7 @@ class SimulatedOutcomes:
             fate = self._truth.fates[each.txn]
             assert fate.decided, f"{self._truth.name}: effects of {each.txn} before it was decided"
             assert fate.committed == each.committed, f"{self._truth.name}: {each} is {fate.status}"
-            assert set(each.partitions) == fate.partitions, f"{self._truth.name}: {each} has {fate.partitions}"
+            assert set(each.partitions) <= fate.partitions, f"{self._truth.name}: {each} has {fate.partitions}"
             assert set(each.subscriptions) == fate.subscriptions, f"{self._truth.name}: {each}"
             fates.append(fate)
         return fates
@@ -219,15 +220,15 @@ class SimulatedOutcomes:
     def write_markers(self, ended: Sequence[Ended], deadline: Deadline) -> None:
         self.trouble()
         bad = self.bad_partitions([each for one in ended for each in one.partitions])
-        self.mark([one for one in ended if bad.isdisjoint(one.partitions)])
+        self.mark(ended, bad)
         if bad:
             raise PartitionsFailed(bad, "simulated")
         self.trouble()
 
-    def mark(self, ended: Sequence[Ended]) -> None:
+    def mark(self, ended: Sequence[Ended], bad: AbstractSet[TopicPartition] = frozenset()) -> None:
         """Their markers are there."""
-        for fate in self._ended(ended):
-            fate.marked = True
+        for one, fate in zip(ended, self._ended(ended), strict=True):
+            fate.marked.update(each for each in one.partitions if each not in bad)
 
     def bad_partitions(self, partitions: Sequence[TopicPartition]) -> set[TopicPartition]:
         return {self._rng.choice(partitions)} if partitions and self._rng.random() < self._failing else set()
@@ -245,10 +246,12 @@ class SimulatedOutcomes:
         self.settle(ended)
         return {}
 
-    def settle(self, ended: Sequence[Ended]) -> None:
+    def settle(self, ended: Sequence[Ended], bad: AbstractSet[TopicPartition] = frozenset()) -> None:
         self.trouble()
-        for fate in self._ended(ended):
-            fate.settled = True
+        for one, fate in zip(ended, self._ended(ended), strict=True):
+            settled = {each for each in one.partitions if each not in bad}
+            assert settled <= fate.marked, f"{self._truth.name}: {one} is settled before its markers are there"
+            fate.settled |= settled
         self.trouble()
 
     def publish_low_water(self, coordinator: int, low_water: int, session: str, deadline: Deadline) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from typing import ClassVar
 
 import pytest
 
@@ -58,6 +59,8 @@ class History:
     """One random history; `run` raises AssertionError, naming the seed, when a rule is broken."""
 
     settings = SETTINGS
+    partitions: ClassVar = PARTITIONS
+    registered_at_once = 1
 
     def __init__(self, seed: int, steps: int = 45) -> None:
         self.steps = steps
@@ -312,7 +315,8 @@ class Program:
             return Begin(self._rng.choice([10_000, 40_000]))
         draw = self._rng.random()
         if draw < 0.3:
-            return AddPartitions(self._txn, (self._rng.choice(PARTITIONS),))
+            history = self._history
+            return AddPartitions(self._txn, tuple(self._rng.sample(history.partitions, history.registered_at_once)))
         if draw < 0.5:
             return AddSubscriptions(self._txn, (self._rng.choice(SUBSCRIPTIONS),))
         return End(self._txn, draw < 0.8)
@@ -322,8 +326,9 @@ class Program:
             case Begin():
                 self._truth.told_begun(txn)
                 self._txn = txn
-            case AddPartitions(partitions=(each,)):
-                self._history.told_registered(txn, each)
+            case AddPartitions(partitions=partitions):
+                for each in partitions:
+                    self._history.told_registered(txn, each)
             case AddSubscriptions(subscriptions=(each,)):
                 self._history.told_registered(txn, each)
             case End(commit=commit):

@@ -6,17 +6,18 @@ registered there sends to them. A reader takes the data's end, then reads the bu
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
-from pyroaring import BitMap64
 
 from layer.deadline import Deadline
 from layer.statelog.view import LogView
 from layer.transactions.buffer.entries import BufferEntries, TxnStatus
-from layer.transactions.buffer.model import DataPartition
-from layer.transactions.logged_outcomes import LoggedOutcomes
+from layer.transactions.buffer.model import DataPartition, Met
+from layer.transactions.buffer.verify import Rebuilt, rebuild
+from layer.transactions.logged_outcomes import LoggedOutcomes, Look, LookBudget
 from layer.transactions.outcomes import Announcement, Ended, Opened, Outcomes, PartitionsFailed
 from layer.transactions.views import TransactionViews
 from mapping.state_records.transaction_log import TopicPartition, TopicSubscription
@@ -45,23 +46,26 @@ class Data:
     def prepare(self, topic: str, deadline: Deadline) -> None:
         pass
 
-    def end_offset(self, topic: str, partition: int, deadline: Deadline) -> int:
+    def end_offsets(self, partitions: Collection[TopicPartition], deadline: Deadline) -> dict[TopicPartition, int]:
         self._judge.trouble()
-        end = len(self._sent[partition])
-        self._ends[self._life, partition] = end
-        return end
+        missing = self._judge.bad_partitions(list(partitions)) | self._history.beyond_the_time(list(partitions))
+        ends = {each: len(self._sent[each.partition]) for each in partitions if each not in missing}
+        self._ends.update(((self._life, each.partition), end) for each, end in ends.items())
+        return ends
 
-    def known_end(self, topic: str, partition: int, deadline: Deadline) -> int:
-        seen = self._ends.get((self._life, partition))
-        if seen is not None and self._history.rng.random() < 0.5:
-            return seen
-        return self.end_offset(topic, partition, deadline)
+    def known_ends(self, partitions: Collection[TopicPartition], deadline: Deadline) -> dict[TopicPartition, int]:
+        known = {
+            each: self._ends[self._life, each.partition]
+            for each in partitions
+            if (self._life, each.partition) in self._ends and self._history.rng.random() < 0.5
+        }
+        return known | self.end_offsets([each for each in partitions if each not in known], deadline)
 
     def append_markers(
         self, markers: Mapping[TopicPartition, Sequence[tuple[TxnId, bool]]], deadline: Deadline
     ) -> None:
         self._judge.trouble()
-        bad = self._judge.bad_partitions(list(markers))
+        bad = self._judge.bad_partitions(list(markers)) | self._history.beyond_the_time(list(markers))
         for each, ended in markers.items():
             if each not in bad or self._history.rng.random() < 0.5:
                 self._sent[each.partition].extend(ended)
@@ -69,32 +73,23 @@ class Data:
             raise PartitionsFailed(bad, "simulated")
         self._judge.trouble()
 
-    def ends(
-        self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline
-    ) -> Mapping[TxnId, BitMap64]:
+    def look_through(self, looks: Sequence[Look], deadline: Deadline) -> dict[TopicPartition, Mapping[TxnId, Rebuilt]]:
         self._judge.trouble()
-        found: dict[TxnId, BitMap64] = {}
-        for offset, (txn, marker) in enumerate(self._sent[partition][start:end], start):
-            if txn in txns and (marker is not None or txn in found):
-                found.setdefault(txn, BitMap64()).update([offset] if marker is None else [])
-        return found
+        wanted = [look.where for look in looks]
+        missing = self._judge.bad_partitions(wanted) | self._history.beyond_the_time(wanted)
+        return {look.where: self._found(look) for look in looks if look.where not in missing}
 
-    def find(
-        self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline
-    ) -> Mapping[TxnId, BitMap64]:
-        self._judge.trouble()
-        found: dict[TxnId, BitMap64] = {}
-        for offset, (txn, marker) in enumerate(self._sent[partition][start:end], start):
-            if txn in txns and marker is None:
-                found.setdefault(txn, BitMap64()).add(offset)
-        return found
+    def _found(self, look: Look) -> Mapping[TxnId, Rebuilt]:
+        records = enumerate(self._sent[look.where.partition][look.start : look.end], look.start)
+        return rebuild(Met(offset, txn, marker) for offset, (txn, marker) in records if txn in look.txns)
 
 
 class JudgedOutcomes(LoggedOutcomes):
     """The real ones; what they did is told to the judge."""
 
     def __init__(self, history: ReadHistory, log: ActorsLog | WatchedLog, judge: SimulatedOutcomes) -> None:
-        super().__init__(log, Data(history, judge), TransactionViews(log, history.clock))
+        views = TransactionViews(log, history.clock)
+        super().__init__(log, Data(history, judge), views, history.budget)
         self._judge = judge
 
     def announce(
@@ -108,7 +103,7 @@ class JudgedOutcomes(LoggedOutcomes):
         try:
             super().write_markers(ended, deadline)
         except PartitionsFailed as failure:
-            self._judge.mark([one for one in ended if failure.partitions.isdisjoint(one.partitions)])
+            self._judge.mark(ended, failure.partitions)
             raise
         self._judge.write_markers(ended, deadline)
 
@@ -119,7 +114,12 @@ class JudgedOutcomes(LoggedOutcomes):
     def settle_buffers(
         self, ended: Sequence[Ended], session: str, deadline: Deadline, along: Sequence[Announcement] = ()
     ) -> dict[tuple[TxnId, TopicPartition], Opened]:
-        opened = super().settle_buffers(ended, session, deadline, along)
+        try:
+            opened = super().settle_buffers(ended, session, deadline, along)
+        except PartitionsFailed as failure:
+            if not along:  # else it may be theirs
+                self._judge.settle(ended, failure.partitions)
+            raise
         self._judge.settle(ended)
         if along:
             self._judge.announce(along, session, deadline)
@@ -134,10 +134,11 @@ class ReadHistory(History):
     """Low-water marks are said seldom: each takes an append to every partition of the buffer topic."""
 
     settings = replace(SETTINGS, low_water_every_ms=40_000)
+    budget: LookBudget | None = None
 
     def __init__(self, seed: int, steps: int = 120) -> None:
         super().__init__(seed, steps)
-        self.sent: list[list[tuple[TxnId, bool | None]]] = [[] for _ in PARTITIONS]
+        self.sent: list[list[tuple[TxnId, bool | None]]] = [[] for _ in self.partitions]
         """By partition: the transaction of a message, or with its outcome a marker."""
         self.shown = 0
         self.life = 7
@@ -145,6 +146,10 @@ class ReadHistory(History):
     def life_seen(self) -> int | None:
         """The topic's life as a coordinator finds it."""
         return self.life
+
+    def beyond_the_time(self, partitions: Sequence[TopicPartition]) -> set[TopicPartition]:
+        """What of these a call has no time for."""
+        return set()
 
     def run(self) -> int:
         super().run()
@@ -245,12 +250,31 @@ class RemadeHistory(ReadHistory):
             self.sent[partition].append((txn, None))
 
 
+class WideHistory(ReadHistory):
+    """Transactions over many partitions. No attempt has time for more than some of them, the last owner's neither."""
+
+    partitions: ClassVar = [TopicPartition("persistent://a/b/c", number) for number in range(12)]
+    registered_at_once = 5
+    at_once = 2
+
+    def __init__(self, seed: int, steps: int = 120) -> None:
+        super().__init__(seed, steps)
+        self.budget = LookBudget(together=self.rng.choice([1, 4, 50]), seconds=0.0)
+
+    def beyond_the_time(self, partitions: Sequence[TopicPartition]) -> set[TopicPartition]:
+        return set(self.rng.sample(list(partitions), max(0, len(partitions) - self.at_once)))
+
+
 def test_no_reader_sees_a_record_of_an_open_or_aborted_transaction() -> None:
     assert sum(ReadHistory(seed).run() for seed in range(120)) > 200
 
 
 def test_a_topic_made_anew_shows_no_record_of_an_open_or_aborted_transaction() -> None:
     assert sum(RemadeHistory(seed).run() for seed in range(100, 300)) > 30
+
+
+def test_a_transaction_over_more_partitions_than_there_is_time_for_ends() -> None:
+    assert sum(WideHistory(seed).run() for seed in range(500, 540)) > 200
 
 
 @pytest.mark.soak

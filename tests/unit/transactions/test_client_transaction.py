@@ -126,6 +126,31 @@ def test_each_partition_and_subscription_is_registered_once() -> None:
     assert {coordinator for coordinator, _ in access.asked} == {3}
 
 
+def test_a_transaction_over_hundreds_of_partitions_registers_many_with_one_request() -> None:
+    access = Scripted()
+    txn = transaction(access)
+    for number in range(250):
+        txn.register_partition(TOPIC, (number + 7) % 250, NEVER, partitions=250)
+    wishes = [wish for _, wish in access.asked]
+    asked = [each for wish in wishes if isinstance(wish, AddPartitions) for each in wish.partitions]
+    assert sorted(asked) == [TopicPartition(TOPIC, number) for number in range(250)], "each once"
+    assert [len(wish.partitions) for wish in wishes if isinstance(wish, AddPartitions)][:6] == [1, 1, 1, 1, 5, 10]
+    assert len(wishes) < 12
+
+
+def test_what_was_registered_ahead_in_vain_is_registered_when_it_is_written_to() -> None:
+    access = Scripted(*[TXN] * 4, errors.DeadlineExceeded("lost"))
+    txn = transaction(access)
+    for number in range(4):
+        txn.register_partition(TOPIC, number, NEVER, partitions=6)
+    with pytest.raises(errors.DeadlineExceeded):
+        txn.register_partition(TOPIC, 4, NEVER, partitions=6)
+    txn.register_partition(TOPIC, 5, NEVER, partitions=6)
+    wish = access.asked[-1][1]
+    assert isinstance(wish, AddPartitions)
+    assert wish.partitions == (TopicPartition(TOPIC, 5), TopicPartition(TOPIC, 4))
+
+
 def test_of_many_threads_one_registers_and_the_others_wait_for_it() -> None:
     access = Scripted()
     under_way, go_on = threading.Event(), threading.Event()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 
 import pytest
 from pyroaring import BitMap64
@@ -13,12 +13,13 @@ from layer.deadline import Deadline
 from layer.statelog.memory_log import MemoryStateLog
 from layer.statelog.view import LogView
 from layer.transactions.buffer.entries import BufferEntries, TxnStatus
-from layer.transactions.buffer.model import DataPartition
+from layer.transactions.buffer.model import DataPartition, Met
+from layer.transactions.buffer.verify import Rebuilt, rebuild
 from layer.transactions.coordinator import Coordinator
 from layer.transactions.coordinator_log import CoordinatorLog, StateLogRequests
 from layer.transactions.coordinator_rules import CoordinatorSettings
-from layer.transactions.logged_outcomes import CLOCKS_DIFFER_MS, LATE_MOST_MS, LoggedOutcomes
-from layer.transactions.outcomes import Ended
+from layer.transactions.logged_outcomes import CLOCKS_DIFFER_MS, LATE_MOST_MS, LoggedOutcomes, Look, LookBudget
+from layer.transactions.outcomes import Ended, PartitionsFailed
 from layer.transactions.views import TransactionViews
 from mapping.state_keys import PendingAckEndKey, decode_key
 from mapping.state_records.pending_acks import TxnOutcome, decode_end
@@ -41,6 +42,11 @@ class Data:
     def __init__(self) -> None:
         self.incarnations: dict[str, int] = {TOPIC: 40}
         self.records: dict[tuple[str, int], list[tuple[TxnId | None, bool | None]]] = {}
+        self.silent: set[TopicPartition] = set()
+        """They do not say where they end."""
+        self.refusing: set[TopicPartition] = set()
+        """Nothing can be appended there."""
+        self.looked: list[TopicPartition] = []
 
     def partition(self, topic: str, partition: int) -> list[tuple[TxnId | None, bool | None]]:
         return self.records.setdefault((topic, partition), [])
@@ -55,34 +61,27 @@ class Data:
     def prepare(self, topic: str, deadline: Deadline) -> None:
         pass
 
-    def end_offset(self, topic: str, partition: int, deadline: Deadline) -> int:
-        return len(self.partition(topic, partition))
+    def end_offsets(self, partitions: Collection[TopicPartition], deadline: Deadline) -> dict[TopicPartition, int]:
+        return {each: len(self.partition(*each)) for each in partitions if each not in self.silent}
 
-    known_end = end_offset
+    known_ends = end_offsets
 
     def append_markers(
         self, markers: Mapping[TopicPartition, Sequence[tuple[TxnId, bool]]], deadline: Deadline
     ) -> None:
-        for (topic, partition), ended in markers.items():
-            self.partition(topic, partition).extend(ended)
+        for each, ended in markers.items():
+            if each not in self.refusing:
+                self.partition(*each).extend(ended)
+        if not self.refusing.isdisjoint(markers):
+            raise PartitionsFailed(self.refusing.intersection(markers), "no leader")
 
-    def ends(
-        self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline
-    ) -> Mapping[TxnId, BitMap64]:
-        found: dict[TxnId, BitMap64] = {}
-        for offset, (txn, marker) in enumerate(self.partition(topic, partition)[start:end], start):
-            if txn is not None and txn in txns and (marker is not None or txn in found):
-                found.setdefault(txn, BitMap64()).update([offset] if marker is None else [])
-        return found
+    def look_through(self, looks: Sequence[Look], deadline: Deadline) -> dict[TopicPartition, Mapping[TxnId, Rebuilt]]:
+        self.looked += [look.where for look in looks]
+        return {look.where: self._found(look) for look in looks}
 
-    def find(
-        self, topic: str, partition: int, start: int, end: int, txns: Set[TxnId], deadline: Deadline
-    ) -> Mapping[TxnId, BitMap64]:
-        found: dict[TxnId, BitMap64] = {}
-        for offset, (txn, marker) in enumerate(self.partition(topic, partition)[start:end], start):
-            if txn is not None and txn in txns and marker is None:
-                found.setdefault(txn, BitMap64()).add(offset)
-        return found
+    def _found(self, look: Look) -> Mapping[TxnId, Rebuilt]:
+        records = enumerate(self.partition(*look.where)[look.start : look.end], look.start)
+        return rebuild(Met(offset, txn, marker) for offset, (txn, marker) in records if txn in look.txns and txn)
 
     def markers(self) -> list[tuple[TxnId | None, bool]]:
         return [(txn, marker) for txn, marker in self.partition(TOPIC, 1) if marker is not None]
@@ -312,3 +311,81 @@ def test_an_abort_does_not_wait_until_a_long_log_was_looked_through() -> None:
     assert (len(entry.offsets), entry.sealed, entry.lower_bound) == (0, False, 0)
     assert entry.late_until_ms == 7_000_000 + LATE_MOST_MS + CLOCKS_DIFFER_MS
     assert world.status(ONE) is TxnStatus.ABORTED
+
+
+MANY = tuple(TopicPartition(TOPIC, number) for number in range(12))
+
+
+def test_what_was_done_in_some_of_many_partitions_is_not_done_again_in_others() -> None:
+    world = World()
+    coordinator = Coordinator(
+        CoordinatorLog(world.log, 2, world.clock, follow_changes=True),
+        world.outcomes,
+        StateLogRequests(world.log, 2),
+        settings=CoordinatorSettings(retry_effects_ms=1, retry_effects_most_ms=1),
+        clock=world.clock,
+    )
+    coordinator.take_over(NEVER)
+    begun = coordinator.submit(Begin(60_000), NEVER)
+    coordinator.turn(NEVER)
+    txn = begun.result(0)
+    added = coordinator.submit(AddPartitions(txn, MANY), NEVER)
+    while not added.done():
+        coordinator.turn(NEVER)
+    for each in MANY:
+        world.data.partition(*each).append((txn, None))
+    ended = coordinator.submit(End(txn, commit=False), NEVER)
+    world.data.refusing = set(MANY[:4])
+    world.data.silent = set(MANY[3:6])
+    coordinator.turn(NEVER)
+    assert [world.data.partition(*each)[1:] for each in MANY] == [[]] * 4 + [[(txn, False)]] * 8
+    done = [world.entries().status(DataPartition(*each, 40), txn) for each in MANY]
+    assert done == [TxnStatus.OPEN] * 6 + [TxnStatus.ABORTED] * 6
+    assert not ended.done()
+    world.data.refusing, world.data.silent = set(), set()
+    deadline = Deadline.after(30)
+    while not ended.done():
+        deadline.check("the rest")
+        coordinator.turn(NEVER)
+    assert [world.data.partition(*each)[1:] for each in MANY] == [[(txn, False)]] * 12
+
+
+def test_who_comes_next_looks_through_some_partitions_at_a_time_and_goes_on_with_the_others() -> None:
+    world = World()
+    outcomes = LoggedOutcomes(
+        world.log, world.data, TransactionViews(world.log, world.clock), LookBudget(together=4, seconds=0.0)
+    )
+    outcomes.announce([(ONE, MANY)], "s", NEVER)
+    for each in MANY:
+        world.data.partition(*each).append((ONE, None))
+    outcomes.write_markers([Ended(ONE, True, MANY, ())], NEVER)
+    outcomes.settle_buffers([Ended(ONE, True, MANY[:3], ())], "s", NEVER)  # then its coordinator dies
+    left = MANY
+    calls = 0
+    while left:
+        calls += 1
+        try:
+            outcomes.write_markers([Ended(ONE, True, left, (), again=True)], NEVER)
+            unreached: frozenset[TopicPartition] = frozenset()
+        except PartitionsFailed as failure:
+            unreached = failure.unreached
+        outcomes.settle_buffers([Ended(ONE, True, tuple(set(left) - unreached), ())], "t", NEVER)
+        left = tuple(each for each in left if each in unreached)
+    assert calls == 5, "two records each, four at a time, and three partitions that were settled before"
+    assert sorted(world.data.looked) == sorted(MANY[3:]), "each once"
+    assert [world.data.partition(*each)[1:] for each in MANY] == [[(ONE, True)]] * 12
+    assert world.entries().transactions(WHERE) == []
+
+
+def test_an_abort_waits_for_no_partition_that_cannot_be_read() -> None:
+    world = World()
+    outcomes = LoggedOutcomes(
+        world.log, world.data, TransactionViews(world.log, world.clock), LookBudget(together=4, seconds=0.0)
+    )
+    outcomes.announce([(ONE, MANY)], "s", NEVER)
+    for each in MANY:
+        world.data.partition(*each).append((ONE, None))
+    outcomes.settle_buffers([Ended(ONE, False, MANY, (), deadline_ms=1)], "s", NEVER)
+    entries = [world.entries().aborted(DataPartition(*each, 40), ONE) for each in MANY]
+    assert [entry is not None and not entry.sealed for entry in entries] == [True] * 12
+    assert sorted(len(entry.offsets) for entry in entries if entry is not None) == [0] * 8 + [1] * 4
