@@ -35,6 +35,10 @@ class Deadline:
             return _LONGEST_WAIT_S
         return max(0.0, self.at_s - time.monotonic())
 
+    def at_most(self, seconds: float) -> Deadline:
+        """The earlier of this one and that many seconds from now."""
+        return self if self.remaining_s() <= seconds else Deadline.after(seconds)
+
     def passed(self) -> bool:
         return self.at_s is not None and time.monotonic() >= self.at_s
 

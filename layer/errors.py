@@ -190,6 +190,10 @@ class Fenced(StoreError):
     """Somebody else owns this now: stop serving."""
 
 
+class OffsetsUnsettled(StoreError):
+    """A change of these offsets is under way that may still count, or not. It is over within seconds."""
+
+
 class TransactionCoordinatorNotFound(StoreError):
     """Nobody that can be reached serves this coordinator now. What was asked was certainly not done."""
 

@@ -66,6 +66,7 @@ def new_member(
         lambda: list(slots.values()),
         lambda partition: cursor_identity(subscription, partition),
         subscription.start_offset,
+        lambda partitions, deadline: cursors.committed_settled(subscription, partitions, deadline),
         checkpoint,
         verify,
         buffer_access(services, topic),

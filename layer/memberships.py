@@ -16,6 +16,7 @@ from layer.cursor.saved import Recovered
 from layer.deadline import Deadline
 from layer.deliveries.acks_by_readers import acknowledge_ledgers
 from layer.deliveries.channel import DeliveryChannel
+from layer.deliveries.idle_cursors import IdleCursors
 from layer.deliveries.lease_channel import LeaseChannel
 from layer.deliveries.live_cursors import LiveCursors
 from layer.deliveries.owner import Answering, OwnerEar
@@ -63,9 +64,14 @@ class Memberships:
             self.deliveries,
             services.admin,
             services.store,
-            services.clock,
             services.pending_acks,
-            self.cursors.read,
+            IdleCursors(
+                self.cursors,
+                services.idle_offsets,
+                services.store,
+                services.clock,
+                lambda found, deadline: services.subscriptions.find(found.topic, found.name, deadline),
+            ),
             self._serving,
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from layer.cursor.candidates import wants_checkpoint
 from layer.cursor.saved import Recovered
@@ -20,14 +20,35 @@ class SavedCursors:
 
     def read(self, subscription: Subscription, deadline: Deadline) -> dict[int, Recovered]:
         """The cursors of a subscription as last saved."""
-        topic, partitions = subscription.topic, subscription.served
-        whole = self._services.admin.committed(subscription.whole_group, topic.kafka_topic, partitions, deadline)
-        cursors = {}
-        for partition in partitions:
-            commit, elsewhere = whole.get(partition), None
+        return self.recover(subscription, self.offsets(subscription, deadline), deadline)
+
+    def offsets(self, subscription: Subscription, deadline: Deadline) -> dict[str, dict[int, CommittedOffset | None]]:
+        """What each group of a subscription committed for the partitions that it serves, or served."""
+        wanted = {subscription.whole_group: subscription.served}
+        for partition in subscription.served:
             group = subscription.partition_groups.get(partition)
             if group is not None:
-                alone = self._services.admin.committed(group, topic.kafka_topic, [partition], deadline).get(partition)
+                wanted[group] = (partition,)
+        kafka_topic = subscription.topic.kafka_topic
+        found = {
+            group: self._services.admin.committed(group, kafka_topic, partitions, deadline)
+            for group, partitions in wanted.items()
+        }
+        return {group: {p: found[group].get(p) for p in partitions} for group, partitions in wanted.items()}
+
+    def recover(
+        self,
+        subscription: Subscription,
+        offsets: Mapping[str, Mapping[int, CommittedOffset | None]],
+        deadline: Deadline,
+    ) -> dict[int, Recovered]:
+        """The cursors that these offsets, of all of the subscription's groups, stand for."""
+        cursors = {}
+        for partition in subscription.served:
+            commit, elsewhere = offsets[subscription.whole_group].get(partition), None
+            group = subscription.partition_groups.get(partition)
+            if group is not None:
+                alone = offsets[group].get(partition)
                 by_itself = subscription.saving_group(partition) == group
                 commit, elsewhere = (alone, commit) if by_itself else (commit, alone)
             identity = cursor_identity(subscription, partition)
@@ -42,12 +63,21 @@ class SavedCursors:
     def committed_elsewhere(
         self, subscription: Subscription, partition: int, deadline: Deadline
     ) -> CommittedOffset | None:
-        """What the group has of a partition that served it in the other way."""
+        """What the group has of a partition that served it in the other way, once it is settled."""
         group = subscription.other_group(partition)
-        if group is None:
-            return None
-        return self._services.admin.committed(group, subscription.topic.kafka_topic, [partition], deadline).get(
-            partition
+        return None if group is None else self._settled(subscription, group, [partition], deadline).get(partition)
+
+    def committed_settled(
+        self, subscription: Subscription, partitions: Sequence[int], deadline: Deadline
+    ) -> Mapping[int, CommittedOffset]:
+        """What the group of the subscription has, for its member: whoever changes it without one is waited for."""
+        return self._settled(subscription, subscription.group, partitions, deadline)
+
+    def _settled(
+        self, subscription: Subscription, group: str, partitions: Sequence[int], deadline: Deadline
+    ) -> Mapping[int, CommittedOffset]:
+        return self._services.idle_offsets.settled(
+            subscription.whole_group, group, subscription.topic.kafka_topic, partitions, deadline
         )
 
     def forget(self, subscription: Subscription, cursors: Mapping[int, Recovered], deadline: Deadline) -> None:

@@ -16,6 +16,8 @@ from layer.deadline import Deadline
 from layer.deduplication.journal import SequenceJournal
 from layer.kafka.fetcher import Fetcher
 from layer.kafka.group import GroupCallbacks, GroupConsumer
+from layer.kafka.idle_offsets import IdleOffsets
+from layer.kafka.offset_writer import OffsetWriter
 from layer.kafka.opening import open_admin
 from layer.kafka.producer import KafkaProducer
 from layer.kafka.settings import KafkaSettings
@@ -105,6 +107,7 @@ class Services:
             self.fetcher.close()
             log_fetcher.close()
             raise
+        self.idle_offsets = IdleOffsets(self.admin, lambda author: OffsetWriter(settings.offset_writer(), author))
         self.log = KafkaStateLog(log_fetcher, self.state_producer, self.admin)
         self.namespaces = Namespaces(Entities(self.log, NAMESPACES, NAMESPACE_KEYS, self.clock), self.clock)
         self.clusters = Clusters(Entities(self.log, NAMESPACES, REGISTRY_KEYS, self.clock))
@@ -265,4 +268,5 @@ class Services:
             unanswered = producer.close(deadline)
             if unanswered:
                 _log.warning("cluster=%s closed with %d unanswered records", self.cluster_id, unanswered)
+        self.idle_offsets.close()
         self.admin.close()

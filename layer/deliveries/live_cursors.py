@@ -8,6 +8,7 @@ the change is a save of our own, in the same form. After a time-out it may have 
 from __future__ import annotations
 
 import logging
+import random
 import secrets
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,21 +17,21 @@ from contextlib import ExitStack
 from typing import Final
 
 from layer import errors
-from layer.clock import Clock
 from layer.cursor.batch_acks import BatchAckSet
-from layer.cursor.identity import CursorIdentity
 from layer.cursor.machine import CursorState
 from layer.cursor.saved import Recovered, Save, Saved
 from layer.cursor.store import CursorStore, new_session
 from layer.deadline import Deadline
 from layer.deliveries.channel import DeliveryChannel, Heard, Said
+from layer.deliveries.idle_cursors import IdleCursors, IdleReading
 from layer.deliveries.idle_transactions import IdleTransactions
 from layer.dispatch.member import SubscriptionMember
 from layer.kafka.admin import KafkaAdmin
-from layer.kafka.records import CommittedOffset, GroupMember
+from layer.kafka.records import GroupMember
 from layer.metadata.processes import is_over
-from layer.metadata.subscription import Subscription, cursor_identity
+from layer.metadata.subscription import Subscription
 from layer.transactions.pending_acks.journal import PendingAckJournal
+from layer.waiting import pause
 from mapping.errors import CorruptRecord
 from mapping.state_keys import DeliveryKey
 from mapping.state_records.cursor_requests import (
@@ -70,18 +71,16 @@ class LiveCursors:
         channel: DeliveryChannel,
         admin: KafkaAdmin,
         store: CursorStore,
-        clock: Clock,
         journal: PendingAckJournal,
-        read_cursors: Callable[[Subscription, Deadline], dict[int, Recovered]],
+        idle: IdleCursors,
         members_here: Callable[[Subscription], list[SubscriptionMember]],
     ) -> None:
         """`members_here`: this process's own memberships of a subscription."""
         self._channel = channel
         self._admin = admin
         self._store = store
-        self._clock = clock
-        self._transactions = IdleTransactions(journal, admin, store, clock)
-        self._read_cursors = read_cursors
+        self._transactions = IdleTransactions(journal, idle, store)
+        self._idle = idle
         self._members_here = members_here
 
     def change(self, subscription: Subscription, wishes: Mapping[int, Wish], deadline: Deadline) -> dict[int, int]:
@@ -110,7 +109,7 @@ class LiveCursors:
                     pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
                 else:
                     self._change_idle(subscription, asked, deadline)
-                    asked.wait(min(_BUSY_PAUSE_S, deadline.remaining_s()))
+                    asked.wait(min(_a_while(), deadline.remaining_s()))
                 if asked.left() and deadline.passed():
                     raise errors.DeadlineExceeded(_late(subscription, asked.left(), members))
 
@@ -123,17 +122,21 @@ class LiveCursors:
             SubscriptionBusy: somebody consumes: an owner has its own counts.
             StoreError: it could not be saved; of several partitions some may be.
         """
-        cursors = self._read_cursors(subscription, deadline)
-        changed = {p: cursors[p] for p, wanted in deliveries.items() if cursors[p].state.deliveries != wanted}
-        for partition, cursor in changed.items():
-            cursor.state.deliveries = deliveries[partition]
-        saves = self._prepare(subscription, changed, new_session(), deadline)
-        if self._members(subscription, deadline):
-            raise errors.SubscriptionBusy(
-                f"subscription {subscription.name} of {subscription.topic.name} has consumers"
-            )
-        self._commit(subscription, saves, deadline)
-        self._tidy(saves, deadline)
+        while True:
+            reading = self._idle.read(subscription, deadline)
+            cursors = reading.cursors
+            changed = {p: cursors[p] for p, wanted in deliveries.items() if cursors[p].state.deliveries != wanted}
+            for partition, cursor in changed.items():
+                cursor.state.deliveries = deliveries[partition]
+            if not changed:
+                return
+            try:
+                self._idle.save(reading, self._prepared(reading, changed, deadline), deadline)
+            except (errors.Fenced, errors.CommitOutcomeUnknown):
+                deadline.check(f"deliveries of subscription {subscription.name} to be laid down")
+                pause(_a_while())
+            else:
+                return
 
     def close_consumers(self, subscription: Subscription, deadline: Deadline) -> None:
         """End every consumer of a subscription, whatever process it is in; returns when its groups are empty.
@@ -250,60 +253,37 @@ class LiveCursors:
         left = asked.left()
         if not left:
             return
-        results: list[Answer] = []
-        changed: dict[int, Recovered] = {}
-        cursors = self._read_cursors(subscription, deadline)
         try:
-            sought = {p: cursors[p] for p, each in left.items() if isinstance(each.wish, Seek) and p in cursors}
-            settled = [p for p, found in sought.items() if self._transactions.settle(subscription, p, found, deadline)]
-            if settled:
-                cursors = self._read_cursors(subscription, deadline)
-        except (errors.SubscriptionBusy, errors.Fenced):
+            reading = self._idle.read(subscription, deadline)
+            sought = [p for p, each in left.items() if isinstance(each.wish, Seek) and p in reading.cursors]
+            for partition in sought:
+                if self._transactions.settle(reading, partition, deadline):
+                    reading = self._idle.read(subscription, deadline)
+            changed = {p: cursor for p, cursor in reading.cursors.items() if p in left}
+            results = [Answer(left[p].id, _take_in(cursor.state, left[p])) for p, cursor in changed.items()]
+            self._idle.save(reading, self._prepared(reading, changed, deadline), deadline)
+        except (errors.SubscriptionBusy, errors.Fenced, errors.CommitOutcomeUnknown) as failure:
+            _log.debug("subscription=%s %s", subscription.name, failure)
             return
-        for partition, cursor in cursors.items():
-            request = left.get(partition)
-            if request is None:
-                continue
-            results.append(Answer(request.id, _take_in(cursor.state, request)))
-            changed[partition] = cursor
-        saves = self._prepare(subscription, changed, new_session(), deadline)
-        try:
-            self._commit(subscription, saves, deadline)
-        except errors.SubscriptionBusy:
-            return
-        if subscription.partition_groups and self._members(subscription, deadline):
-            return  # somebody may have read its cursor before we wrote: what that refers to has to stay
         for answer in results:
             asked.answered(answer)
-        self._tidy(saves, deadline)
 
-    def _prepare(
-        self, subscription: Subscription, changed: Mapping[int, Recovered], session: bytes, deadline: Deadline
-    ) -> dict[int, tuple[CursorIdentity, Save]]:
+    def _prepared(self, reading: IdleReading, changed: Mapping[int, Recovered], deadline: Deadline) -> dict[int, Save]:
         """Saves of these cursors by their next version, which wait for their commits."""
+        session = new_session()
         saves = {}
         for partition, cursor in changed.items():
-            identity = cursor_identity(subscription, partition)
+            identity = reading.identity(partition)
             lineage = identity.lineage(session, cursor.version + 1, 0)
-            save = self._store.prepare(identity, cursor.state, cursor.saved or Saved(lineage), lineage, deadline)
-            saves[partition] = (identity, save)
+            saves[partition] = self._store.prepare(
+                identity, cursor.state, cursor.saved or Saved(lineage), lineage, deadline
+            )
         return saves
 
-    def _commit(
-        self, subscription: Subscription, saves: Mapping[int, tuple[CursorIdentity, Save]], deadline: Deadline
-    ) -> None:
-        """Raises SubscriptionBusy: somebody consumes."""
-        commits: dict[str, dict[int, CommittedOffset]] = {}
-        for partition, (_, save) in saves.items():
-            commits.setdefault(subscription.saving_group(partition), {})[partition] = save.commit
-        for group, offsets in commits.items():
-            deadline.check("a cursor that nobody owns to be changed")  # what it refers to is not kept for ever
-            self._admin.alter_committed(group, subscription.topic.kafka_topic, offsets, deadline)
 
-    def _tidy(self, saves: Mapping[int, tuple[CursorIdentity, Save]], deadline: Deadline) -> None:
-        for identity, save in saves.values():
-            self._store.write_checkpoint(identity, save.commit, save.saved.lineage, self._clock.now_ms(), deadline)
-            self._store.clean(identity, save.obsolete, deadline)
+def _a_while() -> float:
+    """Seconds until the next attempt: two who try at the same time are not to meet again."""
+    return random.uniform(_BUSY_PAUSE_S / 5, 2 * _BUSY_PAUSE_S)
 
 
 class _Asked:

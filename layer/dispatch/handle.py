@@ -30,6 +30,8 @@ class SubscriptionHandle:
     """Every slot made so far, of owned partitions and others."""
     identity: Callable[[int], CursorIdentity]
     start_offset: Callable[[int], int]
+    committed: Callable[[Sequence[int], Deadline], Mapping[int, CommittedOffset]]
+    """What the subscription's group has of these partitions, once no change without a member is under way."""
     checkpoint: Callable[[int, Deadline], CommittedOffset | None]
     verify: Callable[[Deadline], None]
     """Raises SubscriptionBusy when this process may not serve the subscription (any more)."""

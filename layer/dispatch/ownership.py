@@ -137,7 +137,7 @@ class Ownership:
             return {}
         deadline = Deadline.after(STORE_TIMEOUT_S)
         self._handle.verify(deadline)
-        committed = self._consumer.committed(partitions, STORE_TIMEOUT_S)
+        committed = self._handle.committed(partitions, deadline)
         session = self.saver.session
         opened: dict[int, OwnedPartition] = {}
         saves: dict[int, Save] = {}

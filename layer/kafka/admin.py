@@ -329,22 +329,32 @@ class KafkaAdmin:
         return GroupDescription(group_id, str(found.state.name), members)
 
     def committed(
-        self, group_id: str, topic: str, partitions: Sequence[int], deadline: Deadline
+        self, group_id: str, topic: str, partitions: Sequence[int], deadline: Deadline, *, settled: bool = False
     ) -> dict[int, CommittedOffset]:
-        """What the group committed for these partitions; partitions without a commit are left out."""
+        """What the group committed for these partitions; partitions without a commit are left out.
+
+        Raises:
+            OffsetsUnsettled: `settled`, and a transaction that changes one of them is under way (see `IdleOffsets`).
+        """
         request = ConsumerGroupTopicPartitions(group_id, [TopicPartition(topic, p) for p in partitions])
 
         def ask(handle: AdminClient, timeout_s: float) -> Future[Any]:
-            return handle.list_consumer_group_offsets([request], request_timeout=timeout_s)[group_id]
+            return handle.list_consumer_group_offsets([request], require_stable=settled, request_timeout=timeout_s)[
+                group_id
+            ]
 
+        what = f"reading the offsets of group {group_id}"
         needed = on_group("Describe", group_id), on_topic("Describe", topic)
-        with _answer(f"reading the offsets of group {group_id}", *needed):
+        with _answer(what, *needed):
             try:
                 found = self._groups.about_offsets(group_id, ask, deadline)
             except KafkaException as failure:
                 if failure.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
                     raise
                 return {}
+        for where in found.topic_partitions:
+            if where.error is not None:
+                raise translate(where.error, what, *needed)
         return {
             where.partition: CommittedOffset(where.offset, where.metadata or "")
             for where in found.topic_partitions

@@ -19,6 +19,7 @@ _BY_CODE: Final[dict[int, type[errors.StoreError]]] = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: errors.NotAuthorized,
     KafkaError.GROUP_AUTHORIZATION_FAILED: errors.NotAuthorized,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: errors.NotAuthorized,
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: errors.NotAuthorized,
     KafkaError.MSG_SIZE_TOO_LARGE: errors.RecordTooLarge,
     KafkaError.RECORD_LIST_TOO_LARGE: errors.RecordTooLarge,
     KafkaError._MSG_TIMED_OUT: errors.AppendOutcomeUnknown,
@@ -31,6 +32,7 @@ _BY_CODE: Final[dict[int, type[errors.StoreError]]] = {
     KafkaError.FENCED_MEMBER_EPOCH: errors.Fenced,
     KafkaError.STALE_MEMBER_EPOCH: errors.Fenced,
     KafkaError._ASSIGNMENT_LOST: errors.Fenced,
+    KafkaError.UNSTABLE_OFFSET_COMMIT: errors.OffsetsUnsettled,
     KafkaError.OFFSET_OUT_OF_RANGE: errors.OffsetOutOfRange,
     KafkaError._AUTO_OFFSET_RESET: errors.OffsetOutOfRange,
 }
@@ -118,6 +120,7 @@ _FORBIDDEN: Final[dict[int, str]] = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "topic",
     KafkaError.GROUP_AUTHORIZATION_FAILED: "group",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "cluster",
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "transactional-id",
 }
 
 

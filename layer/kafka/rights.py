@@ -8,7 +8,7 @@ CLUSTER: Final = "kafka-cluster"
 
 
 class Right(NamedTuple):
-    """`operation` as kafka-acls spells it (Read, DescribeConfigs, ...), on a `kind` of topic, group or cluster."""
+    """`operation` and `kind` as kafka-acls spells them: Read, DescribeConfigs; topic, group, transactional-id."""
 
     operation: str
     kind: str
@@ -28,6 +28,10 @@ def on_topic(operation: str, topic: str) -> Right:
 
 def on_group(operation: str, group: str) -> Right:
     return Right(operation, "group", group)
+
+
+def on_transactional_id(operation: str, name: str) -> Right:
+    return Right(operation, "transactional-id", name)
 
 
 def on_cluster(operation: str) -> Right:

@@ -13,6 +13,10 @@ from layer.kafka.security import Security
 LIBRDKAFKA_LOG: Final = logging.getLogger("layer.kafka.librdkafka")
 LIBRDKAFKA_LOG.addHandler(logging.NullHandler())  # heard by those who configure logging; never raw on standard error
 
+_OFFSETS_LOG: Final = LIBRDKAFKA_LOG.getChild("offsets")
+_OFFSETS_LOG.addFilter(lambda record: LIBRDKAFKA_LOG.isEnabledFor(logging.DEBUG))
+"""Of handles that raise every failure: librdkafka shouts where one is fenced, which is how they take turns."""
+
 _OURS: Final = frozenset(
     {
         "auto.offset.reset",
@@ -26,6 +30,7 @@ _OURS: Final = frozenset(
         "max.in.flight",
         "max.in.flight.requests.per.connection",
         "partition.assignment.strategy",
+        "transaction.timeout.ms",
         "transactional.id",
     }
 )
@@ -99,6 +104,18 @@ class KafkaSettings:
             "queue.buffering.max.kbytes": 1_048_576,
             "statistics.interval.ms": 0,
             _REFRESH: self.overrides.get(_REFRESH, "10000"),
+        }
+
+    def offset_writer(self) -> dict[str, Any]:
+        """A producer that sends offsets alone, in transactions of milliseconds."""
+        return {
+            **self.common(),
+            "logger": _OFFSETS_LOG,
+            "transaction.timeout.ms": 10_000,
+            "retry.backoff.ms": 10,  # what a transaction before left to be written takes Kafka some milliseconds
+            "retry.backoff.max.ms": 200,
+            "statistics.interval.ms": 0,
+            _REFRESH: self.overrides.get(_REFRESH, "30000"),
         }
 
     def reader(self, *, fetch_queue_kbytes: int) -> dict[str, Any]:

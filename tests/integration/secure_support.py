@@ -33,7 +33,10 @@ PASSWORDS = {
     for name in ("alice", "producer", "consumer", "admin", "nobody", "reader", "letters", "transactional", "serving")
 }
 
-_RESOURCES = {"topic": ResourceType.TOPIC, "group": ResourceType.GROUP, "cluster": ResourceType.BROKER}
+_RESOURCES = {
+    "topic": ResourceType.TOPIC, "group": ResourceType.GROUP, "cluster": ResourceType.BROKER,
+    "transactional-id": ResourceType.TRANSACTIONAL_ID,
+}  # fmt: skip
 _OPERATIONS = {
     "Read": AclOperation.READ, "Write": AclOperation.WRITE, "Create": AclOperation.CREATE,
     "Delete": AclOperation.DELETE, "Alter": AclOperation.ALTER, "Describe": AclOperation.DESCRIBE,
@@ -104,7 +107,7 @@ def _binding(user: str, operation: str, kind: str, name: str) -> AclBinding:
 def granted_by_the_page(section: str) -> list[tuple[str, str, str]]:
     """The rows of a table of docs/acls.md: (operation, kind, name)."""
     text = ACLS.read_text(encoding="utf-8").split(f"## {section}\n", 1)[1].split("\n## ", 1)[0]
-    return re.findall(r"^\| (\w+) \| (topic|group|cluster) `([^`]+)` \|", text, re.MULTILINE)
+    return re.findall(r"^\| (\w+) \| (topic|group|transactional-id|cluster) `([^`]+)` \|", text, re.MULTILINE)
 
 
 def unsecured_token(subject: str, lasts_s: float) -> str:

@@ -55,7 +55,7 @@ def cluster(authority: Authority, missing: Callable[[str, str], None]) -> Iterat
     try:
         made = SecureCluster(broker, authority)
         for user in ("CN=alice", "alice"):
-            made.grant(user, [("Read", "group", "*")])
+            made.grant(user, [("Read", "group", "*"), ("Write", "transactional-id", "*")])
             made.grant(user, [(operation, "topic", "*") for operation in ("Read", "Write", "Create")])
         with AdminClient(f"kafka://{broker.bootstrap}") as admin:
             admin.create_topic(TOPIC)
@@ -486,6 +486,11 @@ def test_the_page_s_rights_are_enough_for_an_administrator(cluster: SecureCluste
         admin.topic_stats(parted)
         send(cluster.as_user("alice"), plain, 5)
         assert admin.subscription_stats(plain, "s").backlog == 5
+        cluster.revoke_all("admin")
+        cluster.grant("admin", [right for right in granted_by_the_page("Administrator") if "-id" not in right[1]])
+        with pytest.raises(pulsar.AuthorizationError, match=f"Write on transactional-id public.default.{plain}/s;"):
+            admin.skip(plain, "s", 2)
+        cluster.grant("admin", granted_by_the_page("Administrator"))
         assert admin.skip(plain, "s", 2) == 2
         admin.reset_cursor(plain, "s", timestamp_ms=1)
         admin.clear_backlog(plain, "s")
