@@ -135,7 +135,13 @@ def acknowledged_elsewhere(
         return lambda partition: None
     origin = Origin(local, topic.layout.incarnation)
     return lambda partition: AcknowledgedElsewhere(
-        services.progress, origin, str(topic.name), partition, subscription.name, services.clock
+        services.progress,
+        origin,
+        str(topic.name),
+        partition,
+        subscription.name,
+        services.clock,
+        follows=subscription.follows,
     )
 
 

@@ -58,10 +58,27 @@ class SubscriptionAdmin(PolicyAdmin):
                 ways = " or ".join(way.value for way in ReplicatedBy)
                 raise errors.InvalidOption(f"by is {by!r:.60}, a subscription is replicated by {ways}") from error
             deadline = self._deadline()
-            found = self._kept_subscription(topic, subscription, deadline)
-            if cluster_of(subscription) is not None:
-                raise errors.Refused(f"{subscription} of {found.topic.name} belongs to a replicator")
+            found = self._programs_subscription(topic, subscription, deadline)
             self.node.subscriptions.remember(found, {}, True, deadline, replicated_by=chosen)
+
+    def stop_replicating_subscription(self, topic: str, subscription: str) -> None:
+        """Have this cluster tell and hear nothing more of a subscription, which stays as it is. It is replicated again
+        when a consumer or an administrator of this cluster says so, or when it is deleted and made anew in another one.
+
+        Raises:
+            NotAllowedError: the topic is not persistent, or a replicator has the subscription.
+            SubscriptionNotFound: it is not there.
+        """
+        with pulsar_errors():
+            deadline = self._deadline()
+            found = self._programs_subscription(topic, subscription, deadline)
+            self.node.subscriptions.stop_replicating(found, deadline)
+
+    def _programs_subscription(self, topic: str, name: str, deadline: Deadline) -> Subscription:
+        found = self._kept_subscription(topic, name, deadline)
+        if cluster_of(name) is not None:
+            raise errors.Refused(f"{name} of {found.topic.name} belongs to a replicator")
+        return found
 
     def list_subscriptions(self, topic: str) -> list[str]:
         """By name; without those on which a topic is copied to other clusters, as in Pulsar."""

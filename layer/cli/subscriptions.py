@@ -90,9 +90,20 @@ def replicate(
             "snapshots in the topic, as Pulsar does.",
         ),
     ] = ReplicatedBy.ACKNOWLEDGEMENTS,
+    off: Annotated[
+        bool, typer.Option("--off", help="Tell and hear nothing more of it in this cluster; it stays as it is.")
+    ] = False,
 ) -> None:
-    """Replicate a subscription to the clusters that its topic is copied to."""
+    """Replicate a subscription to the clusters that its topic is copied to, or stop that."""
     with admin_of(settings) as admin:
+        if off:
+            admin.stop_replicating_subscription(topic, subscription)
+            show_result(
+                settings,
+                f"{printable(subscription)} is not replicated here any more",
+                {"subscription": subscription, "replicated_by": ""},
+            )
+            return
         admin.replicate_subscription(topic, subscription, by=by.value)
         show_result(
             settings,

@@ -41,6 +41,7 @@ class Subscription:
     partition_groups: Mapping[int, str] = field(default_factory=dict)
     partition_types: Mapping[int, SubscriptionType] = field(default_factory=dict)
     replicated_by: ReplicatedBy = ReplicatedBy.ACKNOWLEDGEMENTS
+    follows: bool = False
 
     def start_offset(self, partition: int) -> int:
         """Where its cursor starts; a partition added later starts at 0."""
@@ -81,6 +82,11 @@ class Subscription:
         if own is None:
             return self.whole_group if self.partition is not None else None
         return self.whole_group if self.saving_group(partition) == own else own
+
+
+def whole_life(life: int) -> int:
+    """The subscription's incarnation, of its life on one partition (see `Subscription.life`)."""
+    return life % _REBIRTH
 
 
 def cursor_identity(subscription: Subscription, partition: int) -> CursorIdentity:

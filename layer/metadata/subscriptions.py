@@ -164,8 +164,10 @@ class Subscriptions:
             self._look_again(topic, current, replaced.get(name), seats, claimant, deadline)
         return self._opened(topic, current, record, partition)
 
-    def create(self, topic: Topic, name: str, offsets: Mapping[int, int], deadline: Deadline) -> Subscription:
-        """Make a subscription without consumers.
+    def create(
+        self, topic: Topic, name: str, offsets: Mapping[int, int], deadline: Deadline, *, follows: bool = False
+    ) -> Subscription:
+        """Make a subscription without consumers. `follows`: see `SubscriptionRecord`.
 
         Raises:
             AlreadyExists: it is there.
@@ -179,7 +181,7 @@ class Subscriptions:
                 SubscriptionRecord(
                     str(topic.name), name, LifeState.ACTIVE, SubscriptionType.EXCLUSIVE.value,
                     {str(p): offset for p, offset in offsets.items()},
-                    topic_incarnation=topic.layout.incarnation, created_ms=self._clock.now_ms(),
+                    topic_incarnation=topic.layout.incarnation, created_ms=self._clock.now_ms(), follows=follows,
                 )
             )  # fmt: skip
 
@@ -214,6 +216,18 @@ class Subscriptions:
 
         topic = str(subscription.topic.name)
         self._entities.update(topic, (topic, subscription.name), remembered, deadline)
+
+    def stop_replicating(self, subscription: Subscription, deadline: Deadline) -> None:
+        """Until a consumer or an administrator says otherwise. What is no subscription any more is left alone."""
+
+        def stopped(current: Versioned | None) -> bytes | None:
+            record = decode_subscription(current.value) if current is not None else None
+            if record is None or not _alive(record, subscription.topic) or not record.replicated:
+                return None
+            return encode(replace(record, replicated=False, incarnation=subscription.incarnation))
+
+        topic = str(subscription.topic.name)
+        self._entities.update(topic, (topic, subscription.name), stopped, deadline)
 
     def release(self, subscription: Subscription, session: str, deadline: Deadline) -> None:
         """Give a claim back, so that the next consumer need not wait for anything."""
@@ -429,6 +443,7 @@ class Subscriptions:
             {p: seat_group(topic.kafka_topic, record.subscription, p) for p in seats},
             {p: SubscriptionType(found.type) for p, found in seats.items()},
             record.replicated_by,
+            record.follows,
         )
 
 

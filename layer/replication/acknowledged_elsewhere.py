@@ -8,18 +8,20 @@ acknowledgement.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 from typing import Any, Final
 
 from layer.clock import Clock
 from layer.cursor.machine import CursorState
 from layer.deadline import Deadline
 from layer.kafka.records import headers_of
-from layer.replication.acks import Acks, BatchSet, news
+from layer.replication.acks import Acks, BatchSet, in_both, news
 from layer.replication.origins import copied
+from layer.replication.progress import without_begun
 from layer.replication.progress_heads import HeadAt, ProgressHeads, Subject
 from layer.replication.progress_log import ProgressLog, Superseded
 from mapping.errors import CorruptRecord
-from mapping.state_records.subscription_progress import BLOCK, KNOWS, SAYS, Origin, ProgressHead
+from mapping.state_records.subscription_progress import BEGINS, BLOCK, KNOWS, SAYS, Origin, ProgressHead
 
 _LOOK_EVERY_S: Final = 1.0
 _LOOK_TIMEOUT_S: Final = 10.0
@@ -43,6 +45,10 @@ class _Word:
     def origins(self) -> Mapping[Origin, object]:
         return {} if self._head is None else self._head.origins
 
+    @property
+    def life(self) -> tuple[int, int] | None:
+        return None if self._head is None else self._head.life
+
     def acks(self, origin: Origin, blocks: set[int], deadline: Deadline) -> Acks:
         saved = self._head.origins.get(origin) if self._head is not None else None
         if saved is None:
@@ -61,14 +67,27 @@ class AcknowledgedElsewhere:
     Memory: the heads of what others say, 1 MB each at most; blocks are `ProgressLog`'s.
     """
 
-    def __init__(self, log: ProgressLog, origin: Origin, topic: str, partition: int, name: str, clock: Clock) -> None:
-        """`origin`: this cluster, and the topic's life in it; `name`: the subscription."""
+    def __init__(
+        self,
+        log: ProgressLog,
+        origin: Origin,
+        topic: str,
+        partition: int,
+        name: str,
+        clock: Clock,
+        *,
+        follows: bool = False,
+    ) -> None:
+        """`origin`: this cluster, and the topic's life in it; `name`: the subscription; `follows`: see
+        `SubscriptionRecord`."""
         self._log = log
         self._origin = origin
         self._place = (topic, partition, name)
         self._clock = clock
+        self._follows = follows
         self._says: dict[str, _Word] = {}
         self._knows: dict[str, _Word] = {}
+        self._begins: dict[str, _Word] = {}
         self._looked_s: float | None = None
         self._resets: int | None = None
         self._void: dict[str, HeadAt | None] = {}
@@ -101,7 +120,7 @@ class AcknowledgedElsewhere:
             return [found for found in heads.subjects() if found[0][:3] == self._place]
 
         found = self._log.ask(self._place[0], ours, deadline)
-        for words, about in ((self._says, SAYS), (self._knows, KNOWS)):
+        for words, about in ((self._says, SAYS), (self._knows, KNOWS), (self._begins, BEGINS)):
             at = {subject.cluster: (subject, where) for subject, where in found if subject.about == about}
             for cluster in words.keys() - at.keys():
                 del words[cluster]
@@ -121,12 +140,22 @@ class AcknowledgedElsewhere:
     ) -> tuple[list[int], dict[int, BatchSet]]:
         entries: list[int] = []
         batches: dict[int, BatchSet] = {}
-        clusters = [c for c in self._says if c not in self._void or self._known_at(c) != self._void[c]]
+        clusters = [
+            c
+            for c in self._says
+            if (c not in self._void or self._known_at(c) != self._void[c])
+            and (c not in self._begins or self._begins[c].life == self._says[c].life)
+        ]
         if not clusters:
             return entries, batches
         for origin, places in self._by_origin(offsets, records).items():
             start, end = min(places), max(places) + 1
             blocks = {there // BLOCK for there in places}
+            begun = {
+                c: self._begins[c].acks(origin, blocks, deadline) if c in self._begins else Acks(BLOCK)
+                for c in self._says
+            }
+            follows = reduce(in_both, begun.values()) if self._follows else None
             for cluster in clusters:
                 if origin not in self._says[cluster].origins:
                     continue
@@ -137,6 +166,7 @@ class AcknowledgedElsewhere:
                     start,
                     end,
                 )
+                acked, sets = without_begun(acked, sets, start, end, begun[cluster], follows)
                 entries += [here for there, here in places.items() if there - start in acked]
                 for there, found in sets.items():
                     if there in places:

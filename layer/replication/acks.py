@@ -109,6 +109,16 @@ class Acks:
         return blocks
 
 
+def in_both(one: Acks, other: Acks) -> Acks:
+    """Entries that both have."""
+    less, more = sorted((one, other), key=lambda acks: acks.below)
+    found = Acks(less.size, less.below)
+    for block, bitmap in less.bitmaps.items():
+        start = block * less.size
+        found.add(start, bitmap & more.within(start, start + less.size))
+    return found
+
+
 def news(says: Acks, known: Acks, start: int, end: int) -> tuple[BitMap, dict[int, BatchSet]]:
     """What `says` has in [start, end) and `known` has not: positions counted from `start`, and sets by position.
 

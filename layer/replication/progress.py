@@ -5,20 +5,28 @@ acknowledged is a set of identities, and the union of all sides' is the truth. T
 and from undoing a seek: what one side says takes effect on another once (`take_over` knows what did), and what a side
 was told by us is no news when it comes back (`tell`). So a seek stays local, and nothing that took effect before it, or
 was told, is acknowledged by it again.
+
+A side also says what lies below its subscription's beginning (`begun`): nobody acknowledged that, though the cursor has
+passed it, and it takes effect only where a subscription is there because others have it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from pyroaring import BitMap
 
 from layer.cursor.machine import CursorState
-from layer.replication.acks import Acks, news, of_cursor
+from layer.replication.acks import Acks, BatchSet, in_both, news, of_cursor
 from layer.replication.origin_index import OriginIndex, Run
 from mapping.state_records.subscription_progress import BLOCK, Origin
 
 Progress = dict[Origin, Acks]
 """What is acknowledged, in offsets of its origin."""
+_NOTHING: Final[Mapping[Origin, Acks]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +44,27 @@ class Side:
 
 
 def said(side: Side) -> Progress:
-    """Everything that this side has acknowledged. Raises StoreError, as `of_cursor`."""
-    here = of_cursor(side.cursor)
+    """Everything that this side's cursor has passed. Raises StoreError, as `of_cursor`."""
+    return _by_origin(side, of_cursor(side.cursor))
+
+
+def begun(side: Side, start: int) -> Progress:
+    """Of what is `said`, what lies below the subscription's first offset."""
+    found = _by_origin(side, Acks(side.cursor.deleted.entries_per_ledger, start)) if start else {}
+    return {origin: acks for origin, acks in found.items() if acks}
+
+
+def begun_everywhere(all_begun: Sequence[Progress]) -> Progress:
+    """What lies below the beginnings of all of these."""
+    found: Progress = {}
+    if all_begun:
+        tell(found, all_begun[0])
+    for other in all_begun[1:]:
+        found = {origin: in_both(acks, other[origin]) for origin, acks in found.items() if origin in other}
+    return found
+
+
+def _by_origin(side: Side, here: Acks) -> Progress:
     own = Acks(BLOCK, here.below)
     own.join(here)
     found = {side.origin: own}
@@ -62,24 +89,51 @@ def tell(known: Progress, told: Progress) -> bool:
     return changed
 
 
-def take_over(side: Side, says: Progress, known: Progress) -> Acks:
+def take_over(
+    side: Side,
+    says: Progress,
+    known: Progress,
+    begins: Mapping[Origin, Acks] = _NOTHING,
+    follows: Mapping[Origin, Acks] = _NOTHING,
+) -> Acks:
     """What another side's word newly acknowledges here, as offsets of this log; `known` has it from now on.
 
-    Names also what this cursor has acknowledged already. What was not copied yet stays news.
+    Names also what this cursor has acknowledged already. What was not copied yet stays news. `begins`: what lies below
+    the other side's beginning, and acknowledges nothing, but for what is in `follows`, too.
     """
     found = Acks(side.cursor.deleted.entries_per_ledger)
     for origin, acks in says.items():
         mine = known.setdefault(origin, Acks(BLOCK))
         for run in _runs(side, origin):
-            acked, sets = news(acks, mine, run.there, run.there + run.length)
+            start, end = run.there, run.there + run.length
+            acked, sets = without_begun(
+                *news(acks, mine, start, end), start, end, begins.get(origin), follows.get(origin)
+            )
             found.add(run.here, acked)
             for there, each in sets.items():
                 found.add_batch(there - run.there + run.here, each)
             if acked or sets:
-                mine.add(run.there, acks.within(run.there, run.there + run.length))
-                for there, each in acks.batches_within(run.there, run.there + run.length):
+                mine.add(start, acks.within(start, end))
+                for there, each in acks.batches_within(start, end):
                     mine.add_batch(there, each)
     return found
+
+
+def without_begun(
+    acked: BitMap,
+    sets: dict[int, BatchSet],
+    start: int,
+    end: int,
+    begins: Acks | None,
+    follows: Acks | None,
+) -> tuple[BitMap, dict[int, BatchSet]]:
+    """`news` of [start, end) without what is in `begins` and not in `follows`."""
+    if not begins:
+        return acked, sets
+    never = begins.within(start, end)
+    if follows:
+        never -= follows.within(start, end)
+    return acked - never, {there: each for there, each in sets.items() if there - start not in never}
 
 
 def without_acknowledged(found: Acks, cursor: CursorState) -> Acks:

@@ -11,7 +11,7 @@ from layer.replication.progress import Progress
 from layer.replication.progress_heads import Subject
 from layer.replication.progress_log import ProgressLog, ProgressWriter
 from mapping.state_records.deliveries import Deliveries
-from mapping.state_records.subscription_progress import KNOWS, Origin
+from mapping.state_records.subscription_progress import BEGINS, KNOWS, Origin
 from mapping.state_topics import SUBSCRIPTION_PROGRESS
 
 
@@ -26,11 +26,23 @@ class ProgressWords:
     def known(self, subscription: Subscription, partition: int, cluster: str, deadline: Deadline) -> Progress:
         """What is no news from this cluster; nothing for a subscription that was made anew since. Raises as
         `ProgressLog.head`."""
-        subject = subject_of(subscription, partition, cluster, KNOWS)
-        found = self._here.newest(subject, deadline)
-        if found is None or found[1].life != life_of(subscription, partition):
-            return {}
-        return self._here.all_of(subject, found[1], deadline)
+        return self._own(subscription, subject_of(subscription, partition, cluster, KNOWS), deadline)
+
+    def followed(self, subscription: Subscription, partition: int, local: str, deadline: Deadline) -> Progress:
+        """What is not wanted here because it lies below other sides' beginnings. Raises as `ProgressLog.head`."""
+        return self._own(subscription, subject_of(subscription, partition, local, BEGINS), deadline)
+
+    def follow(
+        self, subscription: Subscription, partition: int, local: str, progress: Progress, deadline: Deadline
+    ) -> None:
+        """All that is not wanted from now on. Raises as `ProgressWriter.write`."""
+        self._write(
+            "", self._here, subscription, subject_of(subscription, partition, local, BEGINS), progress, deadline
+        )
+
+    def leave(self, subject: Subject, life: tuple[int, int], deadline: Deadline) -> None:
+        """This life of a subscription elsewhere is not heard from now on. Raises as `ProgressWriter.write`."""
+        ProgressWriter(self._here, subject).write(life, {}, {}, deadline)
 
     def know(
         self, subscription: Subscription, partition: int, cluster: str, progress: Progress, deadline: Deadline
@@ -66,6 +78,12 @@ class ProgressWords:
             for each, writer in self._writers.items()
             if SUBSCRIPTION_PROGRESS.partition_for(each[1].topic) not in lost
         }
+
+    def _own(self, subscription: Subscription, subject: Subject, deadline: Deadline) -> Progress:
+        found = self._here.newest(subject, deadline)
+        if found is None or found[1].life != life_of(subscription, subject.partition):
+            return {}
+        return self._here.all_of(subject, found[1], deadline)
 
     def _write(
         self,

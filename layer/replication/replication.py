@@ -18,6 +18,7 @@ from layer.duties.state import DutyName, DutyState, ReplicatorState
 from layer.kafka.group import GroupCallbacks, GroupConsumer
 from layer.kafka.shared_work import Assignment, SharedWork
 from layer.metadata.policies import REPLICATION_CLUSTERS, applied
+from layer.metadata.subscription import Subscription
 from layer.node import Node
 from layer.replication.peers import peer_settings
 from layer.replication.remote import RemoteCluster
@@ -194,7 +195,8 @@ class Replication:
                 self._replicators.pop(each, None)
 
     def _remove_obsolete(self, named: Mapping[str, Iterable[str]], ended: bool, deadline: Deadline) -> None:
-        """Delete the subscriptions of replicators that no policy wants any more, which keep data from being removed."""
+        """Delete the subscriptions of replicators that no policy wants any more, which keep data from being removed.
+        One that no replicator ever used waits for a policy: somebody said by it where copying is to begin."""
         now_s = self._node.clock.monotonic()
         if not ended and now_s - self._obsolete_looked_s < _LOOK_FOR_OBSOLETE_S:
             return
@@ -205,7 +207,7 @@ class Replication:
                 continue
             topic = self._node.topics.find(TopicName.parse(record.topic), deadline)
             found = None if topic is None else self._node.subscriptions.find(topic, record.subscription, deadline)
-            if found is None:
+            if found is None or not self._was_used(found, deadline):
                 continue
             try:
                 self._node.memberships.delete_subscription(found, deadline)
@@ -213,6 +215,11 @@ class Replication:
             except errors.Refused as failure:
                 self._obsolete_looked_s = float("-inf")
                 _log.info("topic=%s cluster=%s its replicator is not gone yet: %s", record.topic, cluster, failure)
+
+    def _was_used(self, subscription: Subscription, deadline: Deadline) -> bool:
+        """Replicators commit as soon as they own a partition."""
+        topic, partitions = subscription.topic.kafka_topic, list(subscription.served)
+        return bool(self._node.admin.committed(subscription.whole_group, topic, partitions, deadline))
 
     # The group's thread -------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from layer import errors
 from layer.deadline import Deadline
@@ -22,24 +22,42 @@ from layer.metadata.subscription import Subscription
 from layer.node import Node
 from layer.replication.acks import Acks
 from layer.replication.deliveries_sync import DeliveriesSync
+from layer.replication.made_for_others import MadeForOthers
 from layer.replication.origin_reading import OriginReading
-from layer.replication.progress import Progress, Side, said, take_over, tell, without_acknowledged, without_message
+from layer.replication.progress import (
+    Progress,
+    Side,
+    begun,
+    begun_everywhere,
+    said,
+    take_over,
+    tell,
+    without_acknowledged,
+    without_message,
+)
 from layer.replication.progress_heads import HeadAt, Subject
 from layer.replication.progress_log import ProgressLog
 from layer.replication.progress_words import ProgressWords, subject_of
 from layer.replication.snapshot_sync import SnapshotSync
 from layer.replication.sync_round import NOTHING_DONE, STALE_S, SyncRound
 from mapping.state_records.metadata import ReplicatedBy
-from mapping.state_records.subscription_progress import DELIVERED, KNOWS, SAYS, SNAPSHOTS, Origin
+from mapping.state_records.subscription_progress import BEGINS, DELIVERED, KNOWS, SAYS, SNAPSHOTS, Origin
 from mapping.state_topics import SUBSCRIPTION_PROGRESS
 from mapping.topic_name import TopicName
 
 _log: Final = logging.getLogger(__name__)
 
-_TOLD_BY_ACKS: Final = frozenset({SAYS, DELIVERED})
+_TOLD_BY_ACKS: Final = frozenset({SAYS, DELIVERED, BEGINS})
 _TOLD_BY_SNAPSHOTS: Final = frozenset({SNAPSHOTS})
 _READ_S: Final = 10.0
 _LOOK_ELSEWHERE_S: Final = 60.0
+
+
+class _Word(NamedTuple):
+    """What another side's cursor has passed, and what of that lies below its beginning."""
+
+    says: Progress
+    begins: Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +89,7 @@ class SubscriptionSync:
         self._peers = peers
         self._snapshots = snapshots
         self._deliveries = DeliveriesSync(node, words)
+        self._made = MadeForOthers(node, words)
         self._seen: dict[tuple[str, int, str], _Seen] = {}
         self._look_elsewhere = Deadline.after(0)
 
@@ -88,36 +107,32 @@ class SubscriptionSync:
         subjects = self._subjects(self._node.progress, owned, deadline)
         heads = {s: at for s, at in subjects.items() if s.about in _TOLD_BY_ACKS and s.cluster != local}
         exchanged = {s: at for s, at in subjects.items() if s.about == SNAPSHOTS and s.cluster != local}
-        self._create_missing(heads, exchanged, deadline)
+        replicated = self._replicated(owned, deadline)
+        self._made.round(local, subjects, replicated, deadline)
         done = NOTHING_DONE
         topics: dict[str, object] = {}
         kept: dict[tuple[str, str], frozenset[str]] = {}
         by_snapshots: list[Subscription] = []
         said, asked = _names(heads), _names(exchanged)
-        for topic_name, name in node.subscriptions.replicated(deadline):
-            if SUBSCRIPTION_PROGRESS.partition_for(topic_name) not in owned:
-                continue
-            topic = node.topics.find(TopicName.parse(topic_name), deadline)
-            found = node.subscriptions.find(topic, name, deadline) if topic is not None else None
-            if topic is None or found is None or not topic.name.is_persistent:
-                continue
-            names, snapshots = (topic_name, name), found.replicated_by is ReplicatedBy.SNAPSHOTS
+        for names, found in replicated.items():
+            snapshots = found.replicated_by is ReplicatedBy.SNAPSHOTS
             kept[names] = _TOLD_BY_SNAPSHOTS if snapshots else _TOLD_BY_ACKS
             if snapshots or names in asked:
                 by_snapshots.append(found)
             if snapshots and names not in said:
                 continue
-            topics[topic.kafka_topic_id] = topic
+            topics[found.topic.kafka_topic_id] = found.topic
             try:
                 done = done.plus(self._of_subscription(local, found, heads, deadline))
             except errors.Closed:
                 raise
             except errors.LayerError as failure:
-                deadline.check(f"progress of {name} of {topic_name}")
-                _log.warning("subscription=%s/%s its progress is not synced now: %s", topic_name, name, failure)
+                deadline.check(f"progress of {names[1]} of {names[0]}")
+                _log.warning("subscription=%s/%s its progress is not synced now: %s", *names, failure)
         self._origins.forget(topics)
         done = done.plus(self._snapshots.round(local, by_snapshots, exchanged, deadline))
-        self._forget_gone(local, owned, [s for s in subjects if s.about == KNOWS], kept, deadline)
+        own = [s for s in subjects if s.about == KNOWS or (s.about == BEGINS and s.cluster == local)]
+        self._forget_gone(local, owned, own, kept, deadline)
         return done
 
     def forget(self, state_partitions: Sequence[int]) -> None:
@@ -139,6 +154,18 @@ class SubscriptionSync:
             found.update(log.ask_partition(partition, lambda heads: dict(heads.subjects()), deadline))
         return found
 
+    def _replicated(self, owned: frozenset[int], deadline: Deadline) -> dict[tuple[str, str], Subscription]:
+        """Those that live, by the names of topic and subscription."""
+        node, kept = self._node, {}
+        for topic_name, name in node.subscriptions.replicated(deadline):
+            if SUBSCRIPTION_PROGRESS.partition_for(topic_name) not in owned:
+                continue
+            topic = node.topics.find(TopicName.parse(topic_name), deadline)
+            found = node.subscriptions.find(topic, name, deadline) if topic is not None else None
+            if found is not None and found.topic.name.is_persistent:
+                kept[topic_name, name] = found
+        return kept
+
     def _forget_gone(
         self,
         local: str,
@@ -147,17 +174,20 @@ class SubscriptionSync:
         kept: Mapping[tuple[str, str], frozenset[str]],
         deadline: Deadline,
     ) -> None:
-        """Of subscriptions that are not there any more, or not replicated: what was known here at once, what was said
-        elsewhere once a minute. `kept`: what others are told of those that are there."""
+        """Of subscriptions that are not there any more, or not replicated: what was known here, and what was said
+        elsewhere, where that is looked at once a minute in any case. `kept`: what others are told of those that are
+        there."""
         for subject in known:
             if (subject.topic, subject.subscription) not in kept:
                 self._node.progress.forget(subject, deadline)
+                self._look_elsewhere = Deadline.after(0)
         if not self._look_elsewhere.passed():
             return
         self._look_elsewhere = Deadline.after(_LOOK_ELSEWHERE_S)
         for cluster in self._node.clusters.registry(deadline).clusters:
             log = self._peers(cluster)
-            for subject in () if log is None else self._subjects(log, owned, deadline):
+            told = {} if log is None else self._subjects(log, owned, deadline)
+            for subject in sorted(told, key=lambda each: each.about == BEGINS):  # part of what it says: goes after it
                 mine = subject.cluster == local and subject.about in _TOLD_BY_ACKS | _TOLD_BY_SNAPSHOTS
                 still = kept.get((subject.topic, subject.subscription), frozenset())
                 if log is not None and mine and subject.about not in still:
@@ -165,27 +195,6 @@ class SubscriptionSync:
                     self._words.unsaid(cluster, subject)
                     name = f"{subject.topic}/{subject.subscription}"
                     _log.info("subscription=%s cluster %s hears no more of it in this way", name, cluster)
-
-    def _create_missing(self, heads: Iterable[Subject], exchanged: Iterable[Subject], deadline: Deadline) -> None:
-        """A subscription that others speak of is made here, at the log's start, and is replicated in their way; what
-        they have done with is taken over. Source: Pulsar's ReplicatedSubscriptionsController,
-        receiveSubscriptionUpdated."""
-        said = _names(heads)
-        for topic_name, name in sorted(said | _names(exchanged)):
-            topic = self._node.topics.find(TopicName.parse(topic_name), deadline)
-            if topic is None:
-                continue
-            found = self._node.subscriptions.find(topic, name, deadline)
-            if found is None:
-                starts = self._node.admin.start_offsets(topic.kafka_topic, range(topic.partitions), deadline)
-                try:
-                    found = self._node.subscriptions.create(topic, name, starts, deadline)
-                except errors.AlreadyExists:
-                    continue
-                _log.info("subscription=%s/%s made, because other clusters have it", topic_name, name)
-            if not found.replicated:
-                way = ReplicatedBy.ACKNOWLEDGEMENTS if (topic_name, name) in said else ReplicatedBy.SNAPSHOTS
-                self._node.subscriptions.remember(found, {}, True, deadline, replicated_by=way)
 
     def _of_subscription(
         self, local: str, subscription: Subscription, heads: Mapping[Subject, HeadAt], deadline: Deadline
@@ -210,22 +219,53 @@ class SubscriptionSync:
             one = replace(subscription, partition=None, partitions=(partition,))
             cursor = self._node.memberships.cursors.read(one, deadline)[partition].state
             side = Side(Origin(local, topic.layout.incarnation), cursor, index, ends[partition])
-            says = [each for each in others if each[0].about == SAYS]
-            taken += self._take_over(one, partition, side, says, looked, deadline)
+            heard = self._heard(dict(others), deadline)
+            begins = self._begins(one, partition, side, heard, deadline)
+            taken += self._take_over(one, partition, side, heard, begins, looked, deadline)
             counted = [each for each in others if each[0].about == DELIVERED]
             laid_down = self._deliveries.take_over(one, partition, side, counted, deadline)
-            newly, all_told = self._tell(one, partition, side, peers, deadline)
+            newly, all_told = self._tell(one, partition, side, begins, peers, deadline)
             told += newly
             if all_told and laid_down:
                 self._seen[place] = seen
         return SyncRound(len(indexes), told, taken, behind)
+
+    def _heard(self, others: Mapping[Subject, HeadAt], deadline: Deadline) -> dict[str, _Word]:
+        """What each other cluster says of one partition; nothing of one that is about to say it of another life."""
+        log, found = self._node.progress, {}
+        for subject, at in others.items():
+            if subject.about != SAYS:
+                continue
+            beginning = subject._replace(about=BEGINS)
+            begins_at = others.get(beginning)
+            head = log.head(subject, at, deadline)
+            begins = None if begins_at is None else log.head(beginning, begins_at, deadline)
+            if begins is None or begins.life == head.life:
+                begun = {} if begins is None else log.all_of(beginning, begins, deadline)
+                found[subject.cluster] = _Word(log.all_of(subject, head, deadline), begun)
+        return found
+
+    def _begins(
+        self, subscription: Subscription, partition: int, side: Side, heard: Mapping[str, _Word], deadline: Deadline
+    ) -> Progress:
+        """What the cursor has passed, or is about to, though nobody acknowledged it: what lies below the
+        subscription's beginning, and below the beginnings of those for whom it was made."""
+        found = begun(side, subscription.start_offset(partition))
+        if subscription.follows:
+            local = side.origin.cluster
+            followed = self._words.followed(subscription, partition, local, deadline)
+            if tell(followed, begun_everywhere([word.begins for word in heard.values()])):
+                self._words.follow(subscription, partition, local, followed, deadline)
+            tell(found, followed)
+        return found
 
     def _take_over(
         self,
         subscription: Subscription,
         partition: int,
         side: Side,
-        says: Sequence[tuple[Subject, HeadAt]],
+        heard: Mapping[str, _Word],
+        begins: Progress,
         looked: Deadline,
         deadline: Deadline,
     ) -> int:
@@ -233,11 +273,10 @@ class SubscriptionSync:
         node, topic = self._node, subscription.topic
         news: dict[str, Progress] = {}
         left = Acks(topic.layout.entries_per_ledger)
-        for subject, at in says:
-            cluster = subject.cluster
-            progress = node.progress.all_of(subject, node.progress.head(subject, at, deadline), deadline)
+        follows = begins if subscription.follows else {}
+        for cluster, word in heard.items():
             known = self._words.known(subscription, partition, cluster, deadline)
-            found = take_over(side, progress, known)
+            found = take_over(side, word.says, known, word.begins, follows)
             if found:
                 news[cluster] = known
                 left.join(without_acknowledged(found, side.cursor))
@@ -252,7 +291,13 @@ class SubscriptionSync:
         return len(left) + len(left.batches)
 
     def _tell(
-        self, subscription: Subscription, partition: int, side: Side, peers: Sequence[str], deadline: Deadline
+        self,
+        subscription: Subscription,
+        partition: int,
+        side: Side,
+        begins: Progress,
+        peers: Sequence[str],
+        deadline: Deadline,
     ) -> tuple[int, bool]:
         """How many clusters were told something, and whether all could be reached."""
         progress = said(side)
@@ -267,6 +312,8 @@ class SubscriptionSync:
                 self._words.know(subscription, partition, cluster, known, deadline)
             try:
                 mine = subject_of(subscription, partition, side.origin.cluster, SAYS)
+                beginning = mine._replace(about=BEGINS)
+                self._words.say(cluster, log, subscription, beginning, begins, deadline)
                 self._words.say(cluster, log, subscription, mine, progress, deadline)
                 self._deliveries.tell(cluster, log, subscription, partition, side, deadline)
                 done += 1

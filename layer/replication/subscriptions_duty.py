@@ -82,7 +82,8 @@ class ReplicatedSubscriptions:
         )
 
     def wait_for_round(self, deadline: Deadline) -> bool:
-        """Whether a round that began after this call, over at least one partition, ended with nothing left to do."""
+        """Whether a round that began after this call, over at least one partition of the state topic, ended with
+        nothing left to do."""
         with self._moved:
             wanted = self._rounds + 2  # one may be under way
             while self._rounds < wanted and not deadline.passed():
@@ -113,11 +114,13 @@ class ReplicatedSubscriptions:
     # Its own thread -----------------------------------------------------------------------------------------------
 
     def _work(self) -> float:
+        with self._lock:
+            owns = bool(self._assigned)
         with self._turns.one():
             done = self._round()
         if done.behind:
             return 0.0
-        if done.subscriptions:
+        if owns:
             self._tell_of_round()
         return self._every_s
 

@@ -151,6 +151,8 @@ class SubscriptionRecord:
     partitions: Sequence[int] | None = None
     replicated_by: ReplicatedBy = ReplicatedBy.ACKNOWLEDGEMENTS
     """Where it is `replicated`."""
+    follows: bool = False
+    """It was made because other clusters have it: what lies before their beginnings is not wanted here either."""
 
 
 def encode(record: TopicRecord | NamespaceRecord | SubscriptionRecord) -> bytes:

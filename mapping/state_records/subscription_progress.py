@@ -34,6 +34,12 @@ KNOWS: Final = "knows"
 """In a key: what the cluster that it names has been told, and what was taken over from it."""
 DELIVERED: Final = "delivered"
 """In a key: what the cluster that it names says of deliveries of what it has not acknowledged."""
+BEGINS: Final = "begins"
+"""In a key: what lies below the subscription's beginning in the cluster that it names; part of what it says, and
+acknowledged by nobody. Written before what it says; of the same life."""
+LEFT: Final = "left"
+"""In a key: the subscription was deleted here, or is replicated no more, and what the cluster that it names says does
+not make it anew. Its head has no acknowledgements; its `life` is the one there that is not heard."""
 SNAPSHOTS: Final = "snapshots"
 """In a key: the cluster that it names says how far its side is by markers in the topic (`subscription_markers`). Its
 head has no acknowledgements; its `life` is the one that markers name."""

@@ -8,10 +8,12 @@ from typing import Any
 
 import layer as pulsar
 from layer.deadline import Deadline
+from layer.replication.replication import Replication
 from mapping.message_record import RecordHeaders, decode_headers
 from mapping.schema_version import SchemaVersion
 from mapping.topic_name import TopicName
-from tests.clusters.cluster import Cluster
+from tests.clusters.cluster import PATIENCE_S, Cluster
+from tests.integration.command_line import CommandLine
 from tests.integration.sdk_support import nothing_comes, receive, until
 
 Unique = Callable[..., str]
@@ -99,3 +101,35 @@ def test_both_ways_without_loops_what_is_committed_and_with_schemas(west: Cluste
             assert {said(message).schema_version for message in messages} == {
                 SchemaVersion(0 if each is west else 2).header()
             }
+
+
+def test_copying_begins_where_somebody_made_the_replicators_subscription(
+    west: Cluster, east: Cluster, namespace: str, topic: str
+) -> None:
+    """However long before the policy that was; once it was used it goes with the policy."""
+    producer = west.client.create_producer(topic)
+    producer.send(b"old")
+    CommandLine(west.url, "subscriptions")("create", topic, "-s", "pulsar.repl.east")
+    producer.send(b"new")
+
+    def replicator_stays() -> bool:
+        node, deadline = west.admin.node, Deadline.after(PATIENCE_S)
+        found = node.topics.find(TopicName.parse(topic), deadline)
+        assert found is not None
+        return node.subscriptions.find(found, "pulsar.repl.east", deadline) is not None
+
+    def rounds(duty: Replication) -> int:
+        state = duty.state()
+        return dict(state.turns)["replication"].done if state.partitions else 0
+
+    with west.replicating() as duty:
+        until(lambda: rounds(duty) > 0, "a share of the work")
+        done = rounds(duty)
+        until(lambda: rounds(duty) > done + 1, "a round over all topics")
+        assert replicator_stays()
+        west.admin.set_policy(namespace, "replication_clusters", ["west", "east"])
+        until(lambda: west.has_copied(topic, to=east), "everything to be copied")
+        reader = east.client.create_reader(topic, pulsar.MessageId.earliest)
+        assert reader.read_next(10_000).data() == b"new"
+        west.admin.set_policy(namespace, "replication_clusters", [])
+        until(lambda: not replicator_stays(), "the replicator's subscription to go")
