@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from mapping.decimals import decimal_or_none
 from mapping.headers import MARKER, REPLICATOR, MarkerType, exclusive_epoch, producer_epoch
-from mapping.original_position import copy_headers
+from mapping.original_position import EPOCH_MAX, copy_headers
 
 RecordHeaders = Iterable[tuple[str, bytes | None]] | None
 
@@ -47,7 +48,7 @@ def begun_by(headers: RecordHeaders) -> Claimed | None:
     for name, value in headers or ():
         if name == REPLICATOR and value is not None:
             epoch, _, origin = value.partition(b":")
-            return Claimed(origin.decode("utf-8", "replace"), int(epoch)) if epoch.isdigit() else None
+            return _claimed(origin, epoch)
     epoch_of_all = exclusive_epoch(headers)
     return None if epoch_of_all is None or _copied_by(headers) is not None else Claimed("", epoch_of_all)
 
@@ -61,5 +62,9 @@ def _copied_by(headers: RecordHeaders) -> Claimed | None:
     found = copy_headers(headers)
     if found is None:
         return None
-    epoch = found.position.rpartition(b":")[2]
-    return Claimed(found.cluster.decode("utf-8", "replace"), int(epoch)) if epoch.isdigit() else None
+    return _claimed(found.cluster, found.position.rpartition(b":")[2])
+
+
+def _claimed(origin: bytes, epoch: bytes) -> Claimed | None:
+    number = decimal_or_none(epoch, most=EPOCH_MAX)
+    return None if number is None else Claimed(origin.decode("utf-8", "replace"), number)

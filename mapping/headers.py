@@ -29,6 +29,7 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
+from mapping.decimals import decimal_or_none
 from mapping.errors import MappingError
 
 PREFIX: Final = "__pulsar."
@@ -85,7 +86,7 @@ def producer_epoch(headers: Iterable[tuple[str, bytes | None]] | None) -> int | 
     for name, value in headers or ():
         if name == PRODUCER and value is not None:
             parts = value.split(b":", 2)
-            return int(parts[1]) if len(parts) == 3 and parts[1].isdigit() else None
+            return decimal_or_none(parts[1]) if len(parts) == 3 else None
     return None
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
+from mapping.decimals import decimal
 from mapping.encryption import EncryptionInfo, decode_encryption, encode_encryption, encode_keys
 from mapping.errors import CorruptRecord, MappingError
 from mapping.headers import (
@@ -39,7 +40,6 @@ from mapping.txn_id import TxnId
 
 SCHEMA_VERSION_BYTES: Final = 8
 
-_DECIMAL: Final = re.compile(rb"-?[0-9]{1,20}")
 _PRODUCER: Final = re.compile(rb"(-?[0-9]{1,20}):([0-9]{1,20}):(.*)", re.DOTALL)
 _PREFIX_CHARS: Final = len(PREFIX)
 _NO_PROPERTIES: Final[Mapping[str, str]] = {}
@@ -160,7 +160,9 @@ def encode_headers(metadata: MessageMetadata) -> Headers:
     return headers
 
 
-def decode_headers(headers: Sequence[tuple[str, bytes | None]] | bytes | None) -> RecordHeaders:
+def decode_headers(
+    headers: Sequence[tuple[str, bytes | None]] | bytes | None, left_out: Callable[[CorruptRecord], None] | None = None
+) -> RecordHeaders:
     """Read a record's headers, packed or not.
 
     Of several headers of one name the last counts. A property without value is ''; one that is no UTF-8 (a foreign
@@ -168,6 +170,8 @@ def decode_headers(headers: Sequence[tuple[str, bytes | None]] | bytes | None) -
     stays readable, and nothing downstream meets a lone surrogate. Unknown system headers are a later version's: passed
     over.
 
+    Args:
+        left_out: told of each system header that cannot be read, which then counts as absent; nothing is raised.
     Raises:
         CorruptRecord: a system header cannot be read; names header and value.
     """
@@ -179,12 +183,50 @@ def decode_headers(headers: Sequence[tuple[str, bytes | None]] | bytes | None) -
         if not name.startswith(PREFIX):
             properties[name] = _property_text(value)
         elif name in _DECODERS:
-            fields.update(_decoded(name, value))
+            try:
+                fields.update(_decoded(name, value))
+            except CorruptRecord as reason:
+                if left_out is None:
+                    raise
+                left_out(reason)
         elif name.startswith(PROPERTY_ESCAPE):
             properties[name[len(PROPERTY_ESCAPE) :]] = _property_text(value)
     if properties:
         fields["properties"] = properties
     return RecordHeaders(**fields)
+
+
+def batch_info(headers: Sequence[tuple[str, bytes | None]] | None) -> BatchInfo | None:
+    """What `decode_headers` says of the batch, whatever the other headers are; None for no batch entry.
+
+    Raises:
+        CorruptRecord: the header cannot be read.
+    """
+    return _alone(headers, BATCH).batch
+
+
+def chunk_info(headers: Sequence[tuple[str, bytes | None]] | None) -> ChunkInfo | None:
+    """Likewise of the message that the record is a chunk of. Raises CorruptRecord."""
+    return _alone(headers, CHUNK).chunk
+
+
+def encryption_info(headers: Sequence[tuple[str, bytes | None]] | None) -> EncryptionInfo | None:
+    """Likewise of the value's encryption. Raises CorruptRecord."""
+    return _alone(headers, ENCRYPTION).encryption
+
+
+def goes_to(headers: Iterable[tuple[str, bytes | None]] | None, cluster: str) -> bool:
+    """Whether a replicator may copy the record to `cluster`, as far as its headers say: to none when they cannot be
+    read."""
+    try:
+        named = _alone(headers, REPLICATE_TO).replicate_to
+    except CorruptRecord:
+        return False
+    return named is None or cluster in named
+
+
+def _alone(headers: Iterable[tuple[str, bytes | None]] | None, wanted: str) -> RecordHeaders:
+    return decode_headers([header for header in headers or () if header[0] == wanted])
 
 
 def is_plain(headers: Sequence[tuple[str, bytes | None]] | bytes | None) -> bool:
@@ -297,9 +339,7 @@ def _property_text(value: bytes | None) -> str:
 
 
 def _number(text: bytes, least: int = 0) -> int:
-    if _DECIMAL.fullmatch(text) is None or int(text) < least:
-        raise ValueError(f"{text[:40]!r} is no decimal number of {least} or more")
-    return int(text)
+    return decimal(text, least, 2**64 - 1)
 
 
 def _read_producer(value: bytes) -> dict[str, Any]:

@@ -8,14 +8,15 @@ whoever reads a batch compares these bytes once, and then the offsets as numbers
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from mapping.decimals import OFFSET_MAX, decimal
 from mapping.errors import MappingError
 from mapping.headers import ORIGINAL_ID, REPLICATED_FROM
 
-_FORM: Final = re.compile(rb"([0-9]{1,19}):([0-9]{1,10}):([0-9]{1,19}):([0-9]{1,39})")
+EPOCH_MAX: Final = 2**128 - 1
+_MOST: Final = (OFFSET_MAX, 2**31 - 1, OFFSET_MAX, EPOCH_MAX)
 
 
 class OriginalPosition(NamedTuple):
@@ -49,6 +50,15 @@ def copy_headers(headers: Iterable[tuple[str, bytes | None]] | None) -> CopyHead
     return None if cluster is None or position is None else CopyHeaders(cluster, position)
 
 
+def original_of(said: CopyHeaders) -> tuple[str, OriginalPosition] | None:
+    """The origin's name, and where the original lies there; None when they cannot be read: then no replicator of ours
+    made the record, and it counts as published where it lies."""
+    try:
+        return said.cluster.decode("utf-8"), decode_original(said.position)
+    except ValueError:
+        return None
+
+
 def original_suffix(partition: int, incarnation: int, epoch: int) -> bytes:
     """What the positions that one owner of a replicator writes have in common: `b"%d" % offset + suffix` is the whole.
 
@@ -74,7 +84,7 @@ def encode_original(position: OriginalPosition) -> bytes:
 
 def decode_original(value: bytes) -> OriginalPosition:
     """Raises ValueError."""
-    found = _FORM.fullmatch(value)
-    if found is None:
+    parts = value.split(b":", len(_MOST))
+    if len(parts) != len(_MOST):
         raise ValueError("expected <offset>:<partition>:<incarnation>:<epoch>")
-    return OriginalPosition(*(int(part) for part in found.groups()))
+    return OriginalPosition(*(decimal(part, most=most) for part, most in zip(parts, _MOST, strict=True)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from mapping.decimals import decimal
 from mapping.errors import CorruptRecord
 from mapping.headers import BATCH, CHUNK, HIGHEST_SEQUENCE, PRODUCER
 
@@ -39,14 +40,14 @@ def stored_sequence(headers: Sequence[tuple[str, bytes | None]] | None, producer
     if len(parts) != 3 or parts[2] != producer_name:
         return None
     try:
-        first = int(parts[0])
+        first = decimal(parts[0], least=-1)
         if chunk is not None:
             chunk_id, chunks = chunk.split(b":", 2)[:2]
-            if int(chunk_id) + 1 < int(chunks):
+            if decimal(chunk_id) + 1 < decimal(chunks):
                 return None
         if highest is not None:
-            return StoredSequence(first, max(first, int(highest)))
-        count = 1 if batch is None else int(batch.split(b":", 1)[1])
+            return StoredSequence(first, max(first, decimal(highest)))
+        count = 1 if batch is None else decimal(batch.split(b":", 1)[1], least=1)
     except (ValueError, IndexError) as error:
         raise CorruptRecord(f"record of producer {producer_name!r} has headers {headers!r:.200}: {error}") from error
     return StoredSequence(first, first + count - 1)

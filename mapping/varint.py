@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from mapping.errors import CorruptRecord
+
+_MOST: Final = 2**64 - 1
 
 
 def write_varint(out: bytearray, value: int) -> None:
@@ -39,6 +43,10 @@ class Reader:
             byte = self.take(1)[0]
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
+                if value > _MOST:
+                    raise CorruptRecord(
+                        f"{self.what} has the number {value} before byte {self._at}, expected up to {_MOST}"
+                    )
                 return value
             shift += 7
             if shift > 63:

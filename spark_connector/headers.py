@@ -6,8 +6,13 @@ by row: they are for those who ask for properties. Of several headers of one nam
 
 from __future__ import annotations
 
+from typing import Final
+
 from mapping.headers import EVENT_TIME, ORDERING_KEY, PREFIX, PRODUCER, PROPERTY_ESCAPE, PUBLISH_TIME, SCHEMA_VERSION
+from mapping.message_record import SCHEMA_VERSION_BYTES
 from spark_connector.sql_text import text
+
+_YEAR_9999_MS: Final = 253_402_300_799_999
 
 NO_PROPERTIES = "map_from_arrays(cast(array() as array<string>), cast(array() as array<string>))"
 
@@ -48,11 +53,16 @@ class RecordHeaders:
 
     def publish_time(self, timestamp: str) -> str:
         """The record's timestamp, but for a replicated one."""
-        return f"coalesce(timestamp_millis({self.number(PUBLISH_TIME)}), {timestamp})"
+        return f"coalesce({self._time(PUBLISH_TIME)}, {timestamp})"
 
     def event_time(self) -> str:
         """Null where the sender said none."""
-        return f"timestamp_millis(nullif({self.number(EVENT_TIME)}, 0L))"
+        return f"nullif({self._time(EVENT_TIME)}, timestamp_millis(0L))"
+
+    def _time(self, name: str) -> str:
+        """Null also for a time that no Spark session can show: after the year 9999."""
+        millis = self.number(name)
+        return f"timestamp_millis(if({millis} between 0 and {_YEAR_9999_MS}L, {millis}, null))"
 
     def producer_name(self) -> str:
         """Null for a record of a plain Kafka client."""
@@ -65,7 +75,9 @@ class RecordHeaders:
 
     def schema_version(self) -> str:
         """The version's number; null for a message without schema."""
-        return f"cast(conv(hex({self.value(SCHEMA_VERSION)}), 16, 10) as bigint)"
+        value = self.value(SCHEMA_VERSION)
+        plain = f"if(length({value}) = {SCHEMA_VERSION_BYTES}, hex({value}), null)"
+        return f"try_cast(conv({plain}, 16, 10) as bigint)"
 
     def properties(self) -> str:
         """A map; empty where there are none. A value that is no UTF-8 is read as Latin-1."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from confluent_kafka import Message
 
+from layer.kafka.records import headers_of as layers_headers_of
 from mapping.message_record import Headers
 
 
@@ -20,7 +21,7 @@ def place_of(record: Message) -> tuple[int, int]:
 
 def headers_of(record: Message) -> Any:
     """The headers of a record that was read, which are a list of names and bytes, or None."""
-    return record.headers()
+    return layers_headers_of(record)
 
 
 class ReadRecord:

@@ -9,7 +9,7 @@ from layer import errors
 from layer.client.errors import pulsar_errors
 from layer.client.retry_letters import RECONSUMETIMES
 from layer.deadline import Deadline
-from layer.kafka.records import KafkaRecord
+from layer.kafka.records import KafkaRecord, headers_of
 from layer.ledgers.deletion_topics import (
     DEAD_LETTERS,
     EVENTS,
@@ -22,6 +22,7 @@ from layer.ledgers.deletion_topics import (
 )
 from layer.metadata.subscription import Subscription, cursor_identity
 from layer.node import Node
+from mapping.decimals import decimal_or_none
 from mapping.errors import CorruptRecord
 from mapping.message_record import decode_headers
 from mapping.topic_name import TopicName
@@ -110,7 +111,7 @@ def _told(topic: TopicName, partition: int, record: KafkaRecord) -> Deletion:
     reason = ""
     about = None
     try:
-        properties = dict(decode_headers(record.headers()).properties)
+        properties = dict(decode_headers(headers_of(record), lambda _: None).properties)
         about = event_in(event_schema().decode(record.value() or b""))
     except CorruptRecord as unreadable:
         reason = str(unreadable)
@@ -123,6 +124,6 @@ def _told(topic: TopicName, partition: int, record: KafkaRecord) -> Deletion:
         "" if about is None else about.topic,
         -1 if about is None else about.partition,
         record.timestamp()[1],
-        int(times) if times.isascii() and times.isdigit() else 0,
+        decimal_or_none(times) or 0,
         properties.get(REASON, reason),
     )

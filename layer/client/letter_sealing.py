@@ -14,7 +14,7 @@ from layer.client.message import Message
 from layer.crypto.encryptor import TAG_BYTES, Produce
 from layer.kafka.records import headers_of
 from mapping.headers import BATCH, ENCRYPTION
-from mapping.message_record import decode_headers
+from mapping.message_record import encryption_info
 
 _KEPT: Final = (ENCRYPTION, BATCH)
 
@@ -71,7 +71,7 @@ def _sealed(message: Message, value: bytes) -> tuple[bytes, list[tuple[str, Any]
     headers = headers_of(message.record) or []
     if context.is_decryption_failed():
         return value, [header for header in headers if header[0] in _KEPT]
-    info = decode_headers(headers).encryption
+    info = encryption_info(headers)
     assert info is not None  # noqa: S101 - there is a context
     ciphertext, header = message.feed.endpoint.unsealing.seal_again(value, info)
     return ciphertext, [(ENCRYPTION, header)]

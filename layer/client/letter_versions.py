@@ -18,7 +18,6 @@ from layer.deadline import Deadline
 from layer.registry.model import SchemaPolicies
 from layer.registry.registry import SchemaRegistry
 from mapping.errors import MappingError
-from mapping.message_record import decode_headers
 from mapping.schema_version import SchemaVersion
 from mapping.topic_name import TopicName
 from schema_compat import CompatibilityStrategy
@@ -41,7 +40,7 @@ class LetterVersions:
         Raises:
             LayerError: Kafka did not say in time; the copy is to be made again.
         """
-        written = decode_headers(message.record.headers()).schema_version
+        written = message.written_with()
         if written is None:
             return []
         deadline = Deadline.after(self._timeout_s)

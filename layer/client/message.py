@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import logging
+from typing import Any, Final
 
 from layer.client.encryption import EncryptionContext
 from layer.client.message_id import (
@@ -16,9 +17,12 @@ from layer.client.record_key import RecordKey
 from layer.dispatch.delivery import BatchEntry, Delivery, Feed
 from layer.dispatch.sealed import OpenedRecord
 from layer.dispatch.whole_message import WholeMessage
-from layer.kafka.records import KafkaRecord, headers_of
+from layer.kafka.records import KafkaRecord, headers_of, packed_headers_of
+from mapping.errors import CorruptRecord
 from mapping.headers import SCHEMA_VERSION
 from mapping.message_record import RecordHeaders, decode_headers, key_text
+
+_log: Final = logging.getLogger(__name__)
 
 
 class Message(Delivery):
@@ -32,8 +36,16 @@ class Message(Delivery):
         try:
             return self._decoded
         except AttributeError:
-            self._decoded = decode_headers(self.record.headers())
+            self._decoded = self._decode()
             return self._decoded
+
+    def _decode(self) -> RecordHeaders:
+        """What cannot be read counts as not said: one odd header of a foreign program spoils no other."""
+
+        def left_out(reason: CorruptRecord) -> None:
+            _log.warning("message=%s is read without one of its headers: %s", self.message_id(), reason)
+
+        return decode_headers(packed_headers_of(self.record), left_out)
 
     def data(self) -> bytes:
         """The payload; b'' when it is null (see `has_null_value`)."""
@@ -146,7 +158,7 @@ class BatchedMessage(Message):
     def _headers(self) -> RecordHeaders:
         headers = self.entry.headers
         if headers is None:
-            headers = self.entry.headers = decode_headers(self.record.headers())
+            headers = self.entry.headers = self._decode()
         return headers
 
     def written_with(self) -> bytes | None:

@@ -19,6 +19,7 @@ from layer.client.message import Message
 from layer.client.options import check_range, check_type, check_type_or_none
 from layer.client.producer import Producer
 from layer.exceptions import AlreadyClosed, InvalidMessage, PulsarException
+from mapping.decimals import decimal_or_none
 from mapping.topic_name import TopicName
 
 _log = logging.getLogger(__name__)
@@ -75,11 +76,12 @@ class RetryTopics:
         """
         combined = {**origin, **properties, **extra}
         before = combined.get(RECONSUMETIMES, "0")
-        if not (before.isascii() and before.isdigit()):
+        times = decimal_or_none(before)
+        if times is None:
             raise InvalidMessage(
                 f"message {origin[ORIGIN_MESSAGE_ID]}: property {RECONSUMETIMES} must be a number, got {before!r:.60}"
             )
-        times = int(before) + 1
+        times += 1
         combined |= {RECONSUMETIMES: str(times), DELAY_TIME: str(delay_ms)}
         if times > self.dead_letters.max_redeliver_count:
             return Letter(

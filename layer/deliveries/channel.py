@@ -156,7 +156,11 @@ class DeliveryChannel:
             with self._lock:
                 listeners = list(self._listeners.get(topic, ()))
             for listener in listeners:
-                listener(heard)
+                try:
+                    listener(heard)
+                except Exception:  # one listener's trouble is no reason for the others to hear nothing
+                    self.corrupt_records += 1
+                    _log.exception("topic=%s a listener did not take %d records", topic, len(heard))
 
     def _about(self, partition: int, record: LogRecord) -> Heard | None:
         try:

@@ -24,11 +24,11 @@ from layer.dispatch.delivery import BatchAck, BatchEntry, Delivery, Feed
 from layer.dispatch.whole_message import WholeMessage
 from layer.errors import Corrupt
 from layer.kafka.fetcher import Fetcher
-from layer.kafka.records import headers_of
+from layer.kafka.records import headers_of, packed_headers_of
 from mapping.batch_entry import FORMAT_VERSION, decode_batch
 from mapping.errors import CorruptRecord
 from mapping.headers import BATCH, MARKER
-from mapping.message_record import BatchInfo, decode_headers, is_plain
+from mapping.message_record import BatchInfo, batch_info, is_plain
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ def batch_size(record: Any) -> int:
     """
     if not is_batch(record):
         return 0
-    info = decode_headers(record.headers()).batch or BatchInfo(0, 0)
+    info = batch_info(headers_of(record)) or BatchInfo(0, 0)
     if info.format_version != FORMAT_VERSION:
         raise UnknownBatchFormat(
             f"batch entry of format {info.format_version}, this version reads {FORMAT_VERSION}: a newer one is needed"
@@ -101,7 +101,7 @@ def messages_of(
     """What a reader gets of a run of records: batches unpacked, without what is `left_out` of them (by offset), no
     markers, nothing that cannot be read (reported)."""
     make = feed.endpoint.delivery_type
-    if all(is_plain(record.headers()) for record in records):
+    if all(is_plain(packed_headers_of(record)) for record in records):
         return [make(record, feed, record.offset(), 0) for record in records]
     found: list[Delivery] = []
     for record in records:

@@ -27,6 +27,7 @@ from layer.dispatch.chunks import ChunkAssembly
 from layer.dispatch.fences import Fences
 from layer.dispatch.sealed import is_sealed
 from layer.dispatch.whole_message import chunk_info
+from layer.kafka.records import packed_headers_of
 from mapping.batch_entry import BatchColumns, decode_batch
 from mapping.errors import CorruptRecord
 from mapping.message_record import is_plain
@@ -54,11 +55,11 @@ class CompactedRange:
     def fold(self, records: Sequence[Any]) -> None:
         """Look at a run of records in offset order."""
         newest = self._newest
-        odd = {i for i, record in enumerate(records) if not is_plain(record.headers())}
+        odd = {i for i, record in enumerate(records) if not is_plain(packed_headers_of(record))}
         if odd or self._fences:
             records = self._fences.valid(list(records), odd)
         for record in records:
-            if not is_plain(record.headers()):
+            if not is_plain(packed_headers_of(record)):
                 if is_marker(record):
                     continue
                 if is_batch(record):

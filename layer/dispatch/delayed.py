@@ -15,6 +15,7 @@ from typing import Final
 
 from pyroaring import BitMap64
 
+from mapping.decimals import decimal_or_none
 from mapping.headers import DELIVER_AT
 
 TICK_MS: Final = 100
@@ -35,7 +36,7 @@ def deliver_at_ms(headers: Sequence[tuple[str, bytes | None]] | None) -> int:
     due_ms = 0
     for name, value in headers or ():
         if name == DELIVER_AT:
-            due_ms = min(int(value), _LONGEST_DELAY_MS) if value is not None and value.isdigit() else 0
+            due_ms = min(decimal_or_none(value or b"", most=2**128 - 1) or 0, _LONGEST_DELAY_MS)
     return due_ms
 
 

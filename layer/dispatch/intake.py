@@ -23,7 +23,7 @@ from layer.dispatch.fences import Fences
 from layer.dispatch.held import HeldEntries
 from layer.dispatch.read_committed import Passed, ReadCommitted
 from layer.dispatch.whole_message import WholeMessage, chunk_info
-from layer.kafka.records import headers_of
+from layer.kafka.records import headers_of, packed_headers_of
 from layer.transactions.buffer.model import DataPartition, look_over
 from mapping.errors import CorruptRecord
 from mapping.message_record import is_plain
@@ -160,7 +160,7 @@ class Intake:
         chunks: list[int] = []
         for offset, record in records.items():
             try:
-                if not is_plain(record.headers()):
+                if not is_plain(packed_headers_of(record)):
                     if is_marker(record):
                         self._cursor.acknowledge([offset])
                         unreadable.append(offset)

@@ -17,6 +17,7 @@ from layer.dispatch.hash_ranges import HashRanges, KeySharedRule
 from layer.dispatch.key_order import KeyOrder, Waiting
 from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.reading_again import ReadAgain
+from layer.kafka.records import packed_headers_of
 from mapping.headers import ORDERING_KEY
 from mapping.message_record import Headers
 from mapping.sticky_hash import SLOTS, sticky_key_hash
@@ -275,7 +276,7 @@ class KeyShared:
     def _slot(self, offset: int, record: Any) -> int:
         """The slot of a message: by ordering key, else by key; without one it is a key of its own."""
         key: bytes | None = record.key()
-        headers: Headers | bytes | None = record.headers()
+        headers: Headers | bytes | None = packed_headers_of(record)
         if headers and not isinstance(headers, bytes) and (len(headers) > 1 or headers[0][0] == ORDERING_KEY):
             for name, value in headers:
                 if name == ORDERING_KEY and value is not None:

@@ -24,6 +24,7 @@ from layer.dispatch.lease_terms import RecordReader
 from layer.dispatch.leased_partition import LeasedPartition, ToRead
 from layer.dispatch.lessee import Lessee
 from layer.dispatch.whole_message import WholeMessage
+from layer.kafka.records import packed_headers_of
 from mapping.errors import CorruptRecord
 from mapping.message_record import is_plain
 from mapping.state_records.leases import LeasedEntry
@@ -156,7 +157,7 @@ def _body(entry: LeasedEntry, records: Mapping[int, Any], entries: EntriesAtHand
     record = records.get(entry.offset)
     if record is None or any(offset not in records for offset in entry.chunks):
         return None
-    if not is_plain(record.headers()):
+    if not is_plain(packed_headers_of(record)):
         entries.note(entry.offset, record)
     if not entry.chunks:
         return record

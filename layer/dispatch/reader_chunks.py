@@ -9,6 +9,7 @@ from typing import Any
 from layer.dispatch.chunk_rules import ChunkRules
 from layer.dispatch.chunks import ChunkAssembly
 from layer.dispatch.whole_message import WholeMessage, chunk_info
+from layer.kafka.records import packed_headers_of
 from mapping.errors import CorruptRecord
 from mapping.message_record import is_plain
 
@@ -33,7 +34,7 @@ class ReaderChunks:
         Raises:
             StoreError: a message whose payload was given up could not be read again.
         """
-        odd = [i for i, record in enumerate(records) if not is_plain(record.headers())]
+        odd = [i for i, record in enumerate(records) if not is_plain(packed_headers_of(record))]
         assembly = self._partitions.get(partition)
         if not odd and assembly is None:
             return records
@@ -41,8 +42,11 @@ class ReaderChunks:
         for i in odd:
             try:
                 info = chunk_info(records[i])
-            except CorruptRecord:
-                continue  # whoever makes messages says so
+            except CorruptRecord as reason:
+                where = f"{self._name}-{partition} offset={records[i].offset()}"
+                _log.error("reader=%s is skipped, it cannot be read: %s", where, reason)
+                found[i] = None
+                continue
             if info is None:
                 continue
             if assembly is None:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from layer.dispatch.whole_message import WholeMessage
 from layer.errors import CryptoFailed
-from layer.kafka.records import KafkaRecord, headers_of
+from layer.kafka.records import KafkaRecord, headers_of, packed_headers_of
 from mapping.encryption import EncryptionInfo
 from mapping.errors import CorruptRecord
 from mapping.headers import ENCRYPTION
-from mapping.message_record import Headers, decode_headers, is_plain
+from mapping.message_record import Headers, encryption_info, is_plain
 
 if TYPE_CHECKING:
     from layer.dispatch.delivery import Feed
@@ -68,7 +68,7 @@ class OpenedRecord:
         return self._record.key()
 
     def headers(self) -> Headers | bytes | None:
-        return self._record.headers()
+        return packed_headers_of(self._record)
 
     def timestamp(self) -> tuple[int, int]:
         return self._record.timestamp()
@@ -87,7 +87,7 @@ class Unsealing:
 
     def look(self, record: Any, feed: Feed) -> tuple[Any | None, bool]:
         """What `open` gives, and whether its value can be read; a record in clear is given as it is."""
-        if is_plain(record.headers()) or not is_sealed(record):
+        if is_plain(packed_headers_of(record)) or not is_sealed(record):
             return record, True
         if type(record) is WholeMessage:
             return self._look_into_chunks(record, feed)
@@ -107,7 +107,7 @@ class Unsealing:
     def open(self, record: Any, feed: Feed) -> Any | None:
         """The record to deliver, or None for none; one that is discarded is acknowledged on the way."""
         try:
-            info = decode_headers(record.headers()).encryption
+            info = encryption_info(headers_of(record))
             value = record.value()
             if info is None or value is None:
                 return record

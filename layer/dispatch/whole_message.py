@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from layer.kafka.records import KafkaRecord, headers_of
+from layer.kafka.records import KafkaRecord, headers_of, packed_headers_of
 from mapping.errors import CorruptRecord
 from mapping.headers import CHUNK
-from mapping.message_record import ChunkInfo, Headers, decode_headers
+from mapping.message_record import ChunkInfo, Headers
+from mapping.message_record import chunk_info as chunk_info_of
 
 
 def chunk_info(record: Any) -> ChunkInfo | None:
@@ -19,7 +20,7 @@ def chunk_info(record: Any) -> ChunkInfo | None:
     """
     if not any(name == CHUNK for name, _ in headers_of(record) or ()):
         return None
-    return decode_headers(record.headers()).chunk
+    return chunk_info_of(headers_of(record))
 
 
 class WholeMessage:
@@ -78,7 +79,7 @@ class WholeMessage:
         return key
 
     def headers(self) -> Headers | bytes | None:
-        headers: Headers | bytes | None = self._last.headers()
+        headers: Headers | bytes | None = packed_headers_of(self._last)
         return headers
 
     def timestamp(self) -> tuple[int, int]:

@@ -22,6 +22,7 @@ from layer.http_server import answered
 from layer.lookup.http_directory import TENANTS_PATH
 from layer.lookup.places import LookupFailed, Place
 from layer.registry.model import StoredSchema
+from mapping.decimals import decimal_or_none
 
 _TOPIC: Final = "/lookup/v2/topic/"
 _ADMIN: Final = "/admin/v2/"
@@ -111,7 +112,7 @@ class LookupGateway:
         return self._map.place(tenant), f"{domain}://{tenant}/{namespace}/{topic}"
 
     def _schema(self, parts: list[str]) -> dict[str, Any]:
-        if len(parts) not in (4, 5) or parts[3] != "schema" or (len(parts) == 5 and not parts[4].isdecimal()):
+        if len(parts) not in (4, 5) or parts[3] != "schema" or (len(parts) == 5 and decimal_or_none(parts[4]) is None):
             raise _Refusal(
                 HTTPStatus.BAD_REQUEST,
                 f"expected TENANT/NAMESPACE/TOPIC/schema[/VERSION], got {'/'.join(parts)!r:.200}",

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 from layer import errors
 from layer.deadline import Deadline
+from layer.kafka.records import headers_of
 from layer.metadata.known_fences import Epoch, KnownFences, Unresolved
 from layer.metadata.topics import Topic
 from layer.statelog.api import StateLog
@@ -116,7 +117,7 @@ class FenceRecords:
     ) -> int | None:
         for batch in self._data.read(topic.kafka_topic, partition, start, end, deadline):
             for record in batch:
-                if exclusive_epoch(record.headers()) == epoch:
+                if exclusive_epoch(headers_of(record)) == epoch:
                     return int(record.offset())
         return None
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from layer.deadline import Deadline
+from layer.kafka.records import headers_of
 from layer.metadata.fence_records import DataLog
 from layer.metadata.known_replicators import KnownReplicators, ReplicatorEpoch
 from layer.metadata.topics import Topic
@@ -69,7 +70,7 @@ class ReplicatorFences:
         wanted = Claimed(epoch.origin, epoch.number)
         for batch in self._data.read(topic.kafka_topic, partition, max(not_below, log_start), end, deadline):
             for record in batch:
-                if begun_by(record.headers()) == wanted:
+                if begun_by(headers_of(record)) == wanted:
                     return int(record.offset())
         return None
 

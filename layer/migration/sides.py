@@ -6,7 +6,7 @@ A record is on the other cluster under another offset; its copy says where the o
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final
@@ -16,12 +16,11 @@ from mapping.headers import (
     FENCE,
     ORIGINAL_ID,
     PUBLISH_TIME,
-    REPLICATE_TO,
     REPLICATED_FROM,
     SCHEMA_VERSION,
     TXN,
 )
-from mapping.message_record import decode_headers
+from mapping.message_record import goes_to
 
 Headers = Iterable[tuple[str, bytes | None]]
 
@@ -98,7 +97,7 @@ class SideBySide:
         offset = record.offset()
         self._told = offset + 1
         named = dict(headers)
-        if REPLICATED_FROM in named or not _goes_to(named, self._other):
+        if REPLICATED_FROM in named or not goes_to(headers, self._other):
             return
         digest, there = digest_of(offset, record, headers), self._early.pop(offset, None)
         if there is not None:
@@ -178,8 +177,3 @@ def digest_of(place: int, record: KafkaRecord, headers: Headers) -> int:
     digest.update(key or b"")
     digest.update(value or b"")
     return int.from_bytes(digest.digest(), "big")
-
-
-def _goes_to(headers: Mapping[str, bytes | None], cluster: str) -> bool:
-    named = headers.get(REPLICATE_TO)
-    return named is None or cluster in (decode_headers([(REPLICATE_TO, named)]).replicate_to or ())

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
+from layer.kafka.records import packed_headers_of
 from mapping.headers import (
     CHUNK,
     FENCE,
@@ -69,8 +70,8 @@ class Copying:
             if time_ms != published_ms:  # records of a batch often have the same
                 published_ms, published = time_ms, (PUBLISH_TIME, b"%d" % max(0, time_ms))
             position = (ORIGINAL_ID, b"%d%b" % (record.offset(), suffix))
-            found = record.headers()
-            if type(found) is bytes:  # packed: nothing that decides whether it is copied
+            found: Headers | bytes | None = packed_headers_of(record)
+            if isinstance(found, bytes):  # packed: nothing that decides whether it is copied
                 if found[0] == _ALONE:
                     yield [(PRODUCER, found[1:]), origin, position, published]
                 else:

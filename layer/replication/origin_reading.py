@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -9,11 +10,14 @@ from layer.deadline import Deadline
 from layer.errors import OffsetOutOfRange
 from layer.kafka.admin import KafkaAdmin
 from layer.kafka.range_reader import OffsetRange, RangeReader
-from layer.kafka.records import KafkaRecord
+from layer.kafka.records import KafkaRecord, headers_of
 from layer.metadata.topics import Topic
 from layer.replication.origin_index import OriginIndex
 from layer.replication.origins import Copied, copied, is_marker
+from mapping.errors import CorruptRecord
 from mapping.fence import begun_by
+
+_log: Final = logging.getLogger(__name__)
 
 AT_ONCE: Final = 200_000
 """Records of one partition that are read in one go."""
@@ -73,14 +77,20 @@ class OriginReading:
         return found
 
     def _tell(self, topic: Topic, index: OriginIndex, record: Any, partition: int) -> None:
-        headers = record.headers() or []
+        headers = headers_of(record) or []
         if is_marker(headers):
             index.no_message(record.offset())
             begun = begun_by(headers)
             if begun is not None and begun.origin:
                 index.begun(begun.origin, begun.epoch)
             return
-        found = copied(headers, partition)
+        try:
+            found = copied(headers, partition)
+        except CorruptRecord as reason:  # no replicator of ours made it
+            _log.error(
+                "%s-%d offset=%d counts as published here: %s", topic.kafka_topic, partition, record.offset(), reason
+            )
+            found = None
         counts = True
         if found is None:
             index.published_here(record.offset())

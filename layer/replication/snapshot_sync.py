@@ -21,7 +21,7 @@ from layer.deliveries.acks_by_readers import acknowledge_ledgers
 from layer.dispatch.fences import Fences
 from layer.kafka.appends import Group, NewRecord, append_apart
 from layer.kafka.range_reader import OffsetRange, RangeReader
-from layer.kafka.records import CommittedOffset, KafkaRecord
+from layer.kafka.records import CommittedOffset, KafkaRecord, headers_of
 from layer.metadata.policies import REPLICATION_CLUSTERS
 from layer.metadata.subscription import Subscription
 from layer.metadata.topics import Topic
@@ -352,7 +352,7 @@ def hear(exchange: SnapshotExchange, fences: Fences, records: Sequence[Any]) -> 
     for record in records:
         marks = False
         named: bytes | None = None
-        headers = record.headers() or ()
+        headers = headers_of(record) or ()
         for name, value in headers:
             if name == MARKER:
                 marks = True

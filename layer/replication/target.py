@@ -20,11 +20,12 @@ from layer.deadline import Deadline
 from layer.deduplication.journal import Recovered
 from layer.dispatch.fences import Fences
 from layer.kafka.producer import KafkaProducer, Waiting
+from layer.kafka.records import headers_of
 from layer.metadata.topics import Topic
 from layer.node import Node
 from mapping.fence import begun_by, replicator_marker
 from mapping.headers import ORIGINAL_ID, REPLICATED_FROM
-from mapping.original_position import decode_original
+from mapping.original_position import CopyHeaders, original_of
 from mapping.replication import copied_name
 
 _log: Final = logging.getLogger(__name__)
@@ -119,13 +120,16 @@ class Target:
         origin = self._origin.encode("utf-8")
         for batch in self.node.fetcher.read(topic.kafka_topic, partition, max(copied.upto, log_start), end, deadline):
             records: list[Any] = list(batch)
-            odd = [i for i, record in enumerate(records) if begun_by(record.headers()) is not None]
+            odd = [i for i, record in enumerate(records) if begun_by(headers_of(record)) is not None]
             for record in fences.valid(records, odd):
-                headers = dict(record.headers() or ())
+                headers = dict(headers_of(record) or ())
                 position = headers.get(ORIGINAL_ID)
                 if headers.get(REPLICATED_FROM) != origin or position is None:
                     continue
-                original = decode_original(position)
+                read = original_of(CopyHeaders(origin, position))
+                if read is None:
+                    continue
+                original = read[1]
                 if original.incarnation == self._incarnation and original.kafka_offset > copied.highest:
                     copied.present.add(original.kafka_offset)
 

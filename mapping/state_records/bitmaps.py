@@ -22,7 +22,7 @@ def read_bitmap(reader: Reader) -> BitMap64:
         return BitMap64()
     try:
         return BitMap64.deserialize(raw)
-    except ValueError as error:
+    except (ValueError, IndexError) as error:  # IndexError: of no bytes
         raise CorruptRecord(f"{reader.what} holds no readable bitmap: {error}") from error
 
 

@@ -260,7 +260,7 @@ def read_holes(reader: Reader) -> Holes:
     raw = reader.take(_U32.unpack(reader.take(4))[0])
     try:
         acked = BitMap.deserialize(raw)
-    except ValueError as error:
+    except (ValueError, IndexError) as error:  # IndexError: of no bytes
         raise CorruptRecord(f"{reader.what} holds no readable bitmap: {error}") from error
     batches: dict[int, tuple[int, int]] = {}
     position = 0

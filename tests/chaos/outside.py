@@ -12,11 +12,12 @@ from pyroaring import BitMap64
 
 from layer.deadline import Deadline
 from mapping.batch_entry import decode_batch
-from mapping.message_record import decode_headers
+from mapping.message_record import batch_info
 from mapping.state_records.cursor_marker import decode_index, open_marker, page_contents
 from mapping.state_records.cursor_state import CommitMetadata, Holes, decode_commit_metadata, decode_segment
 from mapping.state_topics import CURSORS
 from tests.chaos.evidence import Position
+from tests.foreign_records import UNREADABLE
 from tests.kafka_records import headers_of, place_of
 
 _SAMPLE_EVERY_S = 0.01
@@ -51,7 +52,9 @@ def read_topic(bootstrap: str, kafka_topic: str, partitions: int) -> dict[Positi
 
 
 def _payloads(record: Message) -> list[bytes]:
-    batch = decode_headers(headers_of(record)).batch
+    if record.key() == UNREADABLE:
+        return []
+    batch = batch_info(headers_of(record))
     value = record.value() or b""
     return [value] if batch is None else decode_batch(value, batch.messages).payloads
 

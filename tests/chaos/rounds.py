@@ -111,6 +111,7 @@ class Round:
         self._join()
         eventually("the publisher is at work", lambda: publisher.confirmed, _FINISH_S)
         eventually("the first worker is at work", lambda: self._stand.workers[0].received(), _FINISH_S)
+        self._do(self._write_absurd_records)  # in each round, whatever chance does
         now = time.monotonic()
         ends, outage = now + self._seconds, now + self._seconds * self._random.uniform(0.2, 0.6)
         while time.monotonic() < ends:
@@ -150,6 +151,7 @@ class Round:
             (1, self._restart),
             (1, self._kill_broker),
             (1, self._pause_broker),
+            (2, self._write_absurd_records),
         ]
         if len(running) + len(stopped) < MAX_WORKERS:
             moves.append((6 if not running else 3, self._join))
@@ -167,6 +169,9 @@ class Round:
     def _do(self, action: Callable[[], None]) -> None:
         self.done[action.__name__.strip("_")] += 1
         action()
+
+    def _write_absurd_records(self) -> None:
+        self._stage.write_absurd_records(self._random, self._random.randint(1, 6))
 
     def _join(self) -> None:
         self._stand.worker(**self._orders()).try_to_subscribe()

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from random import Random
 from types import TracebackType
 from typing import Any
 
@@ -25,6 +26,7 @@ from tests.chaos.outside import Entries, Sample, Sampler, read_topic
 from tests.chaos.processes import PATIENCE_S, WorkerProcess, eventually
 from tests.chaos.verdict import Case, Verdict
 from tests.chaos.worker import Orders, position_of, residue
+from tests.foreign_records import ForeignProducer, some_absurd_records
 from tests.kafka_records import place_of
 
 SENTINEL = b"sentinel"
@@ -77,6 +79,12 @@ class Stage:
         self._publishers.append(publisher)
         return publisher
 
+    def write_absurd_records(self, chance: Random, count: int) -> None:
+        """As foreign producers may: some that consumers can read, and some that they leave out."""
+        producer = ForeignProducer(self.bootstrap)
+        producer.send(self.kafka_topic, some_absurd_records(chance, count), chance.randrange(self.partitions))
+        producer.close()
+
     def subscription(self, type_: str = "Shared", name: str = "sub") -> Stand:
         stand = Stand(self, type_, name)
         self._subscriptions.append(stand)
@@ -98,6 +106,8 @@ class Stage:
         """Every confirmed message is there once, and each publisher's order is kept in each partition."""
         there: dict[str, list[int]] = {}
         for (partition, _, _), value in sorted(sent.items()):
+            if b":" not in value:
+                continue  # a foreign producer's
             name, _, number = value.decode().partition(":")
             there.setdefault(f"{name}/{partition}", []).append(int(number))
         for stream, numbers in there.items():

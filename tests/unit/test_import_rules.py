@@ -94,3 +94,15 @@ def test_services_do_not_import_the_sdk() -> None:
         for path in (ROOT / "layer" / service).rglob("*.py")
     }
     _check(offending)
+
+
+def test_headers_are_asked_for_in_the_one_way_that_bears_those_of_others() -> None:
+    """`record.headers()` of confluent-kafka gives null pointers for a name that is no UTF-8."""
+    calling = set()
+    for path in _modules():
+        if path.relative_to(ROOT).parts[0] != "layer":
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and not node.args and getattr(node.func, "attr", "") == "headers":
+                calling.add(_name(path))
+    assert not calling, f"{sorted(calling)}: ask by layer.kafka.records.headers_of"

@@ -21,7 +21,7 @@ from layer.errors import LayerError
 from layer.kafka.records import headers_of
 from layer.node import Node
 from mapping.ledger import LedgerLayout
-from mapping.original_position import copy_headers, decode_original
+from mapping.original_position import copy_headers, original_of
 from mapping.topic_name import TopicName
 
 _log: Final = logging.getLogger(__name__)
@@ -176,7 +176,8 @@ def _reach(late: Late) -> tuple[int, bool, int]:
 def _copied(headers: Iterable[tuple[str, bytes | None]] | None, topic: str, partition: int) -> Late | None:
     """What a record is the copy of; None: it was first published where it lies."""
     said = copy_headers(headers)
-    if said is None:
+    found = None if said is None else original_of(said)
+    if found is None:
         return None
-    original = decode_original(said.position)
-    return Late(topic, partition, said.cluster.decode("utf-8"), original.incarnation, original.kafka_offset)
+    cluster, original = found
+    return Late(topic, partition, cluster, original.incarnation, original.kafka_offset)

@@ -15,12 +15,11 @@ from pyroaring import BitMap64
 
 from layer.deadline import Deadline
 from layer.dispatch.whole_message import chunk_info
-from layer.kafka.records import KafkaRecord
+from layer.kafka.records import KafkaRecord, headers_of
 from layer.lookup.copies import Copies, Reads
 from mapping.errors import CorruptRecord
-from mapping.headers import REPLICATE_TO
-from mapping.message_record import ChunkInfo, decode_headers
-from mapping.original_position import copy_headers, decode_original
+from mapping.message_record import ChunkInfo, goes_to
+from mapping.original_position import copy_headers, original_of
 
 _CHUNKS_WITHIN: Final = 100_000
 """Records that are looked through for the other chunks of a message, before its last one."""
@@ -170,21 +169,16 @@ def _upto(late: Late, log: Log, deadline: Deadline) -> Named:
 
 def _original(late: Late, log: Log, record: Any) -> int | None:
     """The record's offset in the log that `late.offset` is of; None of one that is not in it."""
-    headers = record.headers() or ()
+    headers = headers_of(record) or ()
     copy = copy_headers(headers)
     if late.cluster == log.cluster:
         if late.read_on == log.cluster:  # the tenant came back: it is the same log
             return int(record.offset())
-        return int(record.offset()) if copy is None and _goes_to(headers, late.read_on) else None
-    if copy is None or copy.cluster != late.cluster.encode("utf-8"):
+        return int(record.offset()) if copy is None and goes_to(headers, late.read_on) else None
+    found = None if copy is None else original_of(copy)
+    if found is None or found[0] != late.cluster:
         return None
-    found = decode_original(copy.position)
-    return found.kafka_offset if found.incarnation == late.incarnation else None
-
-
-def _goes_to(headers: Iterable[tuple[str, bytes | None]], cluster: str) -> bool:
-    restricted = [each for each in headers if each[0] == REPLICATE_TO]
-    return not restricted or cluster in (decode_headers(restricted).replicate_to or ())
+    return found[1].kafka_offset if found[1].incarnation == late.incarnation else None
 
 
 def _chunk(record: Any) -> ChunkInfo | None:

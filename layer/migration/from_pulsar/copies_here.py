@@ -18,9 +18,9 @@ from layer.replication.acks import Acks
 from layer.replication.origin_index import OriginIndex, Run
 from layer.replication.origins import is_marker
 from mapping.fence import Fence, begun_by
-from mapping.headers import CHUNK
-from mapping.message_record import decode_headers
-from mapping.original_position import copy_headers, decode_original
+from mapping.headers import CHUNK, REPLICATED_FROM
+from mapping.message_record import chunk_info
+from mapping.original_position import copy_headers, original_of
 from mapping.state_records.subscription_progress import Origin
 
 _MOST_CHUNKS_KEPT: Final = 10_000
@@ -97,7 +97,7 @@ def read_copies(
             here = said is not None and said.cluster.decode("utf-8", "replace") == cluster
             pieces = [record]
             if any(name == CHUNK for name, _ in headers or ()):
-                info = decode_headers(headers).chunk
+                info = chunk_info(headers)
                 assert info is not None  # noqa: S101 - the header is there
                 if not here:
                     index.published_here(record.offset())
@@ -111,10 +111,11 @@ def read_copies(
             if said is None or not here:
                 index.published_here(record.offset())
                 continue
-            original = decode_original(said.position)
-            if original.partition != partition:
+            read = original_of(said)
+            if read is None or read[1].partition != partition:
                 index.published_here(record.offset())
                 continue
+            original = read[1]
             index.copied(record.offset(), found.origin, original.kafka_offset, original.epoch)
             if digests:
                 digest = Digest()
@@ -127,7 +128,7 @@ def read_copies(
 
 
 def _is_from(headers: Iterable[tuple[str, bytes | None]] | None, cluster: str) -> bool:
-    return decode_headers(list(headers or ())).replicated_from == cluster
+    return any(name == REPLICATED_FROM and value == cluster.encode("utf-8") for name, value in headers or ())
 
 
 def _keep_bound(chunks: dict[str, list[KafkaRecord]], found: CopiesHere) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from pyroaring import BitMap64
 
+from layer.kafka.records import HEADERS, UNREADABLE, mend_headers
 from mapping.errors import CorruptRecord
 from mapping.headers import PREFIX, PRODUCER, SCHEMA_VERSION, TXN, MarkerType
 from mapping.message_record import SCHEMA_VERSION_BYTES
@@ -60,12 +61,20 @@ class Looked(NamedTuple):
     met: list[Met]
 
 
-def look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:  # noqa: C901 - a call costs more than a branch
+def look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:
     """Look at the headers of a run of records: done for every record of every topic, so what our producers usually
     write is told first: a producer alone, with a schema version, or with a transaction that was met before.
 
     The headers of these are packed on the way (`mapping.packed_headers`): whoever asks for headers of records that were
     looked over goes by `headers_of`."""
+    try:
+        return _look_over(offsets, records)
+    except UNREADABLE:
+        mend_headers(records)
+        return _look_over(offsets, records)
+
+
+def _look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:  # noqa: C901 - a call costs more than a branch
     odd: list[int] = []
     met: list[Met] = []
     more: dict[bytes, list[int]] = {}
@@ -75,8 +84,7 @@ def look_over(offsets: Sequence[int], records: Sequence[Any]) -> Looked:  # noqa
     """Takes one more offset of the transaction `last`, while that is not None."""
     before = b""
     """What packs the headers of one more record of `last`."""
-    for offset, record in zip(offsets, records, strict=True):
-        headers = record.headers()
+    for offset, record, headers in zip(offsets, records, map(HEADERS, records), strict=True):
         if type(headers) is list and headers and headers[0][0] == PRODUCER:
             producer = headers[0][1]
             if len(headers) == 1:
