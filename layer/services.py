@@ -128,7 +128,6 @@ class Services:
             first_left=FirstLedgersLeft(self.ledger_views, self.admin).starts,
         )
         self.producers = ProducerRegistry(self.log, self.clock, self.fetcher, self.admin)
-        self.sequences = SequenceJournal(self.log, self.admin, self.fetcher, self.clock)
         self.schemas = SchemaRegistry(
             StateLogSchemaStorage(self.log, self.clock), self._schema_policies, self._topic_life, self.clock
         )
@@ -146,6 +145,7 @@ class Services:
         """For state that is read again and again."""
         self.transaction_views = TransactionViews(self.followed_log, self.clock)
         self.looking = LookingOnly(self.transaction_views, self)
+        self.sequences = SequenceJournal(self.log, self.admin, self.fetcher, self.clock, self.looking)
         self.pending_acks = PendingAckJournal(
             self.transaction_views,
             self.clock,

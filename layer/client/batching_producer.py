@@ -34,6 +34,7 @@ from layer.timer import Timer
 from mapping.errors import MappingError
 from mapping.headers import PRODUCER
 from mapping.message_record import MessageMetadata
+from mapping.txn_id import TxnId
 
 _BLOCKED_POLL_S: Final = 0.05
 _PER_MESSAGE_BYTES: Final = 8
@@ -206,13 +207,14 @@ class BatchingProducer(Producer):
                     container = self._containers[partition if partition >= 0 else self._unkeyed]
                     origin = self._origins[container.partition]
                     sequence = origin.next_sequence_id() if sequence_id is None else sequence_id
-                    if self._is_new(container.partition, sequence):
+                    txn = None if metadata is None else metadata.txn
+                    if self._is_new(container.partition, sequence, txn):
                         in_flight.taken += 1
                         self._put(container, in_flight, payload, callback, key, metadata, sequence, marks, stamp)
                         return
                     waiting = WaitingMessage(in_flight, callback, sequence, origin)
                     in_flight.outstanding.add(waiting)
-                    if self._deduplication.wait_for_answer(container.partition, sequence, waiting):
+                    if self._deduplication.wait_for_answer(container.partition, sequence, waiting, txn):
                         in_flight.taken += 1
                         return
                     in_flight.outstanding.discard(waiting)
@@ -223,11 +225,11 @@ class BatchingProducer(Producer):
                 return
         tell_duplicate(callback, origin, 0)
 
-    def _is_new(self, partition: int, sequence: int) -> bool:
+    def _is_new(self, partition: int, sequence: int, txn: TxnId | None) -> bool:
         if not self._deduplication.active:
             return True
         with pulsar_errors():
-            return self._deduplication.admit(partition, sequence) is Verdict.NEW
+            return self._deduplication.admit(partition, sequence, txn) is Verdict.NEW
 
     def _put(
         self,

@@ -32,6 +32,7 @@ from layer.kafka.settings import MAX_MESSAGE_BYTES
 from layer.meters import SendCounts
 from mapping.headers import PRODUCER
 from mapping.message_record import ChunkInfo, Headers, MessageMetadata, encode_headers
+from mapping.txn_id import TxnId
 
 _log = logging.getLogger(__name__)
 
@@ -186,18 +187,20 @@ class Chunking(Producer):
             tickets = self._tickets(len(pieces), callback)
             send = ChunkedSend(len(pieces), callback)
             if tickets and self._deduplicates and send.chunks > 1:
-                admitted = self._admitted(tickets, partition, sequence, send)
+                admitted = self._admitted(tickets, partition, sequence, send, metadata.txn)
                 if admitted is None:
                     return
                 sequence = admitted
             if tickets:
                 self._send_pieces(pieces, tickets, sequence, partition, key, metadata, marks, send, stamp)
 
-    def _admitted(self, tickets: list[Ticket], partition: int, given: int, send: ChunkedSend) -> int | None:
+    def _admitted(
+        self, tickets: list[Ticket], partition: int, given: int, send: ChunkedSend, txn: TxnId | None
+    ) -> int | None:
         """The sequence id to send under; None when the message was stored before, or is under way, and its sender
         hears so."""
         try:
-            verdict, sequence, counts = self._deduplication.admit_chunked(partition, given)
+            verdict, sequence, counts = self._deduplication.admit_chunked(partition, given, txn)
         except BaseException:
             self._give_back(tickets)
             self._count(len(tickets))
@@ -209,7 +212,7 @@ class Chunking(Producer):
         self._count(len(tickets) - 1)
         ticket = tickets[0]
         ticket.sequence, ticket.origin, ticket.callback = sequence, self._origins[partition], send.callback
-        if verdict is Verdict.DUPLICATE or not self._deduplication.wait_for_answer(partition, sequence, ticket):
+        if verdict is Verdict.DUPLICATE or not self._deduplication.wait_for_answer(partition, sequence, ticket, txn):
             answer_duplicate(ticket)
         return None
 

@@ -9,19 +9,21 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Final, Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
 
 from layer.client.in_flight import InFlight, PartitionOut, SendCallback
 from layer.client.message_id import NativeMessageId, PartitionOrigin
 from layer.deadline import Deadline
 from layer.deduplication.journal import NOTED_EVERY_MS, Recovered, SequenceJournal
 from layer.deduplication.machine import PartitionSequences, Verdict
+from layer.errors import TransactionConflict
 from layer.exceptions import Result
 from layer.kafka.errors import is_certainly_not_stored, local_failure
 from layer.metadata.producer_membership import Membership
 from layer.metadata.topics import Topic
-from mapping.headers import PRODUCER, producer_suffix
+from mapping.headers import PRODUCER, TXN, producer_suffix
+from mapping.txn_id import TxnId
 
 _log = logging.getLogger(__name__)
 
@@ -58,15 +60,25 @@ class Sendable(Protocol):
     def __call__(self, error: Any, record: Any, /) -> None: ...
 
 
+class _Waiting(NamedTuple):
+    """A duplicate of what is under way: its transaction, who is to hear, the last failure of another one."""
+
+    sequence: int
+    txn: TxnId | None
+    sendable: Sendable
+    failure: Any = None
+
+
 class _Partition:
     __slots__ = ("noted", "noted_s", "sequences", "waiting")
 
     def __init__(self, recovered: Recovered) -> None:
         self.sequences = PartitionSequences(recovered.highest, recovered.upto)
+        for txn, held in recovered.undecided.items():
+            self.sequences.hold(txn, held.ids, held.offset)
         self.noted = recovered.upto
         self.noted_s = time.monotonic()
-        self.waiting: list[tuple[int, Sendable, Any]] = []
-        """Duplicates of what is under way: id, who is to hear, the last failure of another one."""
+        self.waiting: list[_Waiting] = []
 
 
 class Deduplication:
@@ -141,6 +153,7 @@ class Deduplication:
         if not self._lasting or not (final or now_s >= self._note_next_s):
             return
         self._note_next_s = now_s + NOTE_EVERY_S
+        self._decide(deadline)
         with self._lock:
             settled = {number: each for number, each in self._partitions.items() if each.sequences.settled}
         ends = self._journal.ends(self._topic, settled, deadline)
@@ -149,12 +162,25 @@ class Deduplication:
             for number, each in settled.items():
                 sequences, end = each.sequences, ends[number]
                 # What was sent after the end was asked for lies beyond it; of what lies before it everything is known.
-                due = final or end - each.noted >= NOTE_AFTER or now_s - each.noted_s >= NOTED_EVERY_MS / 1000
+                grown = sequences.known_upto(end) - each.noted >= NOTE_AFTER
+                due = final or grown or now_s - each.noted_s >= NOTED_EVERY_MS / 1000
                 if due and sequences.settled and sequences.read_from <= end:
-                    known[number] = Recovered(sequences.stored, end)
-        self._journal.save(self._topic, self._name, self.epoch, known, deadline, final=final)
+                    known[number] = Recovered(sequences.stored, sequences.known_upto(end))
+        for last in (True, False) if final else (False,):
+            some = {p: each for p, each in known.items() if (final and each.upto == ends[p]) is last}
+            self._journal.save(self._topic, self._name, self.epoch, some, deadline, final=last)
         for number, recovered in known.items():
             settled[number].noted, settled[number].noted_s = recovered.upto, now_s
+
+    def _decide(self, deadline: Deadline) -> None:
+        """Look up what became of transactions, before what is on record of them goes with their records."""
+        with self._lock:
+            wanted = {number: list(each.sequences.undecided) for number, each in self._partitions.items()}
+        for number, txns in wanted.items():
+            if txns:
+                outcomes = self._journal.outcomes(self._topic, number, txns, deadline)
+                with self._lock:
+                    _take_in(self._partitions[number].sequences, outcomes)
 
     def end(self, deadline: Deadline) -> None:
         """The policy is off: what was stored does not count any more."""
@@ -178,7 +204,8 @@ class Deduplication:
                 try:
                     if each is not None:
                         self._membership.make_sure(_RECOVER_S)
-                    verdict = Verdict.NEW if each is None else self._judge(partition, each, sequence)
+                    txn = None if each is None else _transaction_of(headers)
+                    verdict = Verdict.NEW if each is None else self._judge(partition, each, sequence, txn)
                     if verdict is Verdict.NEW:
                         headers[0] = (PRODUCER, f"{sequence}{self._suffix}")
                         report = ticket if each is None else _Report(self, each, ticket, (sequence,))
@@ -187,9 +214,9 @@ class Deduplication:
                     ticket.sequence = given
                     raise
                 if each is not None and verdict is Verdict.NEW:
-                    each.sequences.taken(sequence)
+                    each.sequences.taken(sequence, txn)
                 elif each is not None and verdict is Verdict.PENDING:
-                    each.waiting.append((sequence, ticket, None))
+                    each.waiting.append(_Waiting(sequence, txn, ticket))
                 if given == ASSIGN:
                     self._next[partition] = sequence + 1
             if verdict is Verdict.DUPLICATE:
@@ -201,28 +228,29 @@ class Deduplication:
 
     # Batches ------------------------------------------------------------------------------------------------------
 
-    def admit(self, partition: int, sequence: int) -> Verdict:
+    def admit(self, partition: int, sequence: int, txn: TxnId | None) -> Verdict:
         """Whether a message may join a batch: NEW, and then it counts as under way, or DUPLICATE, or PENDING.
 
         Raises:
             StoreError: a send had failed with an unknown outcome, and the log cannot be read.
+            TransactionConflict: that depends on another transaction, which is open.
         """
         if not self.active:
             return Verdict.NEW
         with self._lock:
             each = self._partitions[partition]
-            verdict = self._judge(partition, each, sequence)
+            verdict = self._judge(partition, each, sequence, txn)
             if verdict is Verdict.NEW:
-                each.sequences.taken(sequence)
+                each.sequences.taken(sequence, txn)
             return verdict
 
-    def wait_for_answer(self, partition: int, sequence: int, waiting: Sendable) -> bool:
+    def wait_for_answer(self, partition: int, sequence: int, waiting: Sendable, txn: TxnId | None) -> bool:
         """Have a PENDING message answered with the one that it repeats; False when that was answered meanwhile."""
         with self._lock:
             each = self._partitions[partition]
-            if each.sequences.judge(sequence) is not Verdict.PENDING:
+            if each.sequences.judge(sequence, txn) is not Verdict.PENDING:
                 return False
-            each.waiting.append((sequence, waiting, None))
+            each.waiting.append(_Waiting(sequence, txn, waiting))
             return True
 
     def over_batches(self, produce: Produce) -> Produce:
@@ -248,12 +276,11 @@ class Deduplication:
 
     # Messages of several records ----------------------------------------------------------------------------------
 
-    def admit_chunked(self, partition: int, given: int) -> tuple[Verdict, int, bool]:
+    def admit_chunked(self, partition: int, given: int, txn: TxnId | None) -> tuple[Verdict, int, bool]:
         """Whether a message that is sent in chunks may go, its id (the next one for `ASSIGN`), and whether it counts as
         under way until `chunked_answered`.
 
-        Raises:
-            StoreError: a send had failed with an unknown outcome, and the log cannot be read.
+        Raises: as `admit`.
         """
         with self._lock:
             sequence = self._next[partition] if given == ASSIGN else given
@@ -261,9 +288,9 @@ class Deduplication:
             if judged:
                 each = self._partitions[partition]
                 self._membership.make_sure(_RECOVER_S)
-                verdict = self._judge(partition, each, sequence)
+                verdict = self._judge(partition, each, sequence, txn)
                 if verdict is Verdict.NEW:
-                    each.sequences.taken(sequence)
+                    each.sequences.taken(sequence, txn)
             if given == ASSIGN:
                 self._next[partition] = sequence + 1
             return verdict, sequence, judged and verdict is Verdict.NEW
@@ -295,32 +322,62 @@ class Deduplication:
                 each.sequences.failed(sequences, certainly=is_certainly_not_stored(error))
             return _released(each, error) if each.waiting else []
 
-    def _judge(self, partition: int, each: _Partition, sequence: int) -> Verdict:
-        """Raises StoreError or Corrupt: what failed sends left in the log has to be read, and cannot be."""
-        verdict = each.sequences.judge(sequence)
-        if verdict is not Verdict.UNKNOWN:
-            return verdict
-        deadline = Deadline.after(_RECOVER_S)
-        begin = each.sequences.read_from
-        found, end = self._journal.firsts(self._topic, partition, self._name, begin, deadline)
-        _log.info("producer=%s partition=%d looked for failed sends, read to %d", self._name, partition, end)
-        each.sequences.found(found, end)
-        return each.sequences.judge(sequence)
+    def _judge(self, partition: int, each: _Partition, sequence: int, txn: TxnId | None) -> Verdict:
+        """Raises StoreError or Corrupt: what failed sends left in the log has to be read, or the outcome of a
+        transaction, and cannot be. TransactionConflict: that transaction is open."""
+        verdict = each.sequences.judge(sequence, txn)
+        if verdict is Verdict.UNKNOWN:
+            deadline = Deadline.after(_RECOVER_S)
+            begin = each.sequences.read_from
+            found, end = self._journal.firsts(self._topic, partition, self._name, begin, deadline)
+            _log.info("producer=%s partition=%d looked for failed sends, read to %d", self._name, partition, end)
+            each.sequences.found(found, end)
+            verdict = each.sequences.judge(sequence, txn)
+        if verdict is Verdict.UNDECIDED:
+            undecided = each.sequences.depends_on(sequence)
+            outcomes = self._journal.outcomes(self._topic, partition, undecided, Deadline.after(_RECOVER_S))
+            _take_in(each.sequences, outcomes)
+            verdict = each.sequences.judge(sequence, txn)
+        if verdict is Verdict.UNDECIDED:
+            raise TransactionConflict(_conflict(sequence, each.sequences.depends_on(sequence)))
+        return verdict
+
+
+def _take_in(sequences: PartitionSequences, outcomes: Mapping[TxnId, bool | None]) -> None:
+    for txn, committed in outcomes.items():
+        if committed is not None and txn in sequences.undecided:
+            sequences.decided(txn, committed=committed)
+
+
+def _conflict(sequence: int, txns: Iterable[TxnId]) -> str:
+    names = ", ".join(map(str, txns))
+    return f"whether sequence id {sequence} is stored depends on transaction {names}: send again when it has ended"
+
+
+def _transaction_of(headers: Sequence[tuple[str, Any]]) -> TxnId | None:
+    if len(headers) > 1:
+        for name, value in headers:
+            if name == TXN:
+                return TxnId.from_bytes(value)
+    return None
 
 
 def _released(each: _Partition, error: Any) -> list[tuple[Sendable, Any]]:
     """Those who wait and can be answered now."""
     released: list[tuple[Sendable, Any]] = []
-    still: list[tuple[int, Sendable, Any]] = []
-    for sequence, waiting, before in each.waiting:
-        verdict = each.sequences.judge(sequence)
-        failure = before if error is None else error
+    still: list[_Waiting] = []
+    for one in each.waiting:
+        verdict = each.sequences.judge(one.sequence, one.txn)
+        failure = one.failure if error is None else error
         if verdict is Verdict.DUPLICATE:
-            released.append((waiting, None))
+            released.append((one.sendable, None))
+        elif verdict is Verdict.UNDECIDED:
+            depends_on = each.sequences.depends_on(one.sequence)
+            released.append((one.sendable, local_failure(_conflict(one.sequence, depends_on))))
         elif verdict is Verdict.PENDING or failure is None:
-            still.append((sequence, waiting, failure))
+            still.append(one._replace(failure=failure))
         else:
-            released.append((waiting, failure))
+            released.append((one.sendable, failure))
     each.waiting = still
     return released
 

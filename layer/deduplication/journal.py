@@ -2,9 +2,11 @@
 
 A snapshot says what a name has stored below an offset. Whoever opens the name reads the log from there to its end, and
 so finds every record of it, also those that a killed process wrote and never heard of; a name that was closed in good
-order needs no reading. Snapshots are keyed by the epoch of the claim they were made under, and only those of the
-highest epoch count: a paused former holder can write, but nobody listens. Without a snapshot nothing was deduplicated
-yet: the name begins anew, as in Pulsar, whatever it sent before.
+order needs no reading. What lies in transactions counts when these are committed: records name them, the partition's
+buffer tells what became of them, and a snapshot ends before the first one that is open. Snapshots are keyed by the
+epoch of the claim they were made under, and only those of the highest epoch count: a paused former holder can write,
+but nobody listens. Without a snapshot nothing was deduplicated yet: the name begins anew, as in Pulsar, whatever it
+sent before.
 
 So it does when it was away for `FORGOTTEN_AFTER_MS`, and until then it holds the log. A producer that lives is seen by
 its claim, and leaves a snapshot every `NOTED_EVERY_MS`, whatever it sends, so a dead one died within that of its last.
@@ -15,16 +17,22 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Final, NamedTuple, Protocol
+
+from pyroaring import BitMap64
 
 from layer import errors
 from layer.clock import Clock
 from layer.deadline import Deadline
+from layer.deduplication.machine import Undecided
 from layer.kafka.records import headers_of
 from layer.metadata.topics import Topic
 from layer.statelog.api import LogRecord, StateLog
 from layer.statelog.view import LogView
+from layer.transactions.buffer.entries import BufferEntries, TxnStatus
+from layer.transactions.buffer.model import DataPartition
 from layer.waiting import pause
 from mapping.errors import CorruptRecord
 from mapping.message_record import Headers
@@ -32,6 +40,8 @@ from mapping.state_keys import ProducerSequenceKey, decode_key, encode_key
 from mapping.state_records.producers import SequenceSnapshot, decode_snapshot, encode_snapshot
 from mapping.state_topics import PRODUCERS
 from mapping.stored_sequence import StoredSequence, stored_sequence
+from mapping.transaction_headers import in_transaction
+from mapping.txn_id import TxnId
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +50,9 @@ FORGOTTEN_AFTER_MS: Final = 6 * 3_600_000
 NOTED_EVERY_MS: Final = 3_600_000
 SCANNED_BETWEEN_SNAPSHOTS: Final = 1_000_000
 """Records after which reading a long tail leaves a snapshot: an attempt that runs out of time is not in vain."""
+
+_HELD_MOST: Final = 10_000
+"""So many transactions are met before it is looked up what became of them."""
 
 STRAGGLERS_S: Final = 0.2
 """Between two looks at the log, after a producer died or a send failed with an unknown outcome."""
@@ -65,21 +78,45 @@ class Records(Protocol):
     ) -> Iterator[Sequence[DataRecord]]: ...
 
 
+class Buffers(Protocol):
+    """What is on record of transactions: `LookingOnly`, as far as it is needed here."""
+
+    def ask_buffer(
+        self, topic: str, question: Callable[[BufferEntries], dict[TxnId, TxnStatus]], deadline: Deadline
+    ) -> dict[TxnId, TxnStatus]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """`highest` is the highest id below the offset `upto`, which was the log's end; -1 for none."""
+    """`highest` is the highest id below the offset `upto`, which was the log's end; -1 for none. `undecided`: those of
+    transactions that are open, by transaction; they do not count in `highest`."""
 
     highest: int
     upto: int
+    undecided: Mapping[TxnId, Undecided] = field(default_factory=dict)
+
+    @property
+    def known_upto(self) -> int:
+        """Below which offset everything is known."""
+        return min([self.upto, *(held.offset for held in self.undecided.values())])
+
+
+class Stored(NamedTuple):
+    """A record: its ids when it is one of the name that was asked for, and then its transaction if it has one."""
+
+    offset: int
+    ids: StoredSequence | None
+    txn: TxnId | None
 
 
 class SequenceJournal:
     """Of one cluster. Thread-safe. Memory: a snapshot for each producer name and partition of the topics asked for."""
 
-    def __init__(self, log: StateLog, admin: Ends, fetcher: Records, clock: Clock) -> None:
+    def __init__(self, log: StateLog, admin: Ends, fetcher: Records, clock: Clock, buffers: Buffers) -> None:
         self._log = log
         self._admin = admin
         self._fetcher = fetcher
+        self._buffers = buffers
         self._clock = clock
         self._views: dict[int, LogView[_Snapshots]] = {}
         self._lock = threading.Lock()
@@ -104,18 +141,15 @@ class SequenceJournal:
         scanned = []
         for partition in numbers:
             snapshot = newest.get(partition)
-            highest = -1 if snapshot is None else snapshot.highest
+            recovered[partition] = Recovered(-1 if snapshot is None else snapshot.highest, ends[partition])
             if snapshot is not None and not snapshot.final:
-                begin = max(snapshot.upto, starts[partition])
-                highest = self._scan(topic, name, epoch, partition, highest, begin, ends[partition], deadline)
+                before = Recovered(snapshot.highest, max(snapshot.upto, starts[partition]))
+                recovered[partition] = self._scan(topic, name, epoch, partition, before, ends[partition], deadline)
                 scanned.append(partition)
-            recovered[partition] = Recovered(highest, ends[partition])
         if scanned:
             self._wait_for_stragglers()
             for partition, end in self.ends(topic, scanned, deadline).items():
-                found = recovered[partition]
-                highest = self._scan(topic, name, epoch, partition, found.highest, found.upto, end, deadline)
-                recovered[partition] = Recovered(highest, end)
+                recovered[partition] = self._scan(topic, name, epoch, partition, recovered[partition], end, deadline)
         self.save(topic, name, epoch, recovered, deadline, final=False)
         former = [ProducerSequenceKey(place, p, name, e) for e, p in known if e != epoch and p in recovered]
         self._write(place, [(encode_key(key), None) for key in former], deadline)
@@ -130,7 +164,7 @@ class SequenceJournal:
         records: list[tuple[bytes, bytes | None]] = [
             (
                 encode_key(ProducerSequenceKey(place, partition, name, epoch)),
-                encode_snapshot(SequenceSnapshot(life, found.highest, found.upto, final)),
+                encode_snapshot(SequenceSnapshot(life, found.highest, found.known_upto, final and not found.undecided)),
             )
             for partition, found in known.items()
         ]
@@ -184,19 +218,20 @@ class SequenceJournal:
 
     def firsts(
         self, topic: Topic, partition: int, name: str, start: int, deadline: Deadline
-    ) -> tuple[frozenset[int], int]:
-        """The first ids of the records of `name` from `start` to the end, once failed sends have settled; and that end.
+    ) -> tuple[frozenset[tuple[int, TxnId | None]], int]:
+        """The first ids and transactions of the records of `name` from `start` to the end, once failed sends have
+        settled; and that end.
 
         Raises: as `stored`, and DeadlineExceeded.
         """
-        found: set[int] = set()
+        found: set[tuple[int, TxnId | None]] = set()
         for wait in (False, True):
             if wait:
                 self._wait_for_stragglers()
             end = self.ends(topic, [partition], deadline)[partition]
-            for _, record in self.stored(topic, partition, name, start, end, deadline):
-                if record is not None:
-                    found.add(record.first)
+            for _, ids, txn in self.stored(topic, partition, name, start, end, deadline):
+                if ids is not None:
+                    found.add((ids.first, txn))
             start = max(start, end)
         return frozenset(found), end
 
@@ -207,8 +242,8 @@ class SequenceJournal:
 
     def stored(
         self, topic: Topic, partition: int, name: str, start: int, end: int, deadline: Deadline
-    ) -> Iterator[tuple[int, StoredSequence | None]]:
-        """Every record of [start, end): its offset, and the ids in it when it is one of `name`.
+    ) -> Iterator[Stored]:
+        """Every record of [start, end).
 
         Raises:
             Corrupt: a record's headers cannot be read.
@@ -218,12 +253,26 @@ class SequenceJournal:
         for batch in self._fetcher.read(topic.kafka_topic, partition, start, end, deadline):
             for record in batch:
                 try:
-                    found = stored_sequence(headers_of(record), wanted)
+                    headers = headers_of(record)
+                    ids = stored_sequence(headers, wanted)
+                    in_txn = None if ids is None else in_transaction(headers)
                 except CorruptRecord as failure:
                     raise errors.Corrupt(
                         f"{topic.kafka_topic}-{partition} offset {record.offset()}: {failure}"
                     ) from failure
-                yield record.offset(), found
+                yield Stored(record.offset(), ids, None if in_txn is None else in_txn.txn)
+
+    def outcomes(
+        self, topic: Topic, partition: int, txns: Collection[TxnId], deadline: Deadline
+    ) -> dict[TxnId, bool | None]:
+        """Whether these transactions, which have records in the partition, are committed; None: they are open."""
+        where = DataPartition(str(topic.name), partition, topic.layout.incarnation)
+        names = list(txns)
+        question = partial(_statuses, where=where, txns=names)
+        found = self._buffers.ask_buffer(where.topic, question, deadline) if names else {}
+        return {
+            txn: None if status is TxnStatus.OPEN else status is TxnStatus.COMMITTED for txn, status in found.items()
+        }
 
     # Inside -------------------------------------------------------------------------------------------------------
 
@@ -243,29 +292,37 @@ class SequenceJournal:
         return self._clock.now_ms() - noted.at_ms > longest_ms
 
     def _scan(
-        self,
-        topic: Topic,
-        name: str,
-        epoch: int,
-        partition: int,
-        highest: int,
-        start: int,
-        end: int,
-        deadline: Deadline,
-    ) -> int:
+        self, topic: Topic, name: str, epoch: int, partition: int, before: Recovered, end: int, deadline: Deadline
+    ) -> Recovered:
+        """What is known when the log is read on, from `before` to `end`."""
         began_s = self._clock.monotonic()
-        noted = start
-        for offset, found in self.stored(topic, partition, name, start, end, deadline):
-            if found is not None:
-                highest = max(highest, found.highest)
+        noted = start = before.upto
+        highest, held = before.highest, dict(before.undecided)
+        for offset, ids, txn in self.stored(topic, partition, name, start, end, deadline):
+            if ids is not None and txn is None:
+                highest = max(highest, ids.highest)
+            elif ids is not None and txn is not None:
+                if txn not in held and len(held) >= _HELD_MOST:
+                    highest, held = self._decided(topic, partition, highest, held, deadline)
+                held.setdefault(txn, Undecided(BitMap64(), offset)).ids.add_range(ids.first, ids.highest + 1)
             if offset - noted >= SCANNED_BETWEEN_SNAPSHOTS:
                 noted = offset + 1
-                self.save(topic, name, epoch, {partition: Recovered(highest, noted)}, deadline, final=False)
+                highest, held = self._decided(topic, partition, highest, held, deadline)
+                self.save(topic, name, epoch, {partition: Recovered(highest, noted, held)}, deadline, final=False)
+        highest, held = self._decided(topic, partition, highest, held, deadline)
         _log.info(
             "topic=%s-%d producer=%s highest sequence id %d, read %d records in %.3f s",
             topic.name, partition, name, highest, max(0, end - start), self._clock.monotonic() - began_s,
         )  # fmt: skip
-        return highest
+        return Recovered(highest, end, held)
+
+    def _decided(
+        self, topic: Topic, partition: int, highest: int, held: dict[TxnId, Undecided], deadline: Deadline
+    ) -> tuple[int, dict[TxnId, Undecided]]:
+        """The highest id with those of the transactions that are committed, and those that are open."""
+        outcomes = self.outcomes(topic, partition, held, deadline)
+        committed = [int(held[txn].ids.max()) for txn, outcome in outcomes.items() if outcome]
+        return max([highest, *committed]), {txn: held[txn] for txn, outcome in outcomes.items() if outcome is None}
 
     def _write(self, place: str, records: list[tuple[bytes, bytes | None]], deadline: Deadline) -> None:
         if records:
@@ -278,6 +335,10 @@ class SequenceJournal:
             if view is None:
                 view = self._views[partition] = LogView(self._log, PRODUCERS, partition, _Snapshots, self._clock)
             return view
+
+
+def _statuses(entries: BufferEntries, where: DataPartition, txns: Iterable[TxnId]) -> dict[TxnId, TxnStatus]:
+    return {txn: entries.status(where, txn) for txn in txns}
 
 
 class _Noted(NamedTuple):

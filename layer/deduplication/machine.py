@@ -2,14 +2,20 @@
 
 Pulsar's rule: a message is new when its sequence id is above the highest one of its producer name. This keeps to it,
 and knows more than Pulsar's broker about what failed: an id that certainly was not stored may be sent again, also when
-higher ones were stored meanwhile (Pulsar takes it for a duplicate and loses it).
+higher ones were stored meanwhile (Pulsar takes it for a duplicate and loses it). So may the ids of a transaction that
+was aborted; as long as it is open nobody can say whether its ids are stored, but itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from pyroaring import BitMap64
+
+from mapping.txn_id import TxnId
 
 MAX_ABSENT: Final = 100_000
 """Ids that failed and were not sent again, and are remembered as not stored; the lowest are forgotten first."""
@@ -17,19 +23,31 @@ MAX_ABSENT: Final = 100_000
 
 class Verdict(Enum):
     """NEW: to be stored. DUPLICATE: stored already. PENDING: the answer of what is under way decides. UNKNOWN: a send
-    failed that may have been stored; the log has to be read (`found`)."""
+    failed that may have been stored; the log has to be read (`found`). UNDECIDED: it depends on transactions of others,
+    whose outcome has to be looked up (`undecided`, `decided`)."""
 
     NEW = "new"
     DUPLICATE = "duplicate"
     PENDING = "pending"
     UNKNOWN = "unknown"
+    UNDECIDED = "undecided"
+
+
+@dataclass(slots=True)
+class Undecided:
+    """What a transaction stored whose outcome is not known: its ids, and an offset that none of its records lies
+    below."""
+
+    ids: BitMap64
+    offset: int
 
 
 class PartitionSequences:
     """Sequence ids of one producer name in one partition. One caller at a time.
 
-    Memory: an int for each message that is under way again after a failure or failed without being sent again, at most
-    `MAX_ABSENT` and `max_pending_messages`.
+    Memory: an int for each message that is under way, again after a failure or in a transaction, at most
+    `max_pending_messages`, and for each that failed or was aborted without being sent again, at most `MAX_ABSENT`; a
+    compressed bitmap of the ids of each transaction whose outcome was not looked up yet.
     """
 
     def __init__(self, stored: int = -1, read_from: int = 0) -> None:
@@ -42,8 +60,11 @@ class PartitionSequences:
         self.unanswered = 0
         self._absent: set[int] = set()
         self._again: set[int] = set()
-        self._doubtful: dict[int, Sequence[int]] = {}
-        """By their first id, the ids of records that failed and may have been stored."""
+        self._doubtful: dict[int, tuple[Sequence[int], TxnId | None]] = {}
+        """By their first id, the ids of records that failed and may have been stored, and their transaction."""
+        self._sent_in: dict[int, TxnId] = {}
+        """Of what is under way in transactions."""
+        self._undecided: dict[TxnId, Undecided] = {}
 
     @property
     def doubtful(self) -> bool:
@@ -54,18 +75,50 @@ class PartitionSequences:
         """Everything that was sent is known to be stored or not."""
         return not self.unanswered and not self._doubtful
 
-    def judge(self, sequence: int) -> Verdict:
+    @property
+    def undecided(self) -> Collection[TxnId]:
+        """Transactions that stored something and whose outcome is not known."""
+        return self._undecided.keys()
+
+    def known_upto(self, end: int) -> int:
+        """Below which offset everything is known, when the log ends at `end`."""
+        return min([end, *(held.offset for held in self._undecided.values())])
+
+    def judge(self, sequence: int, txn: TxnId | None = None) -> Verdict:
+        """Of a message of the transaction `txn`, or of none."""
         if self._doubtful:
             return Verdict.UNKNOWN
-        if sequence > self.pushed or sequence in self._absent:
+        if sequence in self._absent:
             return Verdict.NEW
-        if sequence > self.stored or sequence in self._again:
+        if sequence in self._again:
+            return Verdict.PENDING
+        if self._undecided and sequence <= self.pushed:
+            depends_on = self.depends_on(sequence)
+            if txn in depends_on:
+                return Verdict.DUPLICATE
+            if depends_on:
+                return Verdict.UNDECIDED
+        if sequence > self.pushed:
+            return Verdict.NEW
+        if sequence > self.stored:
             return Verdict.PENDING
         return Verdict.DUPLICATE
 
-    def taken(self, sequence: int) -> None:
+    def depends_on(self, sequence: int) -> set[TxnId]:
+        """Transactions whose outcome decides whether the id counts as stored: those that stored it, or, while nobody
+        else stored a higher one, one that is higher."""
+        higher = sequence > self.stored
+        return {
+            txn
+            for txn, held in self._undecided.items()
+            if sequence in held.ids or (higher and held.ids.max() > sequence)
+        }
+
+    def taken(self, sequence: int, txn: TxnId | None = None) -> None:
         """A NEW one is on its way."""
         self.unanswered += 1
+        if txn is not None:
+            self._sent_in[sequence] = txn
         if self._absent:
             self._absent.discard(sequence)
         if sequence > self.pushed:
@@ -75,37 +128,69 @@ class PartitionSequences:
 
     def stored_at(self, sequences: Sequence[int], offset: int | None) -> None:
         """The record with these ids is in the log; `offset` None: nobody knows where."""
-        self._answered(sequences)
-        self.stored = max(self.stored, max(sequences))
+        self._is_stored(sequences, self._answered(sequences), self.read_from if offset is None else offset)
         if offset is not None and not self._doubtful:
             # Reports come in the order of sending: what may be left of earlier ones lies before this one.
             self.read_from = max(self.read_from, offset + 1)
         self._settle()
 
+    def _is_stored(self, sequences: Sequence[int], txn: TxnId | None, offset: int) -> None:
+        if txn is None:
+            self.stored = max(self.stored, max(sequences))
+        else:
+            self.hold(txn, BitMap64(sequences), offset)
+
+    def hold(self, txn: TxnId, ids: BitMap64, offset: int) -> None:
+        """A transaction has stored these, none below this offset, and its outcome is not known."""
+        held = self._undecided.get(txn)
+        if held is None:
+            self._undecided[txn] = Undecided(ids, offset)
+        else:
+            held.ids |= ids
+            held.offset = min(held.offset, offset)
+        self.pushed = max(self.pushed, ids.max())
+
+    def decided(self, txn: TxnId, *, committed: bool) -> None:
+        """The outcome of one of the `undecided`."""
+        held = self._undecided.pop(txn)
+        if committed:
+            self.stored = max(self.stored, held.ids.max())
+        self._settle()
+        if not committed:
+            held.ids.remove_range(self.pushed + 1, 2**64 - 1)  # what is above is new in any case
+            self._remember_absent(held.ids)
+
     def failed(self, sequences: Sequence[int], *, certainly: bool) -> None:
         """The record with these ids failed, `certainly` without being stored."""
-        self._answered(sequences)
+        txn = self._answered(sequences)
         if certainly:
             self._remember_absent(sequences)
         else:
-            self._doubtful[sequences[0]] = sequences
+            self._doubtful[sequences[0]] = sequences, txn
         self._settle()
 
-    def found(self, firsts: Collection[int], end: int) -> None:
-        """The log was read from `read_from` to `end`: our records there begin with these ids."""
-        for first, sequences in self._doubtful.items():
-            if first in firsts:
-                self.stored = max(self.stored, max(sequences))
+    def found(self, firsts: Collection[tuple[int, TxnId | None]], end: int) -> None:
+        """The log was read from `read_from` to `end`: our records there begin with these ids, in these transactions (an
+        aborted one may have the same ids)."""
+        for first, (sequences, txn) in self._doubtful.items():
+            if (first, txn) in firsts:
+                self._is_stored(sequences, txn, self.read_from)
             else:
                 self._remember_absent(sequences)
         self._doubtful.clear()
         self.read_from = max(self.read_from, end)
         self._settle()
 
-    def _answered(self, sequences: Sequence[int]) -> None:
+    def _answered(self, sequences: Sequence[int]) -> TxnId | None:
+        """Gives the transaction that they were sent in."""
         self.unanswered -= len(sequences)
         if self._again:
             self._again.difference_update(sequences)
+        txn: TxnId | None = None
+        if self._sent_in:
+            for sequence in sequences:
+                txn = self._sent_in.pop(sequence, txn)
+        return txn
 
     def _remember_absent(self, sequences: Iterable[int]) -> None:
         self._absent.update(sequences)
@@ -114,4 +199,5 @@ class PartitionSequences:
 
     def _settle(self) -> None:
         if not self.unanswered and not self._doubtful:
-            self.pushed = self.stored  # nothing above it is under way: new, whether it was tried before or not
+            # Nothing above is under way: new, whether it was tried before or not.
+            self.pushed = max([self.stored, *(held.ids.max() for held in self._undecided.values())])

@@ -74,6 +74,48 @@ def test_an_id_that_is_not_above_the_highest_is_answered_and_not_stored(
     assert stored(client, topic) == ["5", "9", "10"]
 
 
+KINDS_IN_TRANSACTIONS = [*KINDS, {"chunking_enabled": True}]
+
+
+@pytest.mark.parametrize("kind", KINDS_IN_TRANSACTIONS, ids=["single", "batching", "chunking"])
+def test_the_ids_of_an_aborted_transaction_are_free_again(service_url: str, topic: str, kind: dict[str, Any]) -> None:
+    client = pulsar.Client(service_url, operation_timeout_seconds=120, enable_transaction=True)
+    large = b"2" * (6 * 1024 * 1024 if "chunking_enabled" in kind else 10)
+    try:
+        producer = client.create_producer(topic, producer_name="p", **kind)
+        first, second = client.new_transaction(), client.new_transaction()
+        for sequence, payload in ((1, b"1"), (2, large), (3, b"3")):
+            assert place(producer.send(payload, sequence_id=sequence, txn=first)) != NO_ID
+        assert place(producer.send(b"repeated", sequence_id=2, txn=first)) == NO_ID, "its own"
+        for other in (second, None):
+            with pytest.raises(pulsar.TransactionConflict, match=r"send again when it has ended"):
+                producer.send(b"too early", sequence_id=2, txn=other)
+        second.abort()
+        first.abort()
+        assert stored(client, topic) == []
+        third = client.new_transaction()
+        for sequence, payload in ((1, b"1"), (2, large), (3, b"3")):
+            assert place(producer.send(payload, sequence_id=sequence, txn=third)) != NO_ID
+        third.commit()
+        assert place(producer.send(b"repeated", sequence_id=3)) == NO_ID
+        left = client.new_transaction()
+        assert place(producer.send(b"4", sequence_id=4, txn=left)) != NO_ID
+        producer.close()
+        producer = client.create_producer(topic, producer_name="p", **kind)
+        assert producer.last_sequence_id() == 3
+        with pytest.raises(pulsar.TransactionConflict):
+            producer.send(b"4", sequence_id=4)
+        left.abort()
+        assert place(producer.send(b"4", sequence_id=4)) != NO_ID
+        producer.close()
+        producer = client.create_producer(topic, producer_name="p", **kind)
+        assert producer.last_sequence_id() == 4
+        assert place(producer.send(b"repeated", sequence_id=4)) == NO_ID
+        assert stored(client, topic) == ["1", large.decode(), "3", "4"]
+    finally:
+        client.close()
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=["single", "batching"])
 def test_a_name_goes_on_where_it_was(client: pulsar.Client, topic: str, kind: dict[str, Any]) -> None:
     first = client.create_producer(topic, producer_name="p", **kind)

@@ -7,20 +7,26 @@ name after a crash goes on behind the id that it is told. In the end the log mus
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
+from pyroaring import BitMap64
 
 from layer.deadline import Deadline
 from layer.deduplication.journal import Recovered, SequenceJournal
 from layer.deduplication.machine import PartitionSequences, Verdict
 from layer.metadata.topics import Topic
+from layer.statelog.api import LogRecord
 from layer.statelog.memory_log import MemoryStateLog
-from mapping.headers import PRODUCER
+from layer.transactions.buffer.entries import BufferEntries, TxnStatus
+from mapping.headers import PRODUCER, TXN
 from mapping.ledger import LedgerLayout
+from mapping.state_keys import TransactionBufferKey, encode_key
+from mapping.state_records.transaction_buffer import AbortedEntry, BufferKind, OpenEntry, buffer_records
 from mapping.state_topics import PRODUCERS
 from mapping.topic_name import TopicName
+from mapping.txn_id import TxnId
 from tests.simulation.turns import ManualClock
 
 NAME = "author"
@@ -32,34 +38,65 @@ def no_stragglers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("layer.deduplication.journal.STRAGGLERS_S", 0.0)
 
 
-TOPIC = Topic(TopicName.parse("orders"), "public.default.orders", "id", 1, False, LedgerLayout(7, 50_000))
+LIFE = 7
+TOPIC = Topic(TopicName.parse("orders"), "public.default.orders", "id", 1, False, LedgerLayout(LIFE, 50_000))
 
 
 class Record:
-    def __init__(self, offset: int, sequence: int, name: str) -> None:
+    def __init__(self, offset: int, sequence: int, name: str, txn: TxnId | None) -> None:
         self._offset = offset
         self.sequence = sequence
         self.name = name
+        self.txn = txn
 
     def offset(self) -> int:
         return self._offset
 
     def headers(self) -> list[tuple[str, bytes | None]]:
-        return [(PRODUCER, f"{self.sequence}:3:{self.name}".encode())]
+        named: list[tuple[str, bytes | None]] = [(PRODUCER, f"{self.sequence}:3:{self.name}".encode())]
+        return named if self.txn is None else [*named, (TXN, self.txn.to_bytes())]
 
 
 class DataLog:
-    """One partition in memory."""
+    """One partition in memory, and what is on record of its transactions."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
+        self.buffer = BufferEntries()
+        self.open: set[TxnId] = set()
+        self.aborted: set[TxnId] = set()
 
-    def append(self, sequence: int, name: str) -> int:
-        self.records.append(Record(len(self.records), sequence, name))
+    def append(self, sequence: int, name: str, txn: TxnId | None = None) -> int:
+        self.records.append(Record(len(self.records), sequence, name, txn))
         return len(self.records) - 1
 
     def ids(self) -> list[int]:
-        return [record.sequence for record in self.records if record.name == NAME]
+        """What readers see of the author."""
+        hidden = self.open | self.aborted
+        return [record.sequence for record in self.records if record.name == NAME and record.txn not in hidden]
+
+    def put(self, txn: TxnId, entry: OpenEntry | AbortedEntry | None) -> None:
+        key = TransactionBufferKey(str(TOPIC.name), 0, *txn, BufferKind.OPEN.value, "s", 0)
+        if isinstance(entry, AbortedEntry):
+            key = TransactionBufferKey(str(TOPIC.name), 0, *txn, BufferKind.ABORTED.value, "s", 0)
+        for part, value in [(key, None)] if entry is None else buffer_records(key, entry):
+            self.buffer.apply(LogRecord(0, encode_key(part), value, 0))
+
+    def begin(self, txn: TxnId) -> None:
+        self.open.add(txn)
+        self.put(txn, OpenEntry(LIFE, len(self.records)))
+
+    def end(self, txn: TxnId, *, commit: bool) -> None:
+        self.open.remove(txn)
+        if not commit:
+            self.aborted.add(txn)
+            self.put(txn, AbortedEntry(LIFE, 0, len(self.records), False, BitMap64()))
+        self.put(txn, None)
+
+    def ask_buffer(
+        self, topic: str, question: Callable[[BufferEntries], dict[TxnId, TxnStatus]], deadline: Deadline
+    ) -> dict[TxnId, TxnStatus]:
+        return question(self.buffer)
 
     def start_offsets(self, topic: str, partitions: Iterable[int], deadline: Deadline) -> Mapping[int, int]:
         return dict.fromkeys(partitions, 0)
@@ -74,102 +111,191 @@ class DataLog:
 
 @dataclass
 class History:
+    """`transactions`: the program sends some of its messages in transactions, one after the other. They are committed
+    when all was stored, aborted, by the program or because their time is over, or left behind by a crash."""
+
     seed: int
     wanted: int = 40
     log: DataLog = field(default_factory=DataLog)
     epoch: int = 0
+    transactions: bool = False
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
         clock = ManualClock()
         self.state = MemoryStateLog(clock)
-        self.journal = SequenceJournal(self.state, self.log, self.log, clock)
+        self.journal = SequenceJournal(self.state, self.log, self.log, clock, self.log)
+        self.begun = 0
+        self.left: dict[TxnId, bool] = {}
+        """Transactions of programs that died, and whether they are going to be committed."""
+        self.conflicts = 0
 
     def open(self) -> None:
         self.epoch += 1
         if self.rng.random() < 0.5:  # another process
-            self.journal = SequenceJournal(self.state, self.log, self.log, ManualClock())
+            self.journal = SequenceJournal(self.state, self.log, self.log, ManualClock(), self.log)
         found = self.journal.recover(TOPIC, NAME, self.epoch, [0], Deadline.after(5))[0]
         assert found.highest == max(self.log.ids(), default=-1), f"seed {self.seed}"
         self.known = PartitionSequences(found.highest, found.upto)
+        for txn, held in found.undecided.items():
+            self.known.hold(txn, held.ids, held.offset)
         self.next = found.highest + 1
-        self.under_way: list[int] = []
+        self.under_way: list[tuple[int, TxnId | None]] = []
         self.failed: list[int] = []
+        self.txn: TxnId | None = None
+        self.in_txn: list[int] = []
+
+    # Sending ------------------------------------------------------------------------------------------------------
 
     def send(self, sequence: int) -> None:
-        verdict = self.known.judge(sequence)
+        """As `Deduplication._judge` goes about it."""
+        verdict = self.known.judge(sequence, self.txn)
         if verdict is Verdict.UNKNOWN:
             found, end = self.journal.firsts(TOPIC, 0, NAME, self.known.read_from, Deadline.after(5))
             self.known.found(found, end)
-            verdict = self.known.judge(sequence)
+            verdict = self.known.judge(sequence, self.txn)
+        if verdict is Verdict.UNDECIDED:
+            self.look_up(self.known.depends_on(sequence))
+            verdict = self.known.judge(sequence, self.txn)
         if verdict is Verdict.DUPLICATE:
-            assert sequence in self.log.ids(), f"seed {self.seed}: {sequence} was taken for a duplicate"
+            stored = sequence in self.log.ids() or sequence in self.in_txn
+            assert stored, f"seed {self.seed}: {sequence} was taken for a duplicate"
+        elif verdict is Verdict.UNDECIDED:
+            assert self.known.depends_on(sequence) <= self.log.open, f"seed {self.seed}: {sequence}"
+            self.conflicts += 1
+            self.failed = sorted({*self.failed, sequence})
         elif verdict is Verdict.NEW:
-            self.known.taken(sequence)
-            self.under_way.append(sequence)
+            self.known.taken(sequence, self.txn)
+            self.under_way.append((sequence, self.txn))
 
-    def step(self) -> None:
-        what = self.rng.choice("sssssrraaaaaaanoftcx")
-        if what == "s" and self.failed:
-            self.send(self.failed.pop(0))
-        elif what == "s" and self.next < self.wanted:
-            self.send(self.next)
-            self.next += 1
-        elif what == "r" and self.next:
-            repeated = self.rng.randrange(self.next)
-            if repeated not in self.failed:  # or a crash right after it would hide what failed below it, as in Pulsar
-                self.send(repeated)
-        elif what == "a" and self.under_way:
-            sequence = self.under_way.pop(0)
-            offset = self.log.append(sequence, NAME)
-            self.known.stored_at((sequence,), offset if self.rng.random() < 0.9 else None)
-        elif what == "o":
-            self.log.append(self.rng.randrange(self.wanted), self.rng.choice(["other", "co-" + NAME]))
-        elif what == "n" and self.known.settled:
-            noted = Recovered(self.known.stored, len(self.log.records))
-            self.journal.save(TOPIC, NAME, self.epoch, {0: noted}, Deadline.after(5), final=False)
-        elif what in "ft" and self.under_way:
-            self.fail(certainly=what == "f")
-        elif what == "c":
-            self.crash()
-        elif what == "x" and not self.under_way and not self.failed and self.known.settled:
-            noted = Recovered(self.known.stored, len(self.log.records))
-            self.journal.save(TOPIC, NAME, self.epoch, {0: noted}, Deadline.after(5), final=True)
-            self.open()
-        if self.rng.random() < 0.1:
-            self.state.compact(self.rng)
+    def look_up(self, txns: Iterable[TxnId]) -> None:
+        for txn, committed in self.journal.outcomes(TOPIC, 0, list(txns), Deadline.after(5)).items():
+            if committed is not None:
+                self.known.decided(txn, committed=committed)
+
+    def answered(self) -> None:
+        sequence, txn = self.under_way.pop(0)
+        offset = self.log.append(sequence, NAME, txn)
+        self.known.stored_at((sequence,), offset if self.rng.random() < 0.9 else None)
+        if txn is not None and txn == self.txn:
+            self.in_txn.append(sequence)
+        elif txn is not None:  # it was aborted meanwhile
+            self.failed = sorted({*self.failed, sequence})
+
+    @property
+    def waits(self) -> bool:
+        """For answers of a transaction that was aborted."""
+        return any(txn is not None and txn != self.txn for _, txn in self.under_way)
 
     def fail(self, *, certainly: bool) -> None:
         """All that is under way fails; without certainty some of it may have been stored."""
         stored = 0 if certainly else self.rng.randint(0, len(self.under_way))
-        for at, sequence in enumerate(self.under_way):
+        for at, (sequence, txn) in enumerate(self.under_way):
             if at < stored:
-                self.log.append(sequence, NAME)
+                self.log.append(sequence, NAME, txn)
             self.known.failed((sequence,), certainly=certainly)
             self.failed.append(sequence)
         self.failed.sort()
         self.under_way = []
+        if self.txn is not None:  # as its commit would
+            self.end(commit=False)
+
+    # Transactions -------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        self.begun += 1
+        self.txn = TxnId(3 << 48, self.begun)
+        self.log.begin(self.txn)
+
+    def end(self, *, commit: bool) -> None:
+        assert self.txn is not None
+        self.log.end(self.txn, commit=commit)
+        if not commit:
+            self.failed = sorted({*self.failed, *self.in_txn})
+        self.txn, self.in_txn = None, []
+
+    def step_of_transactions(self) -> None:
+        if self.txn is None and not self.waits:
+            self.begin()
+        elif self.txn is not None and self.rng.random() < 0.3:
+            self.end(commit=False)
+        elif self.txn is not None and not self.under_way and not self.failed:
+            self.end(commit=True)
+        if self.left and self.rng.random() < 0.3:
+            self.end_one_left()
+
+    def end_one_left(self) -> None:
+        txn = self.rng.choice(list(self.left))
+        self.log.end(txn, commit=self.left.pop(txn))
+
+    # Everything ---------------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        what = self.rng.choice("sssssrraaaaaaanoftcx" + "bbb" * self.transactions)
+        if what == "b":
+            self.step_of_transactions()
+        elif what == "s" and self.failed and not self.waits:
+            self.send(self.failed.pop(0))
+        elif what == "s" and self.next < self.wanted and not self.waits:
+            self.send(self.next)
+            self.next += 1
+        elif what == "r" and self.next:
+            self.repeat(self.rng.randrange(self.next))
+        elif what == "a" and self.under_way:
+            self.answered()
+        elif what == "o":
+            self.log.append(self.rng.randrange(self.wanted), self.rng.choice(["other", "co-" + NAME]))
+        elif what == "n" and self.known.settled:
+            self.note(final=False)
+        elif what in "ft" and self.under_way:
+            self.fail(certainly=what == "f")
+        elif what == "c":
+            self.crash()
+        elif what == "x" and not self.under_way and not self.failed and self.known.settled and self.txn is None:
+            self.note(final=True)
+            self.open()
+        if self.rng.random() < 0.1:
+            self.state.compact(self.rng)
+
+    def repeat(self, sequence: int) -> None:
+        if sequence not in self.failed:  # or a crash right after it would hide what failed below it, as in Pulsar
+            self.send(sequence)
+
+    def note(self, *, final: bool) -> None:
+        if self.rng.random() < 0.8:
+            self.look_up(list(self.known.undecided))
+        end = len(self.log.records)
+        noted = Recovered(self.known.stored, self.known.known_upto(end))
+        self.journal.save(TOPIC, NAME, self.epoch, {0: noted}, Deadline.after(5), final=final and noted.upto == end)
 
     def crash(self) -> None:
         """Of what was under way a beginning is stored, and nobody heard of it."""
-        for sequence in self.under_way[: self.rng.randint(0, len(self.under_way))]:
-            self.log.append(sequence, NAME)
+        if self.txn is not None:
+            complete = not self.under_way and not self.failed
+            self.left[self.txn] = complete and self.rng.random() < 0.5
+        for sequence, txn in self.under_way[: self.rng.randint(0, len(self.under_way))]:
+            self.log.append(sequence, NAME, txn)
         self.open()
 
-    def play(self) -> None:
+    def play(self) -> int:
         self.open()
         for _ in range(200):
             self.step()
+        while self.left:
+            self.end_one_left()
+        if self.txn is not None:
+            self.end(commit=False)
         for _ in range(3):
-            while self.failed or self.next < self.wanted:
-                sequence = self.failed.pop(0) if self.failed else self.next
-                self.next = max(self.next, sequence + 1)
-                self.send(sequence)
-            while self.under_way:
-                sequence = self.under_way.pop(0)
-                self.known.stored_at((sequence,), self.log.append(sequence, NAME))
+            while self.failed or self.under_way or self.next < self.wanted:
+                while self.under_way:
+                    self.answered()
+                if self.failed or self.next < self.wanted:
+                    sequence = self.failed.pop(0) if self.failed else self.next
+                    self.next = max(self.next, sequence + 1)
+                    self.send(sequence)
         assert sorted(self.log.ids()) == list(range(self.wanted)), f"seed {self.seed}: {self.log.ids()}"
         assert self.known.settled
+        return self.conflicts
 
 
 @pytest.mark.parametrize("block", range(4))
@@ -178,10 +304,16 @@ def test_every_id_is_stored_once_whatever_crashes(block: int) -> None:
         History(seed).play()
 
 
+@pytest.mark.parametrize("block", range(4))
+def test_ids_of_aborted_transactions_are_free_again_and_those_of_committed_ones_are_not(block: int) -> None:
+    assert sum(History(seed, transactions=True).play() for seed in range(block * 250, block * 250 + 250)) > 50
+
+
 @pytest.mark.soak
 def test_many_more_histories() -> None:
     for seed in range(1_000, 20_000):
         History(seed).play()
+        History(seed, transactions=True).play()
 
 
 def test_a_paused_former_holder_does_not_disturb_the_next_one() -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from layer.deduplication import machine
 from layer.deduplication.machine import PartitionSequences, Verdict
+from mapping.txn_id import TxnId
 
 NEW, DUPLICATE, PENDING, UNKNOWN = Verdict.NEW, Verdict.DUPLICATE, Verdict.PENDING, Verdict.UNKNOWN
+UNDECIDED = Verdict.UNDECIDED
+ONE, TWO = TxnId(0, 1), TxnId(0, 2)
 
 
 def sent(known: PartitionSequences, *sequences: int) -> None:
@@ -64,7 +67,7 @@ def test_after_an_unknown_outcome_the_log_decides() -> None:
     assert not known.settled
     assert known.judge(4) is UNKNOWN
     assert known.read_from == 11
-    known.found({2}, 12)
+    known.found({(2, None)}, 12)
     assert [known.judge(sequence) for sequence in (1, 2, 3, 4)] == [DUPLICATE, DUPLICATE, NEW, NEW]
     assert known.read_from == 12
 
@@ -74,7 +77,7 @@ def test_a_batch_is_found_by_its_first_id() -> None:
     sent(known, 1, 2, 5, 6)
     known.failed((1, 2), certainly=False)
     known.failed((5, 6), certainly=False)
-    known.found({5}, 1)
+    known.found({(5, None)}, 1)
     assert [known.judge(sequence) for sequence in (1, 2, 5, 6)] == [NEW, NEW, DUPLICATE, DUPLICATE]
 
 
@@ -99,3 +102,42 @@ def test_what_is_remembered_of_failures_is_bounded() -> None:
     assert [known.judge(sequence) for sequence in (0, limit - kept, limit + 1 - kept, limit)] == [
         DUPLICATE, DUPLICATE, NEW, NEW,
     ]  # fmt: skip
+
+
+def test_what_a_transaction_stored_is_a_duplicate_to_itself_and_undecided_to_others() -> None:
+    known = PartitionSequences(4)
+    for sequence in (5, 6, 9):
+        known.taken(sequence, ONE)
+    known.stored_at((5, 6), 10)
+    known.stored_at((9,), 12)
+    assert [known.judge(sequence, ONE) for sequence in (4, 5, 7, 9, 10)] == [*[DUPLICATE] * 4, NEW]
+    assert [known.judge(sequence, TWO) for sequence in (4, 5, 7, 9, 10)] == [DUPLICATE, *[UNDECIDED] * 3, NEW]
+    assert [known.judge(sequence) for sequence in (4, 5, 7, 9, 10)] == [DUPLICATE, *[UNDECIDED] * 3, NEW]
+    assert known.depends_on(7) == {ONE}
+    assert (known.stored, known.known_upto(20)) == (4, 10)
+
+
+def test_the_ids_of_an_aborted_transaction_are_free_again_also_below_what_was_stored() -> None:
+    known = PartitionSequences(4)
+    for sequence, txn in ((5, ONE), (6, ONE), (7, TWO), (8, None)):
+        known.taken(sequence, txn)
+        known.stored_at((sequence,), 10 + sequence)
+    known.decided(ONE, committed=False)
+    assert [known.judge(sequence) for sequence in (5, 6, 7, 8, 9)] == [NEW, NEW, UNDECIDED, DUPLICATE, NEW]
+    known.taken(5, TWO)
+    assert known.judge(5) is PENDING
+    known.stored_at((5,), 30)
+    known.decided(TWO, committed=True)
+    assert [known.judge(sequence) for sequence in (5, 6, 7, 8, 9)] == [DUPLICATE, NEW, DUPLICATE, DUPLICATE, NEW]
+    assert known.known_upto(40) == 40
+
+
+def test_a_record_of_an_aborted_transaction_is_not_what_a_failed_send_left() -> None:
+    known = PartitionSequences()
+    known.taken(1, ONE)
+    known.stored_at((1,), None)
+    known.decided(ONE, committed=False)
+    known.taken(1)
+    known.failed((1,), certainly=False)
+    known.found({(1, ONE)}, 5)
+    assert known.judge(1) is NEW
