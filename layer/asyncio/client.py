@@ -28,6 +28,7 @@ from layer.client.producer import Producer as BlockingProducer
 from layer.client.producer_opening import room_for_pending
 from layer.client.reader import Reader as BlockingReader
 from layer.client.routing import MessageRouter
+from layer.client.service_info import AutoClusterFailover, ServiceInfoProvider
 from layer.schema.plain import BytesSchema, Schema
 from layer.transactions.client_transaction import DEFAULT_TIMEOUT_MS
 
@@ -39,7 +40,7 @@ class Client:
     most 16 threads, which end with `close`.
     """
 
-    def __init__(self, service_url: str, **kwargs: Any) -> None:
+    def __init__(self, service_url: str | AutoClusterFailover | ServiceInfoProvider, **kwargs: Any) -> None:
         """See `layer.Client.__init__`, whose exceptions it raises."""
         self._client = BlockingClient(service_url, **kwargs)
         self._bridge = Bridge()

@@ -26,8 +26,10 @@ from layer.client.enums import (
     RegexSubscriptionMode,
 )
 from layer.client.errors import pulsar_errors
+from layer.client.failover import ProbedClusters
 from layer.client.following.directory_url import directory_of
 from layer.client.following.homes import Homes
+from layer.client.following.provided import ProvidedPlace, ProvidedPlaces
 from layer.client.key_shared import ConsumerKeySharedPolicy
 from layer.client.logger import install_logger
 from layer.client.message_id import MessageId, NativeMessageId, native
@@ -40,7 +42,7 @@ from layer.client.reader_opening import ReaderOptions, open_reader
 from layer.client.receiving import MessageListener
 from layer.client.redelivery_backoff import RedeliveryBackoff
 from layer.client.routing import MessageRouter
-from layer.client.service_info import ServiceInfo
+from layer.client.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
 from layer.client.session import Session
 from layer.client.several_topics import subscribe_to_several
 from layer.client.table_view import TableView
@@ -74,7 +76,7 @@ class Client:
 
     def __init__(
         self,
-        service_url: str,
+        service_url: str | AutoClusterFailover | ServiceInfoProvider,
         authentication: Authentication | None = None,
         operation_timeout_seconds: int = 30,
         io_threads: int = 1,
@@ -105,6 +107,10 @@ class Client:
         `pok+map:///a/file` that file does; producers, consumers and readers then move when the tenant does
         (docs/migration.md). All other arguments count for every cluster.
 
+        An `AutoClusterFailover` or any `ServiceInfoProvider` in its place tells where the cluster is, with its login
+        and authorities, and when that changes: producers, consumers and readers then go on on the next cluster
+        (docs/migration.md, "Clients that change clusters by themselves").
+
         `enable_transaction` is the Java client's; see `new_transaction`.
 
         Ours beyond the official arguments: `kafka_config` (raw librdkafka options), `ack_persist_interval_ms`
@@ -116,7 +122,8 @@ class Client:
         no service is there; None: as the environment's POK_STAND_IN says, and else yes; docs/architecture.md).
 
         Raises:
-            ValueError: the URL is none of the above, or an argument has a wrong type.
+            ValueError: the URL is none of the above, an argument has a wrong type, or comes with a provider that says
+                it itself (`authentication`, `tls_trust_certs_file_path`).
             InvalidConfiguration: a number is out of range, or `kafka_config` sets what is not the user's to set.
             NotSupported: an option that this version does not have.
         """
@@ -151,8 +158,12 @@ class Client:
 
     def _begin(self, options: ClientOptions) -> None:
         self._options = options
-        self._service_info = options.service_info()
         self._homes: Homes | None = None
+        self._provided: ProvidedPlaces | None = None
+        if not isinstance(options.service_url, str):
+            self._follow_provider(options.service_url, options)
+            return
+        self._service_info = options.service_info()
         directory = directory_of(options.service_url)
         if directory is None:
             self._settings = options.kafka_settings()
@@ -161,12 +172,28 @@ class Client:
             options.check_without_cluster()
             self._homes = Homes(directory, self._session_at, options)
 
+    def _follow_provider(self, given: AutoClusterFailover | ServiceInfoProvider, options: ClientOptions) -> None:
+        if isinstance(given, AutoClusterFailover):
+            for info in (given.primary, *given.secondary):
+                options.check_info(info)
+            given = ProbedClusters(given, options.connection_timeout_ms / 1000)
+        self._provided = ProvidedPlaces(given, options.check_info)
+        self._homes = Homes(self._provided, self._session_at, options, together=True)
+        try:
+            self._provided.begin()
+        except BaseException:
+            self._homes.close()
+            raise
+
     def _session_at(self, place: Place) -> Session:
         """What a client of this one's options has open on the cluster that has a tenant."""
+        options = self._options
         there = Client.__new__(Client)
         with pulsar_errors():
             try:
-                there._begin(self._options.at(place.service_url))
+                there._begin(
+                    options.at_info(place.info) if isinstance(place, ProvidedPlace) else options.at(place.service_url)
+                )
             except ValueError as error:
                 raise errors.InvalidOption(f"the address of cluster {place.cluster}: {error}") from error
         return there._session
@@ -427,8 +454,8 @@ class Client:
         return view
 
     def get_service_info(self) -> ServiceInfo:
-        """How this client reaches its cluster."""
-        return self._service_info
+        """How this client reaches its cluster; what its provider said last, if it has one."""
+        return self._service_info if self._provided is None else self._provided.info
 
     def get_topic_partitions(self, topic: str) -> list[str]:
         """Names of the topic's partitions; the topic's own name when it is not partitioned."""

@@ -29,7 +29,7 @@ _NO: Final = frozenset({"0", "false", "no", "off"})
 class ClientOptions:
     """The official options of `Client` and ours, but for the logger."""
 
-    service_url: str
+    service_url: str | AutoClusterFailover | ServiceInfoProvider
     authentication: Authentication | None = field(repr=False)
     operation_timeout_seconds: int
     io_threads: int
@@ -55,12 +55,14 @@ class ClientOptions:
 
     def check(self) -> None:
         """Raises what `Client.__init__` says, but for the security options (`kafka_settings`)."""
-        info = self.service_url
-        not_yet(
-            f"{type(info).__name__} as the service URL",
-            when=isinstance(info, AutoClusterFailover | ServiceInfoProvider),
-        )
-        check_type(str, "service_url", info)
+        check_type((str, AutoClusterFailover, ServiceInfoProvider), "service_url", self.service_url)
+        if not isinstance(self.service_url, str):
+            for name in ("authentication", "tls_trust_certs_file_path"):
+                if getattr(self, name) is not None:
+                    raise ValueError(
+                        f"Argument {name} is not supported when service_url is an AutoClusterFailover or "
+                        f"ServiceInfoProvider; set {name} on each ServiceInfo instead"
+                    )
         for name in (
             "operation_timeout_seconds",
             "io_threads",
@@ -102,12 +104,33 @@ class ClientOptions:
         """The same on a cluster that a map of tenants names; metrics are served once, by the client itself."""
         return replace(self, service_url=service_url, metrics_port=None)
 
+    def at_info(self, info: ServiceInfo) -> ClientOptions:
+        """The same on the cluster that a provider names."""
+        return replace(
+            self.at(info.service_url),
+            authentication=info.authentication,
+            tls_trust_certs_file_path=info.tls_trust_certs_file_path,
+        )
+
+    def check_info(self, info: ServiceInfo) -> None:
+        """Raises ValueError for the place of a cluster that a client of these options cannot use."""
+        try:
+            self.at_info(info).kafka_settings()
+        except InvalidConfiguration as refused:
+            raise ValueError(str(refused)) from refused
+
     def check_without_cluster(self) -> None:
         """What `kafka_settings` checks, before it is known which cluster it will be."""
         self.at("kafka://unknown:9092").kafka_settings()
 
     def service_info(self) -> ServiceInfo:
-        return ServiceInfo(self.service_url, self.authentication, self.tls_trust_certs_file_path)
+        return ServiceInfo(self.url, self.authentication, self.tls_trust_certs_file_path)
+
+    @property
+    def url(self) -> str:
+        """The service URL, where no provider gives it."""
+        assert isinstance(self.service_url, str)  # noqa: S101 - whoever has a provider asks that
+        return self.service_url
 
     def kafka_settings(self) -> KafkaSettings:
         """How every librdkafka handle of the client is made.
@@ -116,7 +139,7 @@ class ClientOptions:
             ValueError: the URL or a security option is wrong.
             InvalidConfiguration: `kafka_config` sets what is not the user's to set, or certificates come without TLS.
         """
-        address = parse_service_url(self.service_url)
+        address = parse_service_url(self.url)
         given = dict(self.kafka_config or {})
         security = connection_security(
             tls=self.use_tls or address.tls,

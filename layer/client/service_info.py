@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
+from layer.client.authentication import Authentication
 from layer.client.options import check_type, check_type_or_none
 
 
@@ -12,9 +12,15 @@ class ServiceInfo:
     """How one cluster is reached. Source: `pulsar.ServiceInfo`."""
 
     def __init__(
-        self, service_url: str, authentication: Any = None, tls_trust_certs_file_path: str | None = None
+        self,
+        service_url: str,
+        authentication: Authentication | None = None,
+        tls_trust_certs_file_path: str | None = None,
     ) -> None:
+        """Raises ValueError: an argument has a wrong type. What the URL says is checked by the client."""
         check_type(str, "service_url", service_url)
+        if authentication is not None and not isinstance(authentication, Authentication):
+            raise ValueError("Argument authentication is expected to be either None or of type 'Authentication'")
         check_type_or_none(str, "tls_trust_certs_file_path", tls_trust_certs_file_path)
         self._service_url = service_url
         self._authentication = authentication
@@ -23,6 +29,11 @@ class ServiceInfo:
     @property
     def service_url(self) -> str:
         return self._service_url
+
+    @property
+    def authentication(self) -> Authentication | None:
+        """Not one of the official class's."""
+        return self._authentication
 
     @property
     def use_tls(self) -> bool:
@@ -48,23 +59,32 @@ class ServiceInfo:
 class ServiceInfoProvider:
     """To be subclassed: tells a client where its cluster is, and when that changes.
 
-    `Client` does not take one yet (NotSupported). Source: `pulsar.ServiceInfoProvider`.
+    Source: `pulsar.ServiceInfoProvider`.
     """
 
     def initial_service_info(self) -> ServiceInfo:
+        """Where the cluster is; asked once, when the client is made."""
         raise NotImplementedError(f"{type(self).__name__}.initial_service_info")
 
     def initialize(self, on_service_info_update: Callable[[ServiceInfo], None]) -> None:
+        """Keep `on_service_info_update`, and call it from any thread when the cluster is elsewhere: it returns at once,
+        and the client moves. It raises ValueError for what is no `ServiceInfo`, or one that the client cannot use;
+        then the client stays where it is. Calls after the client's `close` do nothing.
+        """
         raise NotImplementedError(f"{type(self).__name__}.initialize")
 
     def close(self) -> None:
-        """Give back what the provider holds; nothing by itself."""
+        """Give back what the provider holds; nothing by itself. Called once, by the client's `close`, or when the
+        client cannot be made."""
 
 
 class AutoClusterFailover:
-    """A preferred cluster and those to go to when it does not answer. Source: `pulsar.AutoClusterFailover`.
+    """A preferred cluster and those to go to when it does not answer, as a client's service URL.
 
-    `Client` does not take one yet (NotSupported).
+    Every `check_interval_ms` the client opens a TCP connection to a broker of the cluster in use. After
+    `failover_threshold` failures in a row of the primary it goes to the first secondary that answers; there it goes
+    back when the primary answered `switch_back_threshold` times in a row, or, when the secondary fails as often, as
+    soon as the primary answers. Source: `pulsar.AutoClusterFailover`, and its C++ implementation.
 
     Raises:
         ValueError: a wrong type, no secondary, or a number below 1.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING
 
+from layer import errors
 from layer.client.client_options import ClientOptions
 from layer.client.consumer import Consumer
 from layer.client.dead_letters import OpenProducer
@@ -22,7 +23,7 @@ from layer.client.table_view import TableView
 from layer.client.transaction import Transaction
 from layer.deadline import Deadline
 from layer.duties.standing_in import LOOK_S
-from layer.exceptions import AlreadyClosed, InvalidConfiguration
+from layer.exceptions import AlreadyClosed, ConnectError, InvalidConfiguration
 from layer.kafka.settings import KafkaSettings
 from layer.metadata.topics import Topic
 from layer.node import Node, acquire, release
@@ -78,6 +79,13 @@ class Session:
                     self._node.stand_in.wanted()
                     self.periodic.every(LOOK_S, self._node.stand_in.look)
             return self._node
+
+    def check_answers(self, deadline: Deadline) -> None:
+        """Raises ConnectError: no broker answers now, though one may have when the process connected."""
+        try:
+            self.node().admin.cluster_id(deadline)
+        except errors.LayerError as failure:
+            raise ConnectError(str(failure)) from failure
 
     def letter_versions(self) -> LetterVersions:
         return LetterVersions(self.node().schemas, self.operation_timeout_s)

@@ -42,6 +42,10 @@ class Place:
     def as_json(self) -> dict[str, str]:
         return {**asdict(self), "state": self.state.value}
 
+    def is_same_cluster(self, other: Place) -> bool:
+        """The other place is on this one's cluster, reached in the same way."""
+        return (self.cluster, self.service_url) == (other.cluster, other.service_url)
+
     @property
     def reached(self) -> Place | None:
         """Where the tenant is when it has switched; None where that is not told, or it does not switch."""

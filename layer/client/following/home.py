@@ -13,7 +13,7 @@ from layer.client.following.ahead import Ahead
 from layer.client.session import Session
 from layer.deadline import Deadline
 from layer.errors import LayerError
-from layer.exceptions import AlreadyClosed, PulsarException, Timeout
+from layer.exceptions import AlreadyClosed, ConnectError, PulsarException, Timeout
 from layer.lookup.places import Directory, Place
 from layer.side_by_side import side_by_side
 
@@ -65,15 +65,27 @@ class TenantHome:
     """
 
     def __init__(
-        self, tenant: str, directory: Directory, open_session: OpenSession, operation_timeout_s: float
+        self,
+        tenant: str,
+        directory: Directory,
+        open_session: OpenSession,
+        operation_timeout_s: float,
+        leave_s: float | None = None,
     ) -> None:
+        """`leave_s`: how long everybody's leaving of a cluster is waited for, which may be left because it is dead;
+        None: until it is done. The rest goes on beside what is done on the next cluster."""
         self.tenant = tenant
+        self.leave_s = leave_s
         self._directory = directory
         self._open_session = open_session
         self.operation_timeout_s = operation_timeout_s
         self._place: Place | None = None
         self._session: Session | None = None
+        self._called: tuple[Session, str] | None = None
+        """What the cluster of that session is called, where the map does not say."""
         self._ahead: Ahead | None = None
+        self._failure = ""
+        """Why nobody can arrive; '' where they can. Told when it changes."""
         self._closing: list[threading.Thread] = []
         """Sessions of clusters that were left. Both of the home's thread."""
         self._away: list[Traveller] = []
@@ -109,15 +121,26 @@ class TenantHome:
             return self._session
 
     def join(self, traveller: Traveller) -> None:
-        """Have it open on the tenant's cluster now, and move with the tenant. Raises what opening it raises."""
+        """Have it open on the tenant's cluster now, and move with the tenant. Raises what opening it raises.
+
+        A cluster that does not answer is not the last word where the next one may be told soon (`leave_s`): then it is
+        tried again until the operation timeout.
+        """
+        deadline = Deadline.after(self.operation_timeout_s)
         while True:
-            session = self.session()
-            with self._moving:
-                if session is not self._session:
-                    continue  # it moved just then
-                traveller.arrive(session)
-                self._travellers.append(traveller)
-                return
+            try:
+                session = self.session()
+                if self.leave_s is not None:
+                    session.check_answers(Deadline.after(self.leave_s))  # or a move would wait for somebody's attempts
+                with self._moving:
+                    if session is not self._session:
+                        continue  # it moved just then
+                    traveller.arrive(session)
+                    self._travellers.append(traveller)
+                    return
+            except ConnectError:
+                if self.leave_s is None or deadline.passed() or self._closed.wait(_EXPIRE_S):
+                    raise
 
     def leave(self, traveller: Traveller) -> None:
         with self._settled:
@@ -144,7 +167,7 @@ class TenantHome:
             self._ahead.drop()
             self._ahead.join()
         for thread in self._closing:
-            thread.join()
+            thread.join(self.leave_s)
         session, self._session = self._session, None
         return session
 
@@ -152,6 +175,28 @@ class TenantHome:
         """Tell everybody that the client is closed."""
         for traveller in self._travellers:
             traveller.abandon()
+
+    def part(self, leave: Callable[[], None]) -> None:
+        """Have `leave`, which raises nothing, leave a cluster: returns when that is done, or waited for long enough."""
+        if self.leave_s is None:
+            leave()
+            return
+        thread = threading.Thread(target=leave, name="pok-parting", daemon=True)
+        thread.start()
+        thread.join(self.leave_s)
+
+    def cluster_of(self, session: Session) -> str:
+        """What the cluster of a session is called by the replicators of its messages; Kafka's id of it where nobody
+        says. Raises LayerError."""
+        place = self._place
+        if place is not None and place.cluster:
+            return place.cluster
+        known = self._called
+        if known is None or known[0] is not session:
+            node = session.node()
+            name = node.clusters.registry(session.deadline()).local or node.cluster_id
+            known = self._called = (session, name)
+        return known[1]
 
     # The thread ---------------------------------------------------------------------------------------------------
 
@@ -191,8 +236,7 @@ class TenantHome:
     def _move(self, place: Place) -> None:
         before, self._place = self._place, place
         assert before is not None  # noqa: S101 - whoever moves was somewhere
-        same_cluster = (before.cluster, before.service_url) == (place.cluster, place.service_url)
-        if same_cluster and not place.switching and self._session is not None:
+        if before.is_same_cluster(place) and not place.switching and self._session is not None:
             return
         _log.info("tenant=%s on cluster %s %s", self.tenant, place.cluster, place.state.value)
         with self._moving:
@@ -270,8 +314,11 @@ class TenantHome:
                 side_by_side([partial(self._arrive, each, session) for each in arriving], _AT_ONCE)
                 if arriving:
                     _log.info("tenant=%s goes on, on cluster %s", self.tenant, place.cluster)
+                self._failure = ""
             except PulsarException as failure:
-                _log.warning("tenant=%s cannot go on yet on cluster %s: %s", self.tenant, place.cluster, failure)
+                if self._failure != str(failure):
+                    self._failure = str(failure)
+                    _log.warning("tenant=%s cannot go on yet on cluster %s: %s", self.tenant, place.cluster, failure)
                 self._closed.wait(_EXPIRE_S)
         for traveller in list(self._away):
             traveller.expire()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Sequence
+from typing import Final
 
 from layer.client.client_options import ClientOptions
 from layer.client.consumer import Consumer
@@ -23,7 +24,11 @@ from layer.client.several_topics import subscribe_to_several
 from layer.client.topic_pattern import TopicPattern
 from layer.exceptions import AlreadyClosed, InvalidConfiguration
 from layer.lookup.places import Directory
+from mapping.state_records.tenants import EVERY_OTHER_TENANT
 from mapping.topic_name import TopicName
+
+LEAVE_S: Final = 2.0
+"""How long a cluster may take to answer what is under way when its client leaves it: it may be dead."""
 
 Topics = str | list[str] | re.Pattern[str]
 
@@ -31,7 +36,12 @@ Topics = str | list[str] | re.Pattern[str]
 class Homes:
     """Thread-safe. Memory: a home, with a thread, for each tenant that the client has used."""
 
-    def __init__(self, directory: Directory, open_session: OpenSession, options: ClientOptions) -> None:
+    def __init__(
+        self, directory: Directory, open_session: OpenSession, options: ClientOptions, *, together: bool = False
+    ) -> None:
+        """`together`: all tenants are on one cluster, which the directory names, and move together; where they go when
+        that one is dead."""
+        self._together = together
         self._directory = directory
         self._open_session = open_session
         self._timeout_s = float(options.operation_timeout_seconds)
@@ -82,6 +92,8 @@ class Homes:
         Raises:
             InvalidConfiguration: none was used yet, or several.
         """
+        if self._together:
+            return self._home(EVERY_OTHER_TENANT).session()
         with self._lock:
             homes = list(self._homes.values())
         if len(homes) != 1:
@@ -96,19 +108,23 @@ class Homes:
     def _home_of(self, topics: Sequence[str]) -> TenantHome:
         with pulsar_errors():
             tenants = sorted({TopicName.parse(topic).namespace_name.split("/")[0] for topic in topics})
-        if len(tenants) != 1:
+        if len(tenants) != 1 and not (self._together and tenants):
             raise InvalidConfiguration(
                 f"the topics of one consumer are of one tenant, which is on one cluster; got {tenants}"
             )
         return self._home(tenants[0])
 
     def _home(self, tenant: str) -> TenantHome:
+        if self._together:
+            tenant = EVERY_OTHER_TENANT
         with self._lock:
             if self._closed:
                 raise AlreadyClosed("the client is closed")
             home = self._homes.get(tenant)
             if home is None:
-                home = self._homes[tenant] = TenantHome(tenant, self._directory, self._open_session, self._timeout_s)
+                home = self._homes[tenant] = TenantHome(
+                    tenant, self._directory, self._open_session, self._timeout_s, LEAVE_S if self._together else None
+                )
             return home
 
     def close(self) -> None:

@@ -7,11 +7,13 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from layer.client.consumer import Consumer
 from layer.client.consumer_opening import ConsumerOptions
 from layer.client.enums import ConsumerType
+from layer.client.errors import pulsar_errors
 from layer.client.following.home import TenantHome
 from layer.client.following.late_acks import LateAcks
 from layer.client.message import Message
@@ -129,6 +131,9 @@ class MovingConsumer(Consumer):
             self._former += [(layout, self._cluster) for layout in last.layouts()]
             self._attached = None
             self._in_hand = self._unacknowledged(last)
+        self._home.part(partial(self._leave_behind, last))
+
+    def _leave_behind(self, last: Consumer) -> None:
         try:
             last.leave()
         except PulsarException as failure:
@@ -153,8 +158,8 @@ class MovingConsumer(Consumer):
         options = self._options
         if options.message_listener is not None:
             options = replace(options, message_listener=self._listened)
-        place = self._home.place
-        self._cluster = "" if place is None else place.cluster
+        with pulsar_errors():
+            self._cluster = self._home.cluster_of(session)
         with self._changing:
             self._changing.wait_for(lambda: self._gone or self._in_hand <= 0, self._grace.remaining_s())
         self._settle_late(session)  # before anything is handed out here

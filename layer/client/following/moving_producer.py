@@ -7,17 +7,19 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from layer.client.following.home import TenantHome
 from layer.client.following.metadata_ahead import producer_ahead
 from layer.client.in_flight import NO_ID, Answer, SendCallback
+from layer.client.message_id import NativeMessageId
 from layer.client.producer import Producer
 from layer.client.producer_opening import ProducerOptions, open_producer, room_for_pending
 from layer.client.session import Session
 from layer.client.stats_log import StatsLine
 from layer.deadline import Deadline
-from layer.exceptions import AlreadyClosed, ProducerQueueIsFull, PulsarException, Timeout
+from layer.exceptions import AlreadyClosed, ProducerQueueIsFull, PulsarException, Result, Timeout
 from layer.meters import SendCounts
 from layer.waiting import wait_until
 
@@ -41,7 +43,9 @@ class MovingProducer(Producer):
     `send_timeout_millis` at most, and goes to the next one in order. Thread-safe.
 
     Each message is stored on one cluster, or reported as failed: what is under way when the tenant begins to switch is
-    waited for. Numbering goes on. Memory: `max_pending_messages` that wait, beside those of the producer in use. What
+    waited for. Where the cluster may be dead (`TenantHome.leave_s`) that takes two seconds at most; what is unanswered
+    then is sent to the next cluster, with the same number, and may be on both, as with Pulsar's client. Numbering goes
+    on. Memory: `max_pending_messages` that wait, beside those of the producer in use. What
     waits is encoded when it goes on its way, so a record must not be changed after `send_async`.
     """
 
@@ -55,6 +59,8 @@ class MovingProducer(Producer):
         self._entered: deque[None] = deque()
         """An item for each call that may be inside the inner one: appending and taking is atomic."""
         self._held: deque[_Held] = deque()
+        self._unanswered: dict[Noted, None] | None = None if home.leave_s is None else {}
+        """What was sent and is not answered, in order; None where the answer is always waited for."""
         self._room = room_for_pending(
             options.max_pending_messages, options.max_pending_messages_across_partitions, partitions=1
         )
@@ -75,13 +81,36 @@ class MovingProducer(Producer):
             self._hold(content, callback, args, options)
             return
         try:
-            inner.send_async(content, callback, *args, **options)
+            if self._unanswered is None:
+                inner.send_async(content, callback, *args, **options)
+            else:
+                self._send_noted(inner, _Held(content, callback, args, options, self._deadline()), self._unanswered)
         finally:
             self._entered.pop()
 
-    def _hold(self, content: Any, callback: SendCallback | None, args: Sequence[Any], options: dict[str, Any]) -> None:
+    def _send_noted(self, inner: Producer, sent: _Held, unanswered: dict[Noted, None]) -> None:
+        """Send so that it can be sent again on another cluster. Raises as `Producer.send_async`."""
+        noted = noted_send(sent, self)
+        with self._changing:
+            unanswered[noted] = None
+        try:
+            inner.send_async(sent.content, noted, *sent.arguments, **sent.options)
+        except BaseException:
+            if self.answered(noted):
+                raise
+
+    def answered(self, noted: Noted) -> bool:
+        """Whether what became of it is what becomes of the message: it was not taken to another cluster. Once."""
+        assert self._unanswered is not None  # noqa: S101 - only then something is noted
+        with self._changing:
+            return self._unanswered.pop(noted, self) is not self
+
+    def _deadline(self) -> Deadline:
         timeout_ms = self._options.send_timeout_millis
-        deadline = Deadline.after_ms(timeout_ms) if timeout_ms else Deadline.never()
+        return Deadline.after_ms(timeout_ms) if timeout_ms else Deadline.never()
+
+    def _hold(self, content: Any, callback: SendCallback | None, args: Sequence[Any], options: dict[str, Any]) -> None:
+        deadline = self._deadline()
         refusal: PulsarException
         with self._changing:
             if self._options.block_if_queue_full:
@@ -133,8 +162,27 @@ class MovingProducer(Producer):
         last = self._last
         if last is None or self._gone:
             return
-        if not wait_until(lambda: not self._entered, Deadline.after(_ENTERED_S)):
-            _log.warning("topic=%s a send has not returned for %g s", self._asked, _ENTERED_S)
+        if self._unanswered is None:
+            if not wait_until(lambda: not self._entered, Deadline.after(_ENTERED_S)):
+                _log.warning("topic=%s a send has not returned for %g s", self._asked, _ENTERED_S)
+        else:
+            assert self._home.leave_s is not None  # noqa: S101 - it decides whether anything is noted
+            deadline = Deadline.after(self._home.leave_s)
+            wait_until(lambda: not self._entered, deadline)
+            last._wait_for_all(deadline)
+            self._take_along(self._unanswered)
+        self._home.part(partial(self._leave_behind, last))
+
+    def _take_along(self, unanswered: dict[Noted, None]) -> None:
+        """Have what the cluster did not answer wait for the next one, before what waits already."""
+        with self._changing:
+            taken = [noted.sent for noted in unanswered]
+            unanswered.clear()
+            self._held.extendleft(reversed(taken))
+        if taken:
+            _log.warning("topic=%s %d unanswered messages go to the next cluster", self._asked, len(taken))
+
+    def _leave_behind(self, last: Producer) -> None:
         try:
             last.close()
         except PulsarException as failure:
@@ -167,11 +215,21 @@ class MovingProducer(Producer):
                 self._fail(held, _too_late(self._asked))
                 continue
             try:
-                inner.send_async(held.content, held.callback, *held.arguments, **held.options)
+                self._forward(inner, held)
             except PulsarException as failure:
                 self._fail(held, failure)
         if self._gone:
             inner.close()
+
+    def _forward(self, inner: Producer, held: _Held) -> None:
+        """Send what has waited. Raises as `Producer.send_async`."""
+        unanswered = self._unanswered
+        if unanswered is None:
+            inner.send_async(held.content, held.callback, *held.arguments, **held.options)
+            return
+        # What waited and what was taken along are more than the queue takes at once.
+        wait_until(lambda: len(unanswered) < self._room, held.deadline)
+        self._send_noted(inner, held, unanswered)
 
     def expire(self) -> None:
         """See `Traveller`."""
@@ -255,6 +313,40 @@ class MovingProducer(Producer):
     def _known(self) -> Producer:
         assert self._last is not None  # noqa: S101 - it was opened in the constructor
         return self._last
+
+
+class Noted:
+    """The callback of a send that may be taken to another cluster: what the first one says then counts no more."""
+
+    def __init__(self, sent: _Held, producer: MovingProducer) -> None:
+        self.sent = sent
+        self._producer = producer
+
+    def __call__(self, result: Result, message_id: NativeMessageId) -> None:
+        if self._producer.answered(self):
+            self._tell(result, message_id)
+
+    def _tell(self, result: Result, message_id: NativeMessageId) -> None:
+        if self.sent.callback is not None:
+            self.sent.callback(result, message_id)
+
+
+class NotedAnswer(Noted, Answer):
+    """The same for who hears of a refusal by an exception: a synchronous send, or one without a callback."""
+
+    def __init__(self, sent: _Held, producer: MovingProducer) -> None:
+        Noted.__init__(self, sent, producer)
+        self.error = None
+
+    def _tell(self, result: Result, message_id: NativeMessageId) -> None:
+        if isinstance(self.sent.callback, Answer):
+            self.sent.callback.error = self.error
+        Noted._tell(self, result, message_id)
+
+
+def noted_send(sent: _Held, producer: MovingProducer) -> Noted:
+    raised = sent.callback is None or isinstance(sent.callback, Answer)
+    return (NotedAnswer if raised else Noted)(sent, producer)
 
 
 def _too_late(topic: str) -> Timeout:

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from layer.client.errors import pulsar_errors
@@ -81,6 +82,9 @@ class MovingReader(Reader):
         for partition, start in last.starts.items():
             self._given.setdefault(partition, _Given(start - 1))
         self._former.append(last.opened_topic.layout)
+        self._home.part(partial(self._leave_behind, last))
+
+    def _leave_behind(self, last: Reader) -> None:
         try:
             last.leave()
         except PulsarException as failure:
@@ -92,8 +96,8 @@ class MovingReader(Reader):
 
     def arrive(self, session: Session) -> None:
         """See `Traveller`."""
-        place = self._home.place
-        cluster = place.cluster if place is not None else ""
+        with pulsar_errors():
+            cluster = self._home.cluster_of(session)
         options = replace(self._options, listener=None)
         if self._last is None:
             inner = open_reader(self._asked, self._start, options, session)

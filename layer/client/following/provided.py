@@ -1,0 +1,108 @@
+"""Where a `ServiceInfoProvider` says that the client's cluster is, in the form of a map of tenants that has one place
+for all."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from layer.client.service_info import ServiceInfo, ServiceInfoProvider
+from layer.deadline import Deadline
+from layer.lookup.places import LookupFailed, Place
+from mapping.state_records.tenants import EVERY_OTHER_TENANT, TenantState
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ProvidedPlace(Place):
+    """`cluster` is '': nobody says what it is called."""
+
+    info: ServiceInfo = None  # type: ignore[assignment]  # behind fields with defaults, and always given
+
+    def is_same_cluster(self, other: Place) -> bool:
+        """False for another login as well: connections are made anew with it."""
+        return isinstance(other, ProvidedPlace) and _means(other.info) == _means(self.info)
+
+
+class ProvidedPlaces:
+    """A `Directory`. Thread-safe."""
+
+    def __init__(self, provider: ServiceInfoProvider, check: Callable[[ServiceInfo], None]) -> None:
+        """Asks for the initial place; `begin` for the next ones.
+
+        Args:
+            check: raises ValueError for what the client cannot use.
+
+        Raises:
+            ValueError: the provider gave no `ServiceInfo`, or one that cannot be used; the provider is closed then,
+                also when it raised.
+        """
+        self._provider = provider
+        self._check = check
+        self._changed = threading.Condition()
+        self._closed = False
+        try:
+            self._now = self._checked(provider.initial_service_info(), 1)
+        except BaseException:
+            self.close()
+            raise
+
+    def begin(self) -> None:
+        """Have the provider tell of changes from now on. What it raises is raised, when it is closed."""
+        try:
+            self._provider.initialize(self.update)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def info(self) -> ServiceInfo:
+        """What the provider said last."""
+        return self._now.info
+
+    def update(self, info: ServiceInfo) -> None:
+        """See `ServiceInfoProvider.initialize`."""
+        if self._closed:
+            return
+        with self._changed:
+            self._now = self._checked(info, int(self._now.version) + 1)
+            self._changed.notify_all()
+
+    def _checked(self, info: object, version: int) -> ProvidedPlace:
+        if not isinstance(info, ServiceInfo):
+            raise ValueError(f"Expected a ServiceInfo instance, got {type(info).__name__}: {info!r:.60}")
+        self._check(info)
+        return ProvidedPlace(
+            EVERY_OTHER_TENANT, "", info.service_url, TenantState.ACTIVE, str(version), info=ServiceInfo.wrap(info)
+        )
+
+    def place(self, tenant: str, deadline: Deadline) -> Place:
+        """See `Directory.place`; the same for every tenant."""
+        return self._now
+
+    def changed(self, known: Place, wait_s: float) -> Place:
+        """See `Directory.changed`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._now.version != known.version, wait_s)
+            if self._closed:
+                raise LookupFailed("the client is closed")
+            return self._now
+
+    def close(self) -> None:
+        with self._changed:
+            if self._closed:
+                return
+            self._closed = True
+            self._changed.notify_all()
+        try:
+            self._provider.close()
+        except Exception:  # the application's; everything else is closed all the same
+            _log.exception("a ServiceInfoProvider failed to close")
+
+
+def _means(info: ServiceInfo) -> tuple[str, int, str | None]:
+    return info.service_url, id(info.authentication), info.tls_trust_certs_file_path
