@@ -93,3 +93,5 @@ class Save:
     size_bytes: int
     left_out: int | None = None
     """For a save without segments: how many acknowledged entries it may not hold, at most. None: it holds all."""
+    replaces: bytes | None = None
+    """Of a take-over: the session before, whose checkpoint its own replaces."""

@@ -114,14 +114,14 @@ class CursorSegments:
 
     def read_marker(self, identity: CursorIdentity, offset: int, deadline: Deadline) -> tuple[Marker, MarkerRef]:
         """Raises Corrupt, StoreError."""
-        found = self._read(identity, [offset], "marker", deadline)[offset]
+        found = self._read(identity, {offset: _ALL}, "marker", deadline)[offset]
         here = _where("marker", identity, offset)
         pages: Sequence[int] = ()
         try:
             index = open_marker(found)
             if not isinstance(index, bytes):
                 pages = index
-                records = self._read(identity, pages, "page of the marker", deadline)
+                records = self._read(identity, dict.fromkeys(pages, _ALL), "page of the marker", deadline)
                 index = b"".join(page_contents(records[page]) for page in pages)
             marker = decode_index(index)
         except CorruptRecord as error:
@@ -130,13 +130,13 @@ class CursorSegments:
 
     def marker_bytes(self, identity: CursorIdentity, offset: int, deadline: Deadline) -> list[int]:
         """Sizes of a marker's record and its pages'. Raises Corrupt, StoreError."""
-        found = self._read(identity, [offset], "marker", deadline)[offset]
+        found = self._read(identity, {offset: _ALL}, "marker", deadline)[offset]
         try:
             index = open_marker(found)
         except CorruptRecord as error:
             raise Corrupt(f"{_where('marker', identity, offset)}: {error}") from error
         pages = () if isinstance(index, bytes) else index
-        records = self._read(identity, pages, "page of the marker", deadline)
+        records = self._read(identity, dict.fromkeys(pages, _ALL), "page of the marker", deadline)
         return [len(found), *(len(records[page]) for page in pages)]
 
     def read_ledgers(
@@ -146,8 +146,8 @@ class CursorSegments:
         waiting = sorted(ledgers)
         while waiting:
             some, waiting = waiting[:_MOST_IN_ONE_READ], waiting[_MOST_IN_ONE_READ:]
-            offsets = [ref.kafka_offset for index in some for ref in ledgers[index].parts]
-            records = self._read(identity, offsets, "segment", deadline)
+            wanted = {ref.kafka_offset: _told(identity, ledgers[at]) for at in some for ref in ledgers[at].parts}
+            records = self._read(identity, wanted, "segment", deadline)
             for index in some:
                 yield index, self._joined(identity, ledgers[index], records)
 
@@ -167,17 +167,28 @@ class CursorSegments:
         return Holes(acked, batches)
 
     def _read(
-        self, identity: CursorIdentity, offsets: Sequence[int], what: str, deadline: Deadline
+        self, identity: CursorIdentity, wanted: Mapping[int, str], what: str, deadline: Deadline
     ) -> Mapping[int, bytes]:
+        """By offset; `wanted` says what nobody knows any more if the record there is gone."""
         partition = CURSORS.partition_for(identity.topic)
-        records: Mapping[int, LogRecord] = self._log.read_at(CURSORS, partition, sorted(offsets), deadline)
+        records: Mapping[int, LogRecord] = self._log.read_at(CURSORS, partition, sorted(wanted), deadline)
         values = {}
-        for offset in offsets:
+        for offset, lost in wanted.items():
             record = records.get(offset)
             if record is None or record.value is None:
-                raise Corrupt(f"{_where(what, identity, offset)} is gone")
+                raise Corrupt(f"{_where(what, identity, offset)} is gone, and with it which of {lost} are acknowledged")
             values[offset] = record.value
         return values
+
+
+_ALL: Final = "all entries above its mark-delete position"
+
+
+def _told(identity: CursorIdentity, ledger: SavedLedger) -> str:
+    base, summary = ledger.ledger_index * identity.entries_per_ledger, ledger.summary
+    if not summary.acked:
+        return f"{summary.batches} batch entries from offset {base} on"
+    return f"the offsets {base + summary.lowest} to {base + summary.highest} (there were {summary.acked})"
 
 
 def _where(what: str, identity: CursorIdentity, offset: int) -> str:

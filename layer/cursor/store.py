@@ -8,7 +8,6 @@ Source: design.md 6; Pulsar's ManagedCursorImpl keeps the index in the metadata 
 from __future__ import annotations
 
 import logging
-import secrets
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -23,6 +22,7 @@ from layer.cursor.identity import CursorIdentity
 from layer.cursor.machine import CursorState, Loader
 from layer.cursor.saved import Recovered, Save, Saved, Unneeded
 from layer.cursor.segments import CursorSegments
+from layer.cursor.sessions import is_of_one_take_over, new_session
 from layer.deadline import Deadline
 from layer.errors import Corrupt, StoreError
 from layer.kafka.records import CommittedOffset
@@ -46,10 +46,6 @@ _log = logging.getLogger(__name__)
 _LOAD_TIMEOUT_S = 10.0
 _MOST_BESIDE = 30_000
 """A commit's 4,095 characters hold 26,000 bits."""
-
-
-def new_session() -> bytes:
-    return secrets.token_bytes(16)
 
 
 class CursorStore:
@@ -147,6 +143,11 @@ class CursorStore:
                 state.deliveries = marker.deliveries
             away = {index: ledger.summary for index, ledger in saved.segments.items()}
             state.restore({}, away, self.loader(identity, saved))
+            state.dirty_ledgers |= {
+                ledger.ledger_index
+                for ledger in marker.live
+                if not all(is_of_one_take_over(ref.session) for ref in ledger.parts)
+            }
             saved.left_over = Unneeded(marker.obsolete, marker.obsolete_markers)
         if metadata.holes is not None:
             acked = [next_unacked + relative for relative in metadata.holes.acked]
@@ -179,6 +180,20 @@ class CursorStore:
         return [] if offset is None else self._segments.marker_bytes(identity, offset, deadline)
 
     # Writing ------------------------------------------------------------------------------------------------------
+
+    def take_over(self, identity: CursorIdentity, found: Recovered, deadline: Deadline) -> Save:
+        """The first save of a new owner: what was found, with a session that nobody had and the next version.
+
+        Its saves from then on have the lineage of `PartitionSaves.next_lineage`. Ledgers whose records another
+        take-over of the same process may have named, too, are written anew (see `layer.cursor.sessions`).
+
+        Raises:
+            Corrupt: such a ledger cannot be read any more.
+            StoreError: as `prepare`.
+        """
+        lineage = identity.lineage(new_session(), found.version + 1, 0)
+        save = self.prepare(identity, found.state, found.saved or Saved(lineage), lineage, deadline)
+        return save if found.saved is None else replace(save, replaces=found.saved.lineage.session)
 
     def prepare(
         self, identity: CursorIdentity, state: CursorState, last: Saved, lineage: Lineage, deadline: Deadline
@@ -217,6 +232,7 @@ class CursorStore:
     ) -> Save:
         with_state = state.ledgers_with_state()
         dirty = sorted(index for index in with_state if index in state.dirty_ledgers or index not in last.segments)
+        state.need_ledgers(dirty)
         new = self._segments.write_ledgers(identity, state, dirty, lineage, deadline)
         segments = {index: ledger for index, ledger in last.segments.items() if index in with_state}
         segments.update(new)
@@ -339,14 +355,26 @@ class CursorStore:
         self.drop_checkpoint(identity, metadata.lineage.session, deadline)
 
     def write_checkpoint(
-        self, identity: CursorIdentity, commit: CommittedOffset, lineage: Lineage, now_ms: int, deadline: Deadline
+        self,
+        identity: CursorIdentity,
+        commit: CommittedOffset,
+        lineage: Lineage,
+        now_ms: int,
+        deadline: Deadline,
+        replaces: bytes | None = None,
     ) -> None:
-        """Copy an accepted commit to where Kafka does not forget it when the group stays empty for days."""
+        """Copy an accepted commit to where Kafka does not forget it when the group stays empty for days.
+
+        The checkpoint of the session `replaces` (see `Save.replaces`) is tombstoned behind it.
+        """
         value = encode_checkpoint(
             CursorCheckpoint(lineage.version, lineage.save, commit.kafka_offset, commit.metadata, now_ms)
         )
-        key = encode_key(checkpoint_key(identity, lineage.session))
-        self._log.append(CURSOR_CHECKPOINTS, CURSOR_CHECKPOINTS.partition_for(identity.topic), key, value, deadline)
+        records: list[tuple[bytes, bytes | None]] = [(encode_key(checkpoint_key(identity, lineage.session)), value)]
+        if replaces is not None and replaces != lineage.session:
+            records.append((encode_key(checkpoint_key(identity, replaces)), None))
+        partition = CURSOR_CHECKPOINTS.partition_for(identity.topic)
+        self._log.append_many(CURSOR_CHECKPOINTS, partition, records, deadline)
 
     def drop_checkpoint(self, identity: CursorIdentity, session: bytes, deadline: Deadline) -> None:
         """Tombstone the checkpoint of a session that is over."""

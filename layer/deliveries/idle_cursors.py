@@ -120,7 +120,8 @@ class IdleCursors:
         for partition, save in saves.items():
             identity = reading.identity(partition)
             try:
-                self._store.write_checkpoint(identity, save.commit, save.saved.lineage, self._clock.now_ms(), deadline)
+                now_ms, lineage = self._clock.now_ms(), save.saved.lineage
+                self._store.write_checkpoint(identity, save.commit, lineage, now_ms, deadline, save.replaces)
                 self._store.clean(identity, save.obsolete, deadline)
             except errors.StoreError as failure:
                 _log.warning("cursor=%s could not clean up: %s", identity, failure)

@@ -7,9 +7,9 @@ it: a take-over, a save, the tombstones; every step may be the last one, and som
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 
-from layer.cursor.saved import Saved
-from layer.cursor.store import CursorStore, new_session
+from layer.cursor.store import CursorStore
 from layer.deadline import Deadline
 from layer.deliveries.idle_cursors import IdleCursors, IdleReading
 from layer.transactions.pending_acks.journal import PendingAckJournal
@@ -42,16 +42,14 @@ class IdleTransactions:
         life = CursorLife(identity.topic_incarnation, identity.subscription_incarnation)
         if not self._journal.exchange({name: ()}, deadline)[name].acks.life(life).transactions():
             return False
-        version, session = found.version + 1, new_session()
-        first = identity.lineage(session, version, 0)
-        taken = self._store.prepare(identity, found.state, found.saved or Saved(first), first, deadline)
+        taken = self._store.take_over(identity, found, deadline)
+        first = taken.saved.lineage
         reading = self._cursors.save(reading, {partition: taken}, deadline)
-        pending = PendingAcks(name, life, secrets.token_hex(16), version)
+        pending = PendingAcks(name, life, secrets.token_hex(16), first.version)
         answer = self._journal.exchange({name: [pending.take_over()]}, deadline)[name]
         pending.replayed(answer.acks, answer.low_waters, found.state.revision)
         pending.settle(found.state)
-        second = identity.lineage(session, version, 1)
-        settled = self._store.prepare(identity, found.state, taken.saved, second, deadline)
+        settled = self._store.prepare(identity, found.state, taken.saved, replace(first, save=1), deadline)
         self._cursors.save(reading, {partition: settled}, deadline)
         pending.saved(found.state.revision)
         while keys := pending.to_clean(answer.acks):

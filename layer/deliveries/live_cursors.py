@@ -19,8 +19,8 @@ from typing import Final
 from layer import errors
 from layer.cursor.batch_acks import BatchAckSet
 from layer.cursor.machine import CursorState
-from layer.cursor.saved import Recovered, Save, Saved
-from layer.cursor.store import CursorStore, new_session
+from layer.cursor.saved import Recovered, Save
+from layer.cursor.store import CursorStore
 from layer.deadline import Deadline
 from layer.deliveries.channel import DeliveryChannel, Heard, Said
 from layer.deliveries.idle_cursors import IdleCursors, IdleReading
@@ -270,15 +270,10 @@ class LiveCursors:
 
     def _prepared(self, reading: IdleReading, changed: Mapping[int, Recovered], deadline: Deadline) -> dict[int, Save]:
         """Saves of these cursors by their next version, which wait for their commits."""
-        session = new_session()
-        saves = {}
-        for partition, cursor in changed.items():
-            identity = reading.identity(partition)
-            lineage = identity.lineage(session, cursor.version + 1, 0)
-            saves[partition] = self._store.prepare(
-                identity, cursor.state, cursor.saved or Saved(lineage), lineage, deadline
-            )
-        return saves
+        return {
+            partition: self._store.take_over(reading.identity(partition), cursor, deadline)
+            for partition, cursor in changed.items()
+        }
 
 
 def _a_while() -> float:

@@ -132,13 +132,12 @@ class Ownership:
         self._owned[number].intake.fences.add(self._handle.fences(number, Deadline.after(STORE_TIMEOUT_S)))
 
     def _open(self, partitions: list[int]) -> dict[int, OwnedPartition]:
-        """Recover the cursors and take them over: one commit that names our session and the next version."""
+        """Recover the cursors and take them over: one commit that names a new session and the next version."""
         if not partitions:
             return {}
         deadline = Deadline.after(STORE_TIMEOUT_S)
         self._handle.verify(deadline)
         committed = self._handle.committed(partitions, deadline)
-        session = self.saver.session
         opened: dict[int, OwnedPartition] = {}
         saves: dict[int, Save] = {}
         previous: dict[int, Recovered] = {}
@@ -151,12 +150,11 @@ class Ownership:
             found = self._store.recover(identity, commit, checkpoint, start, deadline, elsewhere)
             if found.state.next_unacked < self._handle.floors.get(number, 0):
                 found.state.reset(self._handle.floors[number])
-            lineage = identity.lineage(session, found.version + 1, 0)
-            saved = found.saved or Saved(lineage)
             self._look_for_transactions(found, identity, deadline)
-            saves[number] = self._store.prepare(identity, found.state, saved, lineage, deadline)
+            saves[number] = save = self._store.take_over(identity, found, deadline)
             if self.leasing is None:
                 found.state.leased_from = None
+            saved = found.saved or Saved(save.saved.lineage)
             owned = OwnedPartition(self._handle.slot(number), identity, found.state, saved, self._clock.now_ms)
             owned.keep_within(self._store)
             owned.intake.fences = Fences(self._handle.fences(number, deadline))
@@ -174,9 +172,6 @@ class Ownership:
         for number, owned in opened.items():
             owned.meter = self._handle.meter
             self._owned[number] = owned
-            before = previous[number].saved
-            if before is not None and before.lineage.session != session:
-                owned.saves.previous_session = before.lineage.session
             self.saver.forget_former(owned, previous[number].former, deadline)
             _log.info(
                 "cursor=%s version=%d recovered from=%s next=%d individually_deleted=%d", owned.identity,

@@ -5,9 +5,12 @@ No I/O: the saver writes and tells what became of it.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from layer.cursor.machine import CursorState
 from layer.cursor.saved import Save, Saved, Unneeded
 from layer.kafka.records import CommittedOffset
+from mapping.state_records.cursor_state import Lineage
 
 _LARGE_BYTES = 1 << 20
 
@@ -23,7 +26,7 @@ class PartitionSaves:
         self.saved_revision = -1
         self.last_commit: CommittedOffset | None = None
         self.previous_session: bytes | None = None
-        """The session before ours, until its checkpoint is cleaned up."""
+        """The one before ours, until our first checkpoint replaces its."""
         self.next_save = 1
         self.checkpoint_dirty = False
         self.last_checkpoint_s = 0.0
@@ -31,6 +34,12 @@ class PartitionSaves:
         """Written for saves that were refused."""
         # Until our first checkpoint the newest one is a predecessor's, of the state that we found or of an older one.
         self._checkpointed = saved.references().union(*saved.left_over)
+
+    def next_lineage(self) -> Lineage:
+        """Of the next save, whether anything becomes of it or not. The take-over's save was accepted before."""
+        lineage = replace(self.saved.lineage, save=self.next_save)
+        self.next_save += 1
+        return lineage
 
     @property
     def state_bytes(self) -> int:
@@ -61,6 +70,7 @@ class PartitionSaves:
         if save.left_out is None:
             self.saved_revision = save.revision
         self.last_commit = save.commit
+        self.previous_session = save.replaces or self.previous_session
         self.checkpoint_dirty = True
         unneeded, self._orphans = save.obsolete.and_also(self._orphans), Unneeded()
         return self._without_checkpointed(unneeded)

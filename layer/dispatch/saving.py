@@ -13,7 +13,7 @@ from typing import Final
 from layer import errors
 from layer.clock import Clock
 from layer.cursor.saved import Save
-from layer.cursor.store import CursorStore, new_session
+from layer.cursor.store import CursorStore
 from layer.deadline import Deadline
 from layer.dispatch.partition import OwnedPartition
 from layer.kafka.group import GroupConsumer, split_commits
@@ -49,7 +49,6 @@ class CursorSaver:
         self._sent_s = 0.0
         self.when_saved: Callable[[OwnedPartition, Save], None] = lambda owned, save: None
         """Told of every save that the group has accepted."""
-        self.session = new_session()
         self._under_way: dict[int, Save] | None = None
         self._unknown: dict[int, Save] | None = None
         self._not_before_s = 0.0
@@ -214,12 +213,15 @@ class CursorSaver:
                 continue
             try:
                 self._store.write_checkpoint(
-                    owned.identity, owned.saves.last_commit, owned.saves.saved.lineage, self._clock.now_ms(), deadline
+                    owned.identity,
+                    owned.saves.last_commit,
+                    owned.saves.saved.lineage,
+                    self._clock.now_ms(),
+                    deadline,
+                    owned.saves.previous_session,
                 )
+                owned.saves.previous_session = None
                 self._store.clean(owned.identity, owned.saves.checkpoint_written(), deadline)
-                if owned.saves.previous_session is not None:
-                    self._store.drop_checkpoint(owned.identity, owned.saves.previous_session, deadline)
-                    owned.saves.previous_session = None
             except errors.StoreError as failure:
                 owned.saves.checkpoint_dirty = True
                 _log.warning("cursor=%s could not write a checkpoint: %s", owned.identity, failure)
@@ -231,9 +233,8 @@ class CursorSaver:
             owned = self._owned.get(number)
             if owned is None or not owned.dirty:
                 continue
-            lineage = owned.identity.lineage(self.session, owned.saves.saved.lineage.version, owned.saves.next_save)
             owned.lay_down_deliveries()
-            owned.saves.next_save += 1
+            lineage = owned.saves.next_lineage()
             try:
                 saves[number] = self._save_of(owned, lineage, deadline)
             except errors.StoreError:

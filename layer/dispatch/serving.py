@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from layer import errors
 from layer.clock import Clock
+from layer.cursor.sessions import new_session
 from layer.cursor.store import CursorStore
 from layer.deadline import Deadline
 from layer.dispatch.commands import Commands
@@ -90,7 +91,7 @@ class Serving:
         self.leasing: Leasing | None = None
         """Where messages may go to other processes' consumers, and come from there."""
         if terms is not None:
-            session, seek, wake = self.ownership.saver.session, consumer.seek, commands.wake
+            session, seek, wake = new_session(), consumer.seek, commands.wake
             self.leasing = Leasing(handle, terms, session, clock, self.dispatcher, seek, owned, endpoints, wake)
             self.ownership.leasing = self.leasing
         self.transactions = self.ownership.transactions

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from layer.cursor.identity import CursorIdentity
 from layer.cursor.saved import Recovered, Saved
+from layer.cursor.sessions import new_session
 from layer.cursor.store import CursorStore
 from layer.deadline import Deadline
 from layer.kafka.records import CommittedOffset
@@ -16,13 +18,12 @@ _VERSION_BITS: Final = 32
 class ReplicationCursor:
     """Of one owner, which is over as soon as Kafka's group refuses a commit. For one thread."""
 
-    def __init__(self, identity: CursorIdentity, found: Recovered, session: bytes) -> None:
+    def __init__(self, identity: CursorIdentity, found: Recovered) -> None:
         self.identity = identity
         self._state = found.state
-        self._session = session
         self._version = found.version + 1
-        self._save = 0
-        self._saved = found.saved or Saved(identity.lineage(session, self._version, 0))
+        self._next = identity.lineage(new_session(), self._version, 0)
+        self._saved = found.saved or Saved(self._next)
 
     @property
     def next_offset(self) -> int:
@@ -40,8 +41,7 @@ class ReplicationCursor:
         """The commit which says that everything below `next_offset` is done."""
         if next_offset > self._state.next_unacked:
             self._state.acknowledge_cumulative(next_offset - 1)
-        lineage = self.identity.lineage(self._session, self._version, self._save)
-        save = store.prepare(self.identity, self._state, self._saved, lineage, deadline)
-        self._save += 1
+        save = store.prepare(self.identity, self._state, self._saved, self._next, deadline)
+        self._next = replace(self._next, save=self._next.save + 1)
         self._saved = save.saved  # it names no segments, so nothing depends on whether it is accepted
         return save.commit

@@ -19,7 +19,6 @@ from itertools import groupby
 from typing import Any, Final
 
 from layer import errors
-from layer.cursor.store import new_session
 from layer.deadline import Deadline
 from layer.dispatch.looking_again import LookingAgain
 from layer.dispatch.read_committed import ReadCommitted
@@ -89,7 +88,6 @@ class ReplicatorSession:
         self._counts = counts
         self._name = f"{subscription.topic.name}/{subscription.name}"
         self._client_id = member_client_id(member, secrets.token_hex(16))
-        self._session = new_session()
         self._lanes: dict[int, Lane] = {}
         self._schemas = SchemasThere(node, target.node, subscription.topic.name)
         self._looking = LookingAgain(f"replicator={self._name}", buffer_access(node, subscription.topic), node.clock)
@@ -254,7 +252,7 @@ class ReplicatorSession:
             found = self._node.store.recover(identity, commit, checkpoint, start, deadline)
             opened[partition] = Lane(
                 partition,
-                ReplicationCursor(identity, found, self._session),
+                ReplicationCursor(identity, found),
                 lambda p: self._node.producers.fences(self._subscription.topic, p, Deadline.after(_STORE_S)),
                 lambda p: ReadCommitted(data_partition(self._subscription.topic, p), self._node.clock.now_ms),
             )

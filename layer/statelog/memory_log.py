@@ -100,12 +100,12 @@ class MemoryStateLog:
 
     # What Kafka does behind everybody's back ----------------------------------------------------------------------
 
-    def compact(self, rng: random.Random, horizon: int | None = None) -> None:
-        """Drop some of the records that have a later one with their key (below offset `horizon`).
+    def compact(self, rng: random.Random, horizon: int | None = None, *, thoroughly: bool = False) -> None:
+        """Drop some of the records, or all (`thoroughly`), that have a later one with their key (below `horizon`).
 
         Harder than Kafka, which goes from the start: any of them, anywhere.
         """
-        kept_share = rng.random()
+        kept_share = 0.0 if thoroughly else rng.random()
         with self._lock:
             for log in self._partitions.values():
                 reach = log.end if horizon is None else horizon

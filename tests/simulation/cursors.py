@@ -9,14 +9,18 @@ from layer import errors
 from layer.cursor import segments as segments_module
 from layer.cursor.identity import CursorIdentity
 from layer.cursor.machine import CursorState
-from layer.cursor.saved import Save, Saved
+from layer.cursor.saved import Recovered, Save, Saved
+from layer.cursor.segments import MARKER_SEGMENT
+from layer.cursor.sessions import new_session
 from layer.cursor.store import CursorStore
 from layer.deadline import Deadline
 from layer.dispatch.delivery import PartitionSlot
 from layer.dispatch.partition import OwnedPartition
-from layer.statelog.api import LogRecord
+from layer.kafka.records import CommittedOffset
+from layer.statelog.api import LogRecord, StateLog
 from layer.statelog.memory_log import MemoryStateLog
 from mapping.ledger import LedgerLayout
+from mapping.state_records.cursor_marker import MarkerRef, SegmentRef
 from mapping.state_topics import StateTopic
 
 TOPIC = "persistent://public/default/orders"
@@ -58,12 +62,18 @@ def an_identity(entries_per_ledger: int = 10, topic_id: str = TOPIC_ID) -> Curso
     return CursorIdentity(TOPIC, 3, "audit", "public.default.orders", topic_id, 7, 9, entries_per_ledger)
 
 
-def owned_by(identity: CursorIdentity, state: CursorState, saved: Saved | None, session: bytes) -> OwnedPartition:
-    version = saved.lineage.version + 1 if saved is not None else 1
+def owned_by(identity: CursorIdentity, state: CursorState, saved: Saved | None = None) -> OwnedPartition:
+    """By its first owner, or by one that accepted the save of its take-over."""
     slot = PartitionSlot(TOPIC, 3, 3, LedgerLayout(7, identity.entries_per_ledger))
-    owned = OwnedPartition(slot, identity, state, saved or Saved(identity.lineage(session, version, 0)))
-    owned.saves.next_save = 1
-    return owned
+    return OwnedPartition(slot, identity, state, saved or Saved(identity.lineage(new_session(), 1, 0)))
+
+
+def taken_over(store: CursorStore, identity: CursorIdentity, found: Recovered) -> tuple[OwnedPartition, Save]:
+    """As `Ownership` does it; the save is to be committed."""
+    save = store.take_over(identity, found, DEADLINE)
+    owned = owned_by(identity, found.state, found.saved or Saved(save.saved.lineage))
+    owned.keep_within(store)
+    return owned, save
 
 
 def send_away(owned: OwnedPartition, rng: random.Random, share: float) -> None:
@@ -73,10 +83,24 @@ def send_away(owned: OwnedPartition, rng: random.Random, share: float) -> None:
             owned.cursor.send_away(index, owned.saves.saved.segments[index].summary.size_bytes)
 
 
-def prepared(store: CursorStore, owned: OwnedPartition, session: bytes, version: int) -> Save:
-    lineage = owned.identity.lineage(session, version, owned.saves.next_save)
-    owned.saves.next_save += 1
-    return store.prepare(owned.identity, owned.cursor, owned.saves.saved, lineage, DEADLINE)
+def prepared(store: CursorStore, owned: OwnedPartition) -> Save:
+    return store.prepare(owned.identity, owned.cursor, owned.saves.saved, owned.saves.next_lineage(), DEADLINE)
+
+
+def every_reference_is_there(log: StateLog, identity: CursorIdentity, *commits: CommittedOffset | None) -> None:
+    """All that these commits and checkpoints name can be read, and no two of the records have one key."""
+    store = CursorStore(log)
+    for commit in commits:
+        if commit is None:
+            continue
+        found = store.recover(identity, commit, None, 0, DEADLINE)
+        store.load_all(identity, found, DEADLINE)
+        names = [name_of(ref) for ref in (found.saved.references() if found.saved is not None else ())]
+        assert len(names) == len(set(names)), f"two live records have one key: {sorted(names)}"
+
+
+def name_of(ref: SegmentRef | MarkerRef) -> tuple[bytes, int, int]:
+    return (ref.session, ref.save, ref.segment if isinstance(ref, SegmentRef) else MARKER_SEGMENT)
 
 
 def state_of(cursor: CursorState) -> tuple[int, list[int], dict[int, tuple[int, int]]]:

@@ -17,7 +17,8 @@ from pyroaring import BitMap64
 
 from layer.cursor.identity import CursorIdentity
 from layer.cursor.saved import Save, Saved
-from layer.cursor.store import CursorStore, new_session
+from layer.cursor.sessions import new_session
+from layer.cursor.store import CursorStore
 from layer.deadline import Deadline
 from layer.dispatch.delivery import Delivery, PartitionSlot
 from layer.dispatch.dispatcher import Dispatcher
@@ -414,10 +415,8 @@ class Process:
     def take_over(self) -> None:
         world = self.world
         found = self.store.recover(IDENTITY, world.commit, None, 0, DEADLINE)
-        version = found.version + 1
-        lineage = IDENTITY.lineage(self.session, version, 0)
-        saved = found.saved or Saved(lineage)
-        save = self.store.prepare(IDENTITY, found.state, saved, lineage, DEADLINE)
+        save = self.store.take_over(IDENTITY, found, DEADLINE)
+        saved = found.saved or Saved(save.saved.lineage)
         world.commit = save.commit
         world.says_leased = found.state.leased_from is not None
         owned = OwnedPartition(self.slot, IDENTITY, found.state, saved)
@@ -444,9 +443,8 @@ class Process:
         owned = self.owned[0]
         if self.under_way is not None or not owned.dirty:
             return
-        lineage = IDENTITY.lineage(self.session, owned.saves.saved.lineage.version, owned.saves.next_save)
         owned.lay_down_deliveries()
-        owned.saves.next_save += 1
+        lineage = owned.saves.next_lineage()
         self.under_way = self.store.prepare(IDENTITY, owned.cursor, owned.saves.saved, lineage, DEADLINE)
 
     def answer(self) -> None:

@@ -29,7 +29,15 @@ from layer.kafka.records import CommittedOffset
 from mapping.state_keys import CursorSegmentKey, encode_key
 from mapping.state_records.cursor_marker import SegmentRef
 from mapping.state_topics import CURSORS
-from tests.simulation.cursors import TOPIC, LogThatBreaks, an_identity, owned_by, prepared, send_away
+from tests.simulation.cursors import (
+    TOPIC,
+    LogThatBreaks,
+    an_identity,
+    every_reference_is_there,
+    prepared,
+    send_away,
+    taken_over,
+)
 
 DEADLINE = Deadline.never()
 EVERYTHING = 10**9
@@ -60,7 +68,9 @@ class CursorBesideASet(RuleBasedStateMachine):
             module.MAX_METADATA_CHARS = metadata  # type: ignore[attr-defined]
         segments_module.LARGEST_RECORD_BYTES = record  # type: ignore[misc]
         self.log = LogThatBreaks()
-        self.store = CursorStore(self.log)
+        self.processes = CursorStore(self.log), CursorStore(self.log)
+        self.store = self.processes[0]
+        """Of the process that owns the partition: it may lose it and come to own it again."""
         self.identity = an_identity(entries_per_ledger)
         self.acked: set[int] = set()
         self.batches: dict[int, tuple[int, int]] = {}
@@ -68,8 +78,7 @@ class CursorBesideASet(RuleBasedStateMachine):
         self.durable: Truth = (frozenset(), {})
         self.checkpoint: CommittedOffset | None = None
         self.at_checkpoint = self.durable
-        self.takeovers = 0
-        self.former: tuple[OwnedPartition, bytes, int] | None = None
+        self.former: OwnedPartition | None = None
         """An owner that was stopped, with what it holds."""
         self.uncleaned = Unneeded()
         """What it was about to clean."""
@@ -78,6 +87,8 @@ class CursorBesideASet(RuleBasedStateMachine):
     def teardown(self) -> None:
         if hasattr(self, "owned"):
             self.crash()
+            self.log.compact(random.Random(), thoroughly=True)
+            every_reference_is_there(self.log, self.identity, self.committed, self.checkpoint)
         for module in (store_module, commit_metadata):
             module.MAX_METADATA_CHARS = self.limits[0]  # type: ignore[attr-defined]
         segments_module.LARGEST_RECORD_BYTES = self.limits[1]  # type: ignore[misc]
@@ -161,7 +172,7 @@ class CursorBesideASet(RuleBasedStateMachine):
 
     @rule(meanwhile=st.lists(offsets, max_size=3))
     def save_that_is_refused(self, meanwhile: list[int]) -> None:
-        save = prepared(self.store, self.owned, self.session, self.version)
+        save = prepared(self.store, self.owned)
         self._acknowledge(meanwhile)
         self.owned.save_refused(save)
 
@@ -170,7 +181,7 @@ class CursorBesideASet(RuleBasedStateMachine):
         """The append that fails may have been written: segments, then pages, then the marker."""
         self.log.at, self.log.written_all_the_same = call, written
         try:
-            self.owned.save_refused(prepared(self.store, self.owned, self.session, self.version))
+            self.owned.save_refused(prepared(self.store, self.owned))
         except errors.AppendOutcomeUnknown:
             pass
         finally:
@@ -179,8 +190,7 @@ class CursorBesideASet(RuleBasedStateMachine):
     @rule()
     def save_without_segments(self) -> None:
         """Nothing durable is given up, and nothing but what was acknowledged is claimed."""
-        lineage = self.identity.lineage(self.session, self.version, self.owned.saves.next_save)
-        self.owned.saves.next_save += 1
+        lineage = self.owned.saves.next_lineage()
         was_dirty = self.owned.dirty
         save = self.store.prepare_without_segments(
             self.identity, self.owned.cursor, self.owned.saves.saved, lineage, DEADLINE
@@ -210,12 +220,12 @@ class CursorBesideASet(RuleBasedStateMachine):
             self.save_and_die_before_cleaning,
             self.former_owner_wakes_up_and_cleans,
             self._agree_thoroughly,
-            self.crash,
+            lambda: self.crash(self.processes[position % 2]),
         )[which]()
 
-    def crash(self) -> None:
-        """Somebody else takes over; who was stopped, not killed, may wake up later."""
-        self.former = (self.owned, self.session, self.version)
+    def crash(self, successor: CursorStore | None = None) -> None:
+        """Another process or the same one takes over; who was stopped, not killed, may wake up later."""
+        self.former, self.store = self.owned, successor or self.store
         self._take_over()
         self.acked, self.batches = set(self.durable[0]), dict(self.durable[1])
         self._agree_in_passing()
@@ -232,10 +242,10 @@ class CursorBesideASet(RuleBasedStateMachine):
     def former_owner_wakes_up_and_saves(self, base: int, bits: int) -> None:
         """Kafka refuses its commit; what it wrote before that harms nobody."""
         assert self.former is not None
-        owned, session, version = self.former
+        owned = self.former
         try:
             owned.cursor.acknowledge([base + step for step in range(20) if bits >> step & 1])
-            owned.save_refused(prepared(self.store, owned, session, version))
+            owned.save_refused(prepared(self.store, owned))
         except errors.Corrupt:
             pass  # what it would have to read back is cleaned away
 
@@ -247,6 +257,7 @@ class CursorBesideASet(RuleBasedStateMachine):
     def compact(self, rng: random.Random) -> None:
         self.log.compact(rng)
         self.log.drop_tombstones(rng, EVERYTHING)
+        every_reference_is_there(self.log, self.identity, self.committed, self.checkpoint)
 
     @rule(owned=st.booleans())
     def tidy(self, owned: bool) -> None:
@@ -260,8 +271,9 @@ class CursorBesideASet(RuleBasedStateMachine):
         partition = CURSORS.partition_for(TOPIC)
         self.log.append_many(CURSORS, partition, [(encode_key(key), None) for key in keys], DEADLINE)
         wanted = self._referred_to(self.committed, None) | self._referred_to(None, self.checkpoint)
-        kept = {name for name in self._segments_there() if name.session != self.session.hex()}
-        assert kept == {name for name in wanted if name.session != self.session.hex()}
+        session = self.owned.saves.saved.lineage.session.hex()
+        kept = {name for name in self._segments_there() if name.session != session}
+        assert kept == {name for name in wanted if name.session != session}
         for seed in range(5):
             self.log.compact(random.Random(seed))
 
@@ -314,7 +326,7 @@ class CursorBesideASet(RuleBasedStateMachine):
     # Inside -------------------------------------------------------------------------------------------------------
 
     def _save(self, meanwhile: list[int], *, clean: bool = True, tidied: bool = False) -> Unneeded:
-        save = prepared(self.store, self.owned, self.session, self.version)
+        save = prepared(self.store, self.owned)
         if tidied:
             self.tidy(owned=True)
         self.committed, self.durable = save.commit, (frozenset(self.acked), self._partial())
@@ -331,12 +343,7 @@ class CursorBesideASet(RuleBasedStateMachine):
 
     def _take_over(self) -> None:
         found = self.store.recover(self.identity, self.committed, self.checkpoint, 0, DEADLINE)
-        self.takeovers += 1
-        self.session = self.takeovers.to_bytes(16, "big")
-        self.owned = owned = owned_by(self.identity, found.state, found.saved, self.session)
-        found.state.loader = lambda indexes: self.store.loader(self.identity, owned.saves.saved)(indexes)
-        self.version = found.saved.lineage.version + 1 if found.saved is not None else 1
-        save = prepared(self.store, self.owned, self.session, self.version)
+        self.owned, save = taken_over(self.store, self.identity, found)
         self.committed = save.commit
         self.store.clean(self.identity, self.owned.save_accepted(save), DEADLINE)
         self._write_checkpoint()

@@ -18,7 +18,7 @@ import pytest
 
 from layer.cursor.identity import CursorIdentity
 from layer.cursor.saved import Save, Saved
-from layer.cursor.store import CursorStore, new_session
+from layer.cursor.store import CursorStore
 from layer.deadline import Deadline
 from layer.dispatch.delivery import Delivery, PartitionSlot
 from layer.dispatch.dispatcher import Dispatcher
@@ -113,12 +113,9 @@ class Process:
     def __init__(self, world: World) -> None:
         self.world = world
         self.store = CursorStore(world.log)
-        self.session = new_session()
         found = self.store.recover(IDENTITY, world.commit, None, 0, DEADLINE)
-        version = 1 if found.saved is None else found.saved.lineage.version + 1
-        lineage = IDENTITY.lineage(self.session, version, 0)
-        saved = found.saved or Saved(lineage)
-        save = self.store.prepare(IDENTITY, found.state, saved, lineage, DEADLINE)
+        save = self.store.take_over(IDENTITY, found, DEADLINE)
+        saved = found.saved or Saved(save.saved.lineage)
         world.commit = save.commit
         world.perhaps_die()
         slot = PartitionSlot(TOPIC, 0, -1, LedgerLayout(1, 10))
@@ -209,9 +206,8 @@ class Process:
     def save(self) -> None:
         if self.under_way is not None or not self.owned.dirty:
             return
-        lineage = IDENTITY.lineage(self.session, self.owned.saves.saved.lineage.version, self.owned.saves.next_save)
         self.owned.lay_down_deliveries()
-        self.owned.saves.next_save += 1
+        lineage = self.owned.saves.next_lineage()
         self.world.perhaps_die()
         self.under_way = self.store.prepare(IDENTITY, self.owned.cursor, self.owned.saves.saved, lineage, DEADLINE)
 

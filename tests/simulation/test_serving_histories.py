@@ -1,5 +1,7 @@
 """The real Subscriptions and CursorStore under random histories: consumers of the whole topic and of single partitions
-come, pause, die and hand over. Nobody serves a partition beside another one, and no saved acknowledgement is lost.
+come, pause, die, hand over and come back in the same process. Nobody serves a partition beside another one, no saved
+acknowledgement is lost, and what the last commits refer to is there when the log was compacted. Commits are so small
+that most holes lie in segments.
 
 Kafka's groups are a small model: who is a member, who owns (the first one that joined), commits refused for others.
 `make soak` runs 3,000.
@@ -14,13 +16,15 @@ from contextlib import suppress
 import pytest
 
 from layer import errors
+from layer.cursor import commit_metadata
+from layer.cursor import store as store_module
 from layer.cursor.candidates import wants_checkpoint
 from layer.cursor.checkpoints import Checkpoints
 from layer.cursor.identity import CursorIdentity
-from layer.cursor.machine import CursorState
-from layer.cursor.saved import Saved
+from layer.cursor.saved import Save
 from layer.cursor.store import CursorStore
 from layer.deadline import Deadline
+from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.strategy import SubscriptionType
 from layer.kafka.records import CommittedOffset, GroupDescription, GroupMember
 from layer.metadata.entities import Entities
@@ -30,6 +34,7 @@ from layer.metadata.subscriptions import SUBSCRIPTION_KEYS, Subscriptions
 from layer.metadata.topics import Topic
 from mapping.ledger import LedgerLayout
 from mapping.topic_name import TopicName
+from tests.simulation.cursors import every_reference_is_there, prepared, taken_over
 from tests.simulation.history import ActorsHistory
 from tests.simulation.turns import NEVER, Actor, ActorsLog, kafka_cleans, simulated_topic
 
@@ -96,15 +101,6 @@ class ActorsKafka:
         self._groups.commits[group, partition] = commit
 
 
-class Cursor:
-    """One owned partition."""
-
-    def __init__(self, identity: CursorIdentity, state: CursorState, saved: Saved) -> None:
-        self.identity = identity
-        self.state = state
-        self.saved = saved
-
-
 class History(ActorsHistory):
     def __init__(self, seed: int, steps: int = 500) -> None:
         super().__init__(seed, steps)
@@ -119,6 +115,8 @@ class History(ActorsHistory):
         """What was saved for certain, by partition and its life: removing a subscription from one ends that."""
         self.taken_over: dict[str, int] = {}
         """By way of serving: how often a partition was taken over from the other way."""
+        self.newest: dict[int, tuple[CursorIdentity, CommittedOffset]] = {}
+        """By partition: the last commit that was accepted of anybody."""
 
     def run(self) -> dict[str, int]:
         self.begin(*[self._consumer] * 4, then=self._consumer)
@@ -126,6 +124,9 @@ class History(ActorsHistory):
         kafka = ActorsKafka(self.groups, self.actors[0], self.rng)
         Subscriptions(entities, kafka, self.clock).create(TOPIC, "s", {0: 0, 1: 0}, NEVER)
         self.play()
+        self.log.compact(self.rng, thoroughly=True)
+        for identity, commit in self.newest.values():
+            every_reference_is_there(self.log, identity, commit)
         return self.taken_over
 
     def step(self, draw: float) -> None:
@@ -168,17 +169,18 @@ class History(ActorsHistory):
         kafka = ActorsKafka(self.groups, actor, self.rng)
         entities = Entities(log, self.topic, SUBSCRIPTION_KEYS, self.clock)
         subscriptions = Subscriptions(entities, kafka, self.clock, leaving_s=0.0)
+        store = CursorStore(self.log)
         while True:
             actor.pause()
             self.sessions += 1
             client = f"c{self.sessions}"
             self.client_of[actor] = client
             with suppress(errors.Refused, errors.StoreError):
-                self._live(client, subscriptions, kafka)
+                self._live(client, subscriptions, store, kafka)
             self.serving.pop(client, None)
             self.groups.leave(client)
 
-    def _live(self, client: str, subscriptions: Subscriptions, kafka: ActorsKafka) -> None:
+    def _live(self, client: str, subscriptions: Subscriptions, store: CursorStore, kafka: ActorsKafka) -> None:
         partition = self.rng.choice([None, *range(PARTITIONS)])
         kind = self.rng.choice([SubscriptionType.SHARED, SubscriptionType.EXCLUSIVE])
         claimant = Claimant(client, client, client) if kind is SubscriptionType.EXCLUSIVE else None
@@ -190,7 +192,7 @@ class History(ActorsHistory):
         for _ in range(6):
             if self.groups.owns(opened.group, client):
                 now = subscriptions.verify(opened, client, NEVER)
-                self._serve(client, now, kafka)
+                self._serve(client, now, store, kafka)
                 break
             kafka.turn()
         self.serving.pop(client, None)
@@ -201,9 +203,9 @@ class History(ActorsHistory):
         if partition == 1 and self.rng.random() < 0.2:  # 0 keeps it, so that it lives on
             subscriptions.delete(opened, NEVER)
 
-    def _serve(self, client: str, now: Subscription, kafka: ActorsKafka) -> None:
-        store, checkpoints = CursorStore(self.log), Checkpoints(self.log, self.clock)
-        cursors: dict[int, Cursor] = {}
+    def _serve(self, client: str, now: Subscription, store: CursorStore, kafka: ActorsKafka) -> None:
+        checkpoints = Checkpoints(self.log, self.clock)
+        cursors: dict[int, OwnedPartition] = {}
         for partition in now.served:
             identity = cursor_identity(now, partition)
             own = kafka.committed(now.group, partition)
@@ -213,35 +215,44 @@ class History(ActorsHistory):
             found = store.recover(identity, own, checkpoint, 0, NEVER, elsewhere)
             saved = self.acknowledged.get((partition, identity.subscription_incarnation), set())
             missing = {offset for offset in saved if not found.state.is_acknowledged(offset)}
-            lineage = identity.lineage(client.encode().ljust(16), found.version + 1, 0)
-            save = store.prepare(identity, found.state, found.saved or Saved(lineage), lineage, NEVER)
-            kafka.commit(now.group, client, partition, save.commit)
+            owned, save = taken_over(store, identity, found)
+            self._commit(now.group, client, partition, owned, save, kafka)
             assert not missing, f"seed {self.seed}: {client} lost {missing} of partition {partition}"
             if elsewhere is not None and (own is None or found.state.next_unacked != own.kafka_offset):
                 way = "whole" if now.partition is None else "partition"
                 self.taken_over[way] = self.taken_over.get(way, 0) + 1
-            store.clean(identity, save.obsolete, NEVER)
+            store.clean(identity, owned.save_accepted(save), NEVER)
             if self.rng.random() < 0.7:
-                store.write_checkpoint(identity, save.commit, lineage, 0, NEVER)
-            cursors[partition] = Cursor(identity, found.state, save.saved)
+                store.write_checkpoint(identity, save.commit, save.saved.lineage, 0, NEVER, save.replaces)
+                store.clean(identity, owned.saves.checkpoint_written(), NEVER)
+            cursors[partition] = owned
         self.serving[client] = (now.group, now.served)
         for _ in range(self.rng.randrange(8)):
             kafka.turn()
             self._acknowledge(client, now.group, self.rng.choice(list(cursors.items())), store, kafka)
 
     def _acknowledge(
-        self, client: str, group: str, owned: tuple[int, Cursor], store: CursorStore, kafka: ActorsKafka
+        self, client: str, group: str, cursor: tuple[int, OwnedPartition], store: CursorStore, kafka: ActorsKafka
     ) -> None:
-        partition, cursor = owned
-        wanted = self.rng.sample(range(cursor.state.next_unacked, cursor.state.next_unacked + 30), 3)
-        cursor.state.acknowledge(sorted(wanted))
-        last = cursor.saved.lineage
-        lineage = cursor.identity.lineage(last.session, last.version, last.save + 1)
-        save = store.prepare(cursor.identity, cursor.state, cursor.saved, lineage, NEVER)
+        partition, owned = cursor
+        wanted = self.rng.sample(range(owned.cursor.next_unacked, owned.cursor.next_unacked + 30), 3)
+        owned.cursor.acknowledge(sorted(wanted))
+        save = prepared(store, owned)
+        self._commit(group, client, partition, owned, save, kafka)
+        self.acknowledged.setdefault((partition, owned.identity.subscription_incarnation), set()).update(wanted)
+        store.clean(owned.identity, owned.save_accepted(save), NEVER)
+
+    def _commit(
+        self, group: str, client: str, partition: int, owned: OwnedPartition, save: Save, kafka: ActorsKafka
+    ) -> None:
         kafka.commit(group, client, partition, save.commit)
-        self.acknowledged.setdefault((partition, cursor.identity.subscription_incarnation), set()).update(wanted)
-        cursor.saved = save.saved
-        store.clean(cursor.identity, save.obsolete, NEVER)
+        self.newest[partition] = owned.identity, save.commit
+
+
+@pytest.fixture(autouse=True)
+def _small_commits(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (store_module, commit_metadata):
+        monkeypatch.setattr(module, "MAX_METADATA_CHARS", 125)
 
 
 def _run(seeds: range) -> dict[str, int]:

@@ -89,7 +89,7 @@ class There:
 
 
 def lane_at(copied: Copied) -> Lane:
-    cursor = ReplicationCursor(IDENTITY, Recovered(CursorState(0, 100), None, "start"), b"s" * 16)
+    cursor = ReplicationCursor(IDENTITY, Recovered(CursorState(0, 100), None, "start"))
     lane = Lane(0, cursor, lambda _: (), lambda _: cast("Any", None))
     lane.begin(Copying("eu", "us", 0, 1, cursor.epoch, lambda version: version, lambda: None), copied)
     return lane
@@ -211,6 +211,6 @@ def test_a_report_without_a_place_leaves_where_later_copies_are_looked_for() -> 
 def test_epochs_grow_with_owners_and_with_lives_of_the_subscription() -> None:
     def epoch(version: int, life: int) -> int:
         identity = CursorIdentity("t", 0, "pulsar.repl.us", "k", "i", 1, life, 100)
-        return ReplicationCursor(identity, Recovered(CursorState(0, 100), None, "start", version), b"s" * 16).epoch
+        return ReplicationCursor(identity, Recovered(CursorState(0, 100), None, "start", version)).epoch
 
     assert epoch(0, 1) < epoch(1, 1) < epoch(2**31, 1) < epoch(0, 2)
