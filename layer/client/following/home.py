@@ -92,6 +92,8 @@ class TenantHome:
         """Those that left a cluster and have not arrived on one yet."""
         self._travellers: list[Traveller] = []
         self._settled = threading.Condition(threading.RLock())
+        self._told_nothing = False
+        """When asked for changes last, nobody answered."""
         self._moving = threading.Lock()
         """Held while somebody arrives or a move is made, so that nobody opens on a cluster that is being left."""
         self._closed = threading.Event()
@@ -213,25 +215,31 @@ class TenantHome:
         self._thread.start()
 
     def _follow(self) -> None:
-        failing = False
         while not self._closed.is_set():
-            waiting = bool(self._away) or self._session is None
-            assert self._place is not None  # noqa: S101 - `_begin`
             try:
-                place = self._directory.changed(self._place, _WAIT_BETWEEN_S if waiting else WAIT_S)
-                failing = False
-            except LayerError as failure:
-                if not failing and not self._closed.is_set():
-                    _log.warning("tenant=%s stays where it is, nobody tells of changes: %s", self.tenant, failure)
-                failing = True
-                self._closed.wait(_EXPIRE_S if waiting else _AGAIN_S)
-                place = self._place
-            if self._closed.is_set():
-                return
-            if place.version != self._place.version:
-                self._move(place)
-            elif waiting:
-                self._settle(place)
+                self._follow_once()
+            except Exception:  # whatever it is: without this thread the client would never move again
+                _log.exception("tenant=%s a move went wrong, it is tried again", self.tenant)
+                self._closed.wait(_AGAIN_S)
+
+    def _follow_once(self) -> None:
+        waiting = bool(self._away) or self._session is None
+        assert self._place is not None  # noqa: S101 - `_begin`
+        try:
+            place = self._directory.changed(self._place, _WAIT_BETWEEN_S if waiting else WAIT_S)
+            self._told_nothing = False
+        except LayerError as failure:
+            if not self._told_nothing and not self._closed.is_set():
+                _log.warning("tenant=%s stays where it is, nobody tells of changes: %s", self.tenant, failure)
+            self._told_nothing = True
+            self._closed.wait(_EXPIRE_S if waiting else _AGAIN_S)
+            place = self._place
+        if self._closed.is_set():
+            return
+        if place.version != self._place.version:
+            self._move(place)
+        elif waiting:
+            self._settle(place)
 
     def _move(self, place: Place) -> None:
         before, self._place = self._place, place
@@ -278,8 +286,8 @@ class TenantHome:
         session, self._session = self._session, None
         staying = [each for each in self._travellers if not any(each is gone for gone in self._away)]
         for traveller in staying:
-            traveller.pause()
-        side_by_side([traveller.depart for traveller in staying], _AT_ONCE)
+            self._bear(traveller.pause)
+        side_by_side([partial(self._bear, traveller.depart) for traveller in staying], _AT_ONCE)
         with self._settled:
             self._away = list(self._travellers)
         if staying:
@@ -321,9 +329,23 @@ class TenantHome:
                     _log.warning("tenant=%s cannot go on yet on cluster %s: %s", self.tenant, place.cluster, failure)
                 self._closed.wait(_EXPIRE_S)
         for traveller in list(self._away):
-            traveller.expire()
+            self._bear(traveller.expire)
+
+    def _bear(self, action: Callable[[], None]) -> None:
+        """One traveller's trouble is no reason for the others to stay."""
+        try:
+            action()
+        except Exception:  # they raise nothing that is meant to be raised
+            _log.exception("tenant=%s a traveller's step went wrong", self.tenant)
 
     def _arrive(self, traveller: Traveller, session: Session) -> None:
-        traveller.arrive(session)
+        """One that fails in a way that nobody expects stays away and is tried again, as one that cannot arrive yet."""
+        try:
+            traveller.arrive(session)
+        except PulsarException:
+            raise
+        except Exception:
+            _log.exception("tenant=%s a traveller could not arrive, it is tried again", self.tenant)
+            return
         with self._settled:
             self._away = [each for each in self._away if each is not traveller]

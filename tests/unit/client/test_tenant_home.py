@@ -213,3 +213,41 @@ def test_a_client_that_closes_does_not_miss_who_tells_of_changes(caplog: pytest.
     assert asked.wait(SOON_S)
     homes.close()
     assert caplog.messages == []
+
+
+class Stumbles(Goes):
+    """Raises what no traveller should, wherever it may, and then arrives."""
+
+    def __init__(self, meet: threading.Barrier) -> None:
+        super().__init__(meet)
+        self.arrivals = 0
+
+    def pause(self) -> None:
+        raise ValueError("a header that cannot be read")
+
+    def depart(self) -> None:
+        raise KeyError("nobody expected this")
+
+    def arrive(self, session: Session) -> None:
+        self.arrivals += 1
+        if cast("Any", session).cluster == "east" and self.arrivals < 4:
+            raise ValueError("a header that cannot be read")
+        self.at = session
+
+    def expire(self) -> None:
+        raise OverflowError("nor this")
+
+
+def test_a_traveller_that_raises_anything_keeps_nobody_from_moving() -> None:
+    directory = Map()
+    home = TenantHome("acme", directory, lambda place: cast("Session", Opened(place, lambda: None)), SOON_S)
+    stumbles, goes = Stumbles(threading.Barrier(1)), Goes(threading.Barrier(1))
+    home.join(stumbles)
+    home.join(goes)
+    directory.say(at("east", 2))
+    assert eventually(lambda: getattr(goes.at, "cluster", "") == getattr(stumbles.at, "cluster", "") == "east")
+    directory.say(at("west", 3))
+    assert eventually(lambda: goes.at is not None and goes.at.cluster == "west")
+    home.end()
+    directory.close()
+    home.close()
