@@ -145,11 +145,12 @@ class Services:
         """For state that is read again and again."""
         self.transaction_views = TransactionViews(self.followed_log, self.clock)
         self.looking = LookingOnly(self.transaction_views, self)
-        self.sequences = SequenceJournal(self.log, self.admin, self.fetcher, self.clock, self.looking)
+        self.sequences = SequenceJournal(self.log, self.admin, self.fetcher, self.clock, self.looking, self.hold_up)
         self.pending_acks = PendingAckJournal(
             self.transaction_views,
             self.clock,
             lambda deadline: self.has_state_topic(TRANSACTION_PENDING_ACK, deadline),
+            self.hold_up,
         )
         self.store = CursorStore(self.log)
         self.progress = ProgressLog(self.log, self.clock)

@@ -112,7 +112,17 @@ class Stored(NamedTuple):
 class SequenceJournal:
     """Of one cluster. Thread-safe. Memory: a snapshot for each producer name and partition of the topics asked for."""
 
-    def __init__(self, log: StateLog, admin: Ends, fetcher: Records, clock: Clock, buffers: Buffers) -> None:
+    def __init__(
+        self,
+        log: StateLog,
+        admin: Ends,
+        fetcher: Records,
+        clock: Clock,
+        buffers: Buffers,
+        hold_up: Callable[[Collection[TxnId]], None],
+    ) -> None:
+        """`hold_up` is told of open transactions that ids depend on, see `Abandoned`."""
+        self._hold_up = hold_up
         self._log = log
         self._admin = admin
         self._fetcher = fetcher
@@ -270,6 +280,8 @@ class SequenceJournal:
         names = list(txns)
         question = partial(_statuses, where=where, txns=names)
         found = self._buffers.ask_buffer(where.topic, question, deadline) if names else {}
+        if still_open := [txn for txn, status in found.items() if status is TxnStatus.OPEN]:
+            self._hold_up(still_open)
         return {
             txn: None if status is TxnStatus.OPEN else status is TxnStatus.COMMITTED for txn, status in found.items()
         }

@@ -273,6 +273,7 @@ class TransactionAcks:
             return
         served.to_settle = served.to_clean = True
         if served.pending.held:
+            self._journal.hold_up(set(served.pending.held))
             served.look_after(now_s, min(_LOOK_AT_MOST_S, served.pause_s * _LOOK_SLOWER))
 
     def _give_up(self, served: _Served, why: errors.LayerError) -> None:

@@ -124,7 +124,7 @@ class History:
         self.rng = random.Random(self.seed)
         clock = ManualClock()
         self.state = MemoryStateLog(clock)
-        self.journal = SequenceJournal(self.state, self.log, self.log, clock, self.log)
+        self.journal = SequenceJournal(self.state, self.log, self.log, clock, self.log, lambda txns: None)
         self.begun = 0
         self.left: dict[TxnId, bool] = {}
         """Transactions of programs that died, and whether they are going to be committed."""
@@ -133,7 +133,7 @@ class History:
     def open(self) -> None:
         self.epoch += 1
         if self.rng.random() < 0.5:  # another process
-            self.journal = SequenceJournal(self.state, self.log, self.log, ManualClock(), self.log)
+            self.journal = SequenceJournal(self.state, self.log, self.log, ManualClock(), self.log, lambda txns: None)
         found = self.journal.recover(TOPIC, NAME, self.epoch, [0], Deadline.after(5))[0]
         assert found.highest == max(self.log.ids(), default=-1), f"seed {self.seed}"
         self.known = PartitionSequences(found.highest, found.upto)

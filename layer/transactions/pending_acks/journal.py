@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Final
@@ -21,6 +21,7 @@ from layer.statelog.view import LogEnd
 from layer.transactions.pending_acks.log import CursorAcks, CursorName, PendingAckLog
 from layer.transactions.views import TransactionViews
 from mapping.state_topics import TRANSACTION_PENDING_ACK
+from mapping.txn_id import TxnId
 
 _log: Final = logging.getLogger(__name__)
 
@@ -49,8 +50,16 @@ class _Errand:
 class PendingAckJournal:
     """Thread-safe. Memory: one errand for each cursor that is busy, and the coordinators' low-water marks."""
 
-    def __init__(self, views: TransactionViews, clock: Clock, is_there: Callable[[Deadline], bool]) -> None:
-        """`is_there`: whether the state topic exists. It comes into being with the first transaction."""
+    def __init__(
+        self,
+        views: TransactionViews,
+        clock: Clock,
+        is_there: Callable[[Deadline], bool],
+        hold_up: Callable[[Collection[TxnId]], None],
+    ) -> None:
+        """`is_there`: whether the state topic exists. It comes into being with the first transaction. `hold_up` is told
+        of open transactions that hold something, see `Abandoned`."""
+        self.hold_up = hold_up
         self._is_there = is_there
         self._views = views
         self._clock = clock
