@@ -37,10 +37,10 @@ from layer.metadata.topics import TOPIC_KEYS, Topics
 from layer.meters import Meters
 from layer.migration.from_pulsar.steps import IMPORT_KEYS, Imports
 from layer.migration.steps import MIGRATION_KEYS, Migrations
+from layer.registry.configured import configured_checkers, configured_storage
 from layer.registry.model import SchemaPolicies, TopicLife
 from layer.registry.policies import schema_policies
 from layer.registry.registry import SchemaRegistry
-from layer.registry.storage import StateLogSchemaStorage
 from layer.replication.progress_log import ProgressLog
 from layer.statelog.followed_log import FollowedLog
 from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
@@ -129,7 +129,11 @@ class Services:
         )
         self.producers = ProducerRegistry(self.log, self.clock, self.fetcher, self.admin)
         self.schemas = SchemaRegistry(
-            StateLogSchemaStorage(self.log, self.clock), self._schema_policies, self._topic_life, self.clock
+            configured_storage(self.log, self.clock),
+            self._schema_policies,
+            self._topic_life,
+            self.clock,
+            checkers=configured_checkers(),
         )
         self.followed_log = FollowedLog(
             self.log,

@@ -10,13 +10,16 @@ Pure: it reads no files, opens no connections and needs nothing else of this pro
     result.incompatibilities[0].path        # /fields/0
 """
 
+from schema_compat.checkers import BUILT_IN, Checkers
 from schema_compat.compatibility import check_compatibility
 from schema_compat.identity import SAME_AFTER_PARSING, same_schema
 from schema_compat.model import (
     CompatibilityResult,
     CompatibilityStrategy,
+    Difference,
     Direction,
     Incompatibility,
+    PairChecker,
     SchemaInfo,
     SchemaType,
     UnreadableSchema,
@@ -24,11 +27,15 @@ from schema_compat.model import (
 from schema_compat.validity import check_readable
 
 __all__ = [
+    "BUILT_IN",
     "SAME_AFTER_PARSING",
+    "Checkers",
     "CompatibilityResult",
     "CompatibilityStrategy",
+    "Difference",
     "Direction",
     "Incompatibility",
+    "PairChecker",
     "SchemaInfo",
     "SchemaType",
     "UnreadableSchema",

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schema_compat.checkers import check_same_type
+from schema_compat.checkers import BUILT_IN, Checkers
 from schema_compat.model import (
     CompatibilityResult,
     CompatibilityStrategy,
@@ -21,7 +21,12 @@ _CLIENT_MODES = frozenset({SchemaType.AUTO_CONSUME, SchemaType.AUTO_PUBLISH})
 
 
 def check_compatibility(
-    new: SchemaInfo, existing: Sequence[SchemaInfo], strategy: CompatibilityStrategy, *, first_version: int = 0
+    new: SchemaInfo,
+    existing: Sequence[SchemaInfo],
+    strategy: CompatibilityStrategy,
+    *,
+    first_version: int = 0,
+    checkers: Checkers = BUILT_IN,
 ) -> CompatibilityResult:
     """Whether `new` may follow `existing` (oldest first, deleted versions left out), and every reason why not.
 
@@ -30,6 +35,7 @@ def check_compatibility(
 
     Args:
         first_version: the number of `existing[0]`, where versions before it were deleted; reasons name versions.
+        checkers: who judges which kinds of schema.
 
     Raises:
         TypeError: an argument is not of its type.
@@ -54,7 +60,8 @@ def check_compatibility(
         for version in versions
         if version.schema.type is not new.type
     ]
-    found += check_same_type(new, [version for version in versions if version.schema.type is new.type], strategy)
+    of_its_type = [version for version in versions if version.schema.type is new.type]
+    found += checkers.check_same_type(new, of_its_type, strategy)
     return CompatibilityResult(in_order(found))
 
 

@@ -9,7 +9,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
+
+_FIRST_ADDED: Final = 1000
+"""Far above Pulsar's numbers."""
 
 
 class SchemaType(enum.Enum):
@@ -39,6 +42,29 @@ class SchemaType(enum.Enum):
     LOCAL_TIME = 18
     LOCAL_DATE_TIME = 19
     PROTOBUF_NATIVE = 20
+
+    @classmethod
+    def added(cls, name: str, number: int) -> SchemaType:
+        """A kind of schema that Pulsar does not have, for a checker of one's own; the same one when it is added again.
+        It is known in this process from now on; registries keep the name.
+
+        Raises:
+            ValueError: the name is no upper-case word, the number is below 1000, or one of them is another kind's.
+        """
+        if not (name.isascii() and name.isidentifier() and name.isupper()):
+            raise ValueError(f"a kind of schema is named by an upper-case word, got {name!r:.60}")
+        if number < _FIRST_ADDED:
+            raise ValueError(f"numbers of added kinds of schema begin at {_FIRST_ADDED}, got {name} {number}")
+        by_name, by_number = cls._member_map_.get(name), cls._value2member_map_.get(number)
+        if by_name is None and by_number is None:
+            made = object.__new__(cls)
+            made._name_, made._value_ = name, number
+            cls._member_map_[name] = cls._value2member_map_[number] = made
+            cls._member_names_.append(name)
+            return made
+        if by_name is not by_number:
+            raise ValueError(f"{name} {number} is another kind's already: {by_name or by_number}")
+        return cls[name]
 
 
 class CompatibilityStrategy(enum.Enum):

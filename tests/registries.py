@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 from layer.clock import Clock, SystemClock
 from layer.deadline import Deadline
@@ -48,3 +49,23 @@ def avro(*fields: str, defaults: bool = True, name: str = "Order", kind: SchemaT
         for field in fields
     ]
     return SchemaInfo(kind, json.dumps({"type": "record", "name": name, "fields": types}).encode(), name)
+
+
+WORD_LISTS = Path(__file__).parents[1] / "examples/schema_checker/word_lists.py"
+
+
+def install_word_lists(tmp_path: Path) -> None:
+    """The example of a checker of one's own, as an installer leaves it in a directory of `sys.path`; with it a storage
+    and entry points that name no checker."""
+    metadata = tmp_path / "pok_word_lists-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: pok-word-lists\nVersion: 1.0\n")
+    (metadata / "entry_points.txt").write_text(
+        "[pulsar_on_kafka.schema_checker]\nword_list = word_lists:CHECKER\nbroken = word_lists:NOWHERE\n"
+        "no_type = word_lists:WordListSchema\n"
+        "[pulsar_on_kafka.schema_storage]\nkept_apart = kept_apart:KeptApart\n"
+    )
+    (tmp_path / "word_lists.py").write_text(WORD_LISTS.read_text())
+    (tmp_path / "kept_apart.py").write_text(
+        "from layer.registry.storage import StateLogSchemaStorage\nclass KeptApart(StateLogSchemaStorage): pass\n"
+    )

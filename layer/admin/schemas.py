@@ -7,7 +7,6 @@ from layer.admin.policies import PolicyAdmin
 from layer.client.errors import pulsar_errors
 from layer.deadline import Deadline
 from layer.metadata.policies import SCHEMA_COMPATIBILITY_STRATEGY
-from layer.registry.judging import check_readable_or_refuse, check_size
 from layer.registry.model import SchemaEntry, StoredSchema
 from mapping.schema_version import SchemaVersion
 from mapping.topic_name import TopicName
@@ -69,8 +68,7 @@ class SchemaAdmin(PolicyAdmin):
         with pulsar_errors():
             name, deadline = TopicName.parse(topic), self._deadline()
             if self.node.topics.find(name.base, deadline) is None:
-                check_size(str(name.base), schema)  # before a topic is made for what will be refused
-                check_readable_or_refuse(str(name.base), schema)
+                self.node.schemas.check_storable(name, schema)  # before a topic is made for what will be refused
                 self.node.topics.open(name, deadline)
             return self.node.schemas.upload(name.base, schema, deadline).number
 

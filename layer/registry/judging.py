@@ -13,6 +13,7 @@ from mapping.schema_version import SchemaVersion
 from mapping.state_records.schemas import check_definition_size
 from schema_compat import (
     SAME_AFTER_PARSING,
+    Checkers,
     CompatibilityResult,
     CompatibilityStrategy,
     Incompatibility,
@@ -20,7 +21,6 @@ from schema_compat import (
     SchemaType,
     UnreadableSchema,
     check_compatibility,
-    check_readable,
     same_schema,
 )
 
@@ -69,35 +69,40 @@ def check_size(topic: str, info: SchemaInfo) -> None:
         raise errors.InvalidOption(f"topic {topic}: {error}") from error
 
 
-def check_readable_or_refuse(topic: str, info: SchemaInfo) -> None:
+def check_readable_or_refuse(topic: str, info: SchemaInfo, checkers: Checkers) -> None:
     """Raises IncompatibleSchema for what is no schema of its type: it could not be judged beside the next one."""
     try:
-        check_readable(info)
+        checkers.check_readable(info)
     except UnreadableSchema as error:
         raise refused(topic, info, [str(error)]) from error
 
 
 def refuse_unless_compatible(
-    topic: str, info: SchemaInfo, history: SchemaHistory, load: Load, strategy: CompatibilityStrategy
+    topic: str,
+    info: SchemaInfo,
+    history: SchemaHistory,
+    load: Load,
+    strategy: CompatibilityStrategy,
+    checkers: Checkers,
 ) -> None:
     """Raises IncompatibleSchema with every reason."""
-    result = compatibility(info, history, load, strategy)
+    result = compatibility(info, history, load, strategy, checkers)
     if not result.is_compatible:
         raise refused(topic, info, [str(one) for one in result.incompatibilities], strategy)
 
 
 def compatibility(
-    info: SchemaInfo, history: SchemaHistory, load: Load, strategy: CompatibilityStrategy
+    info: SchemaInfo, history: SchemaHistory, load: Load, strategy: CompatibilityStrategy, checkers: Checkers
 ) -> CompatibilityResult:
     """What `check_compatibility` says beside all live versions, which are looked at one by one, newest first."""
     asked: tuple[SchemaEntry, ...] = ()
     if strategy is not CompatibilityStrategy.ALWAYS_COMPATIBLE:
         asked = history.live[::-1] if strategy.is_transitive else history.live[-1:]
     if not asked:
-        return check_compatibility(info, [], strategy)
+        return check_compatibility(info, [], strategy, checkers=checkers)
     found: list[Incompatibility] = []
     for stored in load(asked):
-        one = check_compatibility(info, [stored.info], strategy, first_version=stored.version.number)
+        one = check_compatibility(info, [stored.info], strategy, first_version=stored.version.number, checkers=checkers)
         found += one.incompatibilities
     return CompatibilityResult(tuple(found))
 

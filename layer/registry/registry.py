@@ -37,13 +37,14 @@ from layer.registry.storage import SchemaStorage
 from mapping.schema_version import SchemaVersion
 from mapping.topic_name import TopicName
 from schema_compat import (
+    BUILT_IN,
+    Checkers,
     CompatibilityResult,
     CompatibilityStrategy,
     Incompatibility,
     SchemaInfo,
     SchemaType,
     UnreadableSchema,
-    check_readable,
 )
 from schema_compat.rules import SCHEMA_UNREADABLE
 
@@ -79,9 +80,17 @@ class SchemaRegistry:
     """
 
     def __init__(
-        self, storage: SchemaStorage, policies: PoliciesOf, life_of: LifeOf, clock: Clock, *, user: str = ""
+        self,
+        storage: SchemaStorage,
+        policies: PoliciesOf,
+        life_of: LifeOf,
+        clock: Clock,
+        *,
+        user: str = "",
+        checkers: Checkers = BUILT_IN,
     ) -> None:
         """`life_of` says whose schemas a name stands for; `user` stands in the records that this process writes."""
+        self._checkers = checkers
         self._storage = storage
         self._policies = policies
         self._life_of = life_of
@@ -121,6 +130,11 @@ class SchemaRegistry:
     def upload(self, topic: TopicName, info: SchemaInfo, deadline: Deadline) -> SchemaVersion:
         """What an admin registers, also where is_allow_auto_update_schema is false. Raises: as `for_producer`."""
         return self._register(topic, self._life_of(topic, deadline), info, deadline, None, by_admin=True)
+
+    def check_storable(self, topic: TopicName, info: SchemaInfo) -> None:
+        """Raises InvalidOption: it is too large. IncompatibleSchema: it is no schema of its type."""
+        check_size(str(topic.base), info)
+        check_readable_or_refuse(str(topic.base), info, self._checkers)
 
     def _known_version(self, question: SchemaQuestion) -> SchemaVersion | None:
         known = self._known.get(question)
@@ -181,10 +195,10 @@ class SchemaRegistry:
     ) -> None:
         """Raises IncompatibleSchema when `info`, which is not live, may not be registered."""
         try:
-            check_readable_or_refuse(name, info)
+            check_readable_or_refuse(name, info, self._checkers)
             if not policies.auto_update and not by_admin:
                 raise refused(name, info, ["it is not registered, and is_allow_auto_update_schema is false"])
-            refuse_unless_compatible(name, info, history, load, policies.strategy)
+            refuse_unless_compatible(name, info, history, load, policies.strategy, self._checkers)
         except errors.IncompatibleSchema:
             self.counts.refused += 1
             raise
@@ -254,13 +268,13 @@ class SchemaRegistry:
             """False when the schema is to be registered."""
             if not history.live and not in_use():
                 return False
-            check_readable_or_refuse(life.topic, info)
+            check_readable_or_refuse(life.topic, info, self._checkers)
             strategy = (policies or self._policies(topic.base, deadline)).strategy
             if strategy is CompatibilityStrategy.ALWAYS_COMPATIBLE:
                 return True
             if not history.live:
                 raise refused(life.topic, info, ["the topic is in use without a schema"])
-            refuse_unless_compatible(life.topic, info, history, load, strategy_for_readers(strategy))
+            refuse_unless_compatible(life.topic, info, history, load, strategy_for_readers(strategy), self._checkers)
             return True
 
         try:
@@ -318,13 +332,13 @@ class SchemaRegistry:
 
         def judge(history: SchemaHistory, load: Load) -> CompatibilityResult:
             try:
-                check_readable(info)
+                self._checkers.check_readable(info)
             except UnreadableSchema as error:
                 newest = history.latest.version.number if history.latest else None
                 return CompatibilityResult((Incompatibility("", SCHEMA_UNREADABLE, str(error), newest),))
             if version_of(info, history, load) is not None:
                 return CompatibilityResult(())
-            return compatibility(info, history, load, self._policies(topic.base, deadline).strategy)
+            return compatibility(info, history, load, self._policies(topic.base, deadline).strategy, self._checkers)
 
         return self._question(life, judge, deadline)[1]
 
