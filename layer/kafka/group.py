@@ -69,6 +69,10 @@ class GroupConsumer:
         self._sent_s = 0.0
         self._not_answered = False
         """A commit for which somebody waited in vain."""
+        self._unheard: list[dict[int, CommittedOffset]] = []
+        """Commits of a callback: their answers come out of a later poll."""
+        self._unheard_since_s = 0.0
+        """When that callback ended."""
         self._rebalancing = False
         """Inside of `assigned` or `revoked`."""
         self._left = False
@@ -124,6 +128,7 @@ class GroupConsumer:
             yield
         finally:
             self._rebalancing = False
+            self._unheard_since_s = time.monotonic()
 
     def _unassign(self, partitions: list[TopicPartition]) -> None:
         """None of them is paused when it comes back: librdkafka would remember that, and never fetch it again."""
@@ -136,6 +141,8 @@ class GroupConsumer:
     def _on_commit(self, error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:
         failure = error or next((where.error for where in partitions if where.error is not None), None)
         commits = {where.partition: CommittedOffset(where.offset, where.metadata or "") for where in partitions}
+        if commits in self._unheard:
+            self._unheard.remove(commits)
         if commits == self._under_way:  # not of an earlier one, which the caller did not wait for
             self._under_way = {}
             self._callbacks.committed(None if failure is None else self._commit_error(failure))
@@ -165,8 +172,10 @@ class GroupConsumer:
         return next_batch(self._handle, limit, timeout_s)
 
     def _is_owed(self) -> bool:
-        late = bool(self._under_way) and time.monotonic() - self._sent_s >= ANSWER_S
-        self._not_answered = self._not_answered or late
+        now_s = time.monotonic()
+        late = bool(self._under_way) and now_s - self._sent_s >= ANSWER_S
+        unheard = bool(self._unheard) and not self._rebalancing and now_s - self._unheard_since_s >= ANSWER_S
+        self._not_answered = self._not_answered or late or unheard
         return self._not_answered
 
     def _refuse_if_owed(self) -> None:
@@ -175,7 +184,7 @@ class GroupConsumer:
 
     def _lose(self, former: Consumer) -> None:
         self._callbacks.lost([where.partition for where in self._served(former.assignment())])
-        self._under_way, self._not_answered = {}, False
+        self._under_way, self._unheard, self._not_answered = {}, [], False
 
     def member_id(self) -> str:
         """'' until the group was joined."""
@@ -200,24 +209,23 @@ class GroupConsumer:
     def commit(self, commits: Mapping[int, CommittedOffset]) -> None:
         """Commit and wait for the coordinator's answer, 20 seconds for each part.
 
+        In a callback of the group it is sent, and counts when it is read back: see `_commit_in_callback`.
+
         Raises:
             Fenced: this member has lost its place; nothing was committed.
             CommitOutcomeUnknown: no answer; read the committed offsets back.
         """
         self._refuse_if_owed()
+        if self._rebalancing:
+            self._commit_in_callback(commits)
+            return
         for part in split_commits(commits):
             for where in self._commit_and_wait(part):
                 if where.error is not None:
                     raise self._commit_error(where.error)
 
     def _commit_and_wait(self, commits: Mapping[int, CommittedOffset]) -> Sequence[TopicPartition]:
-        """In a thread that is left behind with a commit that is never answered: librdkafka takes no time limit.
-
-        While a callback of the group runs another thread's commit would wait for its end: then it is made here, and
-        nothing limits it.
-        """
-        if self._rebalancing:
-            return self._commit_here(self._offsets(commits))
+        """In a thread that is left behind with a commit that is never answered: librdkafka takes no time limit."""
         answered: Future[Sequence[TopicPartition]] = Future()
         offsets = self._offsets(commits)
 
@@ -233,6 +241,32 @@ class GroupConsumer:
         except FutureTimeoutError as late:
             self._not_answered = True
             raise errors.CommitOutcomeUnknown(f"commit of group {self._group_id}: no answer in time") from late
+
+    def _commit_in_callback(self, commits: Mapping[int, CommittedOffset]) -> None:
+        """Inside of a callback of the group no answer can be heard in a limited time: another thread's commit waits for
+        the callback's end, and polling in it ends the process. So it is sent, and what the group has is asked for
+        behind it, on the same connection, for 20 seconds.
+
+        The answer itself comes out of a later poll. Where it does not come within 20 seconds of the callback's end, or
+        where the group could not be asked, the membership is lost as with any other commit that is not answered.
+
+        Raises:
+            CommitOutcomeUnknown: the group does not have it, which is a refusal, but for a commit that is sent again.
+        """
+        for part in split_commits(commits):
+            self._unheard.append(part)
+            try:
+                self._handle.commit(offsets=self._offsets(part), asynchronous=True)
+            except KafkaException as failure:
+                self._unheard.remove(part)
+                raise self._commit_error(failure.args[0]) from failure
+        try:
+            found = self.committed(sorted(commits), ANSWER_S)
+        except errors.StoreError as failure:
+            self._not_answered = True
+            raise errors.CommitOutcomeUnknown(f"commit of group {self._group_id}: {failure}") from failure
+        if any(found.get(partition) != commit for partition, commit in commits.items()):
+            raise errors.CommitOutcomeUnknown(f"commit of group {self._group_id}: it was not there when read back")
 
     def _commit_here(self, offsets: list[TopicPartition]) -> Sequence[TopicPartition]:
         try:
@@ -284,12 +318,20 @@ class GroupConsumer:
         self._handle.resume([TopicPartition(self._topic, partition) for partition in partitions])
 
     def close(self) -> None:
-        """Leave the group; `revoked` runs in here for what is still assigned."""
+        """Leave the group; `revoked` runs in here for what is still assigned.
+
+        It runs before librdkafka is told to leave, not inside of that, where it could ask the group for nothing.
+        """
         if self._left or not handles.is_ours(self._handle):
             return
-        if self._is_owed():
+        owed = self._is_owed()
+        if owed:
             self._lose(self._handle)
-            self._left = True
+        elif served := self._served(self._handle.assignment()):
+            self._callbacks.revoked([where.partition for where in served])
+            owed = self._is_owed()
+        self._left = True
+        if owed:
             _leave(self._handle)
             return
         self._handle.close()

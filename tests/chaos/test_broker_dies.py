@@ -13,7 +13,11 @@ import pytest
 
 import layer as pulsar
 from layer.embedded import EmbeddedBroker
+from layer.errors import StoreError
 from layer.kafka import group
+from layer.kafka.group import GroupCallbacks, GroupConsumer
+from layer.kafka.records import CommittedOffset
+from layer.kafka.settings import KafkaSettings
 from tests.chaos.processes import ROOT, eventually
 from tests.chaos.stage import Stage
 
@@ -108,6 +112,78 @@ def test_a_commit_that_is_not_answered_ends_a_membership_and_another_begins(
     successor = subscribe()
     with pytest.raises(pulsar.Timeout):
         successor.receive(timeout_millis=1_000)
+
+
+class Member:
+    """One membership, which commits in its callbacks; `before` runs before each of these commits."""
+
+    def __init__(self, on: Stage) -> None:
+        self.before: Callable[[], None] = lambda: None
+        self.told: list[str] = []
+        self.failures: list[str] = []
+        config = KafkaSettings(on.bootstrap).group_member(
+            group_id=on.topic, client_id="test", fetch_queue_kbytes=1024, partitioned=False
+        )
+        callbacks = GroupCallbacks(self._assigned, self._revoked, lambda _: self.told.append("lost"), lambda _: None)
+        self.consumer = GroupConsumer(config, on.kafka_topic, callbacks)
+
+    def _assigned(self, partitions: list[int]) -> dict[int, int]:
+        self._commit("assigned", 1)
+        return dict.fromkeys(partitions, 0)
+
+    def _revoked(self, partitions: list[int]) -> None:
+        self._commit("revoked", 2)
+
+    def _commit(self, what: str, offset: int) -> None:
+        self.told.append(what)
+        self.before()
+        try:
+            self.consumer.commit({0: CommittedOffset(offset, what)})
+        except StoreError as failure:
+            self.failures.append(type(failure).__name__)
+
+    def until(self, *told: str) -> None:
+        eventually(f"it hears {told}", lambda: [self.consumer.poll_batch(1, 0.05), self.told == list(told)][1])
+
+
+def test_commits_in_callbacks_count_when_the_callback_ends(stage: MakeStage) -> None:
+    on = stage(1)
+    first = Member(on)
+    first.until("assigned")
+    assert first.consumer.committed([0], 5) == {0: CommittedOffset(1, "assigned")}
+    first.consumer.close()
+    assert first.told == ["assigned", "revoked"]
+    second = Member(on)
+    second.before = lambda: second.told.append(str(second.consumer.committed([0], 5)))
+    second.until("assigned", str({0: CommittedOffset(2, "revoked")}))
+    second.before = lambda: None
+    second.consumer.close()
+    assert first.failures == second.failures == []
+
+
+@pytest.mark.kills
+def test_a_commit_in_a_callback_is_not_waited_for_without_end(
+    shaky_stage: MakeStage, own_broker: EmbeddedBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The broker is frozen, once the callback runs, until the commit has failed; another membership begins."""
+    monkeypatch.setattr(group, "ANSWER_S", 1.0)
+    member = Member(shaky_stage(1))
+    member.before = own_broker.pause
+    try:
+        member.until("assigned")
+    finally:
+        own_broker.resume()
+    assert member.failures == ["CommitOutcomeUnknown"]
+    member.before = lambda: None
+    member.until("assigned", "lost", "assigned")
+    assert member.consumer.committed([0], 20) == {0: CommittedOffset(1, "assigned")}
+    member.before = own_broker.pause
+    try:
+        member.consumer.close()
+    finally:
+        own_broker.resume()
+    assert member.told[3:] == ["revoked"]
+    assert member.failures == ["CommitOutcomeUnknown"] * 2
 
 
 def test_a_consumer_dies_while_the_broker_is_away(shaky_stage: MakeStage, own_broker: EmbeddedBroker) -> None:
