@@ -163,7 +163,7 @@ def test_different_definitions_with_one_hash_are_different_schemas(
     identity._meaning_of_small.cache_clear()
     log = MemoryStateLog()
     registry = process(log, SchemaPolicies(strategy=CompatibilityStrategy.ALWAYS_COMPATIBLE))
-    monkeypatch.setattr("layer.registry.registry.check_readable_or_refuse", lambda topic, info: None)
+    monkeypatch.setattr("layer.registry.registry.check_readable_or_refuse", lambda topic, info, checkers: None)
     one, other = (SchemaInfo(kind, text) for text in (b'"int"', b'"long"'))
     assert registry.for_producer(TOPIC, one, soon()) == V(0)
     assert registry.for_producer(TOPIC, other, soon()) == V(1)
