@@ -237,7 +237,7 @@ class Memberships:
         """
         if force:
             self.live_cursors.close_consumers(subscription, deadline)
-        cursors = self.cursors.read(subscription, deadline)
+        cursors, _ = self.cursors.read_readable(subscription, deadline)
         try:
             self._services.subscriptions.delete(subscription, deadline)
         except errors.SubscriptionBusy:
@@ -258,7 +258,7 @@ class Memberships:
         cursors: list[tuple[Subscription, dict[int, Recovered]]] = []
         for subscription in subscriptions:
             try:
-                cursors.append((subscription, self.cursors.read(subscription, deadline)))
+                cursors.append((subscription, self.cursors.read_readable(subscription, deadline)[0]))
             except errors.StoreError as failure:
                 _log.warning("subscription=%s its cursors cannot be read: %s", subscription.name, failure)
         doomed = self._services.topics.begin_deletion(topic.name, deadline)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from layer.cursor.candidates import wants_checkpoint
-from layer.cursor.saved import Recovered
+from layer.cursor.saved import Recovered, UnreadableCursor
 from layer.deadline import Deadline
 from layer.kafka.records import CommittedOffset
 from layer.metadata.subscription import Subscription, cursor_identity
@@ -42,23 +42,50 @@ class SavedCursors:
         offsets: Mapping[str, Mapping[int, CommittedOffset | None]],
         deadline: Deadline,
     ) -> dict[int, Recovered]:
-        """The cursors that these offsets, of all of the subscription's groups, stand for."""
-        cursors = {}
+        """The cursors that these offsets, of all of the subscription's groups, stand for. Raises UnreadableCursor."""
+        return {
+            partition: self.recover_one(subscription, partition, offsets, deadline) for partition in subscription.served
+        }
+
+    def read_readable(
+        self, subscription: Subscription, deadline: Deadline
+    ) -> tuple[dict[int, Recovered], dict[int, UnreadableCursor]]:
+        """`read` for whoever can do without holes: the cursors, and those of which what is above mark-delete cannot be
+        read and is left out."""
+        offsets = self.offsets(subscription, deadline)
+        cursors, unreadable = {}, {}
         for partition in subscription.served:
-            commit, elsewhere = offsets[subscription.whole_group].get(partition), None
-            group = subscription.partition_groups.get(partition)
-            if group is not None:
-                alone = offsets[group].get(partition)
-                by_itself = subscription.saving_group(partition) == group
-                commit, elsewhere = (alone, commit) if by_itself else (commit, alone)
-            identity = cursor_identity(subscription, partition)
-            checkpoint = (
-                self._services.checkpoints.newest(identity, deadline) if wants_checkpoint(commit, elsewhere) else None
-            )
-            cursors[partition] = self._services.store.recover(
-                identity, commit, checkpoint, subscription.start_offset(partition), deadline, elsewhere
-            )
-        return cursors
+            try:
+                cursors[partition] = self.recover_one(subscription, partition, offsets, deadline)
+            except UnreadableCursor as reason:
+                unreadable[partition] = reason
+                cursors[partition] = self.recover_one(subscription, partition, offsets, deadline, with_holes=False)
+        return cursors, unreadable
+
+    def recover_one(
+        self,
+        subscription: Subscription,
+        partition: int,
+        offsets: Mapping[str, Mapping[int, CommittedOffset | None]],
+        deadline: Deadline,
+        *,
+        with_holes: bool = True,
+    ) -> Recovered:
+        """See `recover`, and `CursorStore.recover`."""
+        commit, elsewhere = offsets[subscription.whole_group].get(partition), None
+        group = subscription.partition_groups.get(partition)
+        if group is not None:
+            alone = offsets[group].get(partition)
+            by_itself = subscription.saving_group(partition) == group
+            commit, elsewhere = (alone, commit) if by_itself else (commit, alone)
+        identity = cursor_identity(subscription, partition)
+        checkpoint = (
+            self._services.checkpoints.newest(identity, deadline) if wants_checkpoint(commit, elsewhere) else None
+        )
+        start = subscription.start_offset(partition)
+        return self._services.store.recover(
+            identity, commit, checkpoint, start, deadline, elsewhere, with_holes=with_holes
+        )
 
     def committed_elsewhere(
         self, subscription: Subscription, partition: int, deadline: Deadline

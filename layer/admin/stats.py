@@ -26,6 +26,9 @@ class PartitionCursorStats:
     """Where the state lies: `commit` (all of it in the group commit), `segments`, `checkpoint` or `start`."""
     owner: str
     """Client id and host of the process that owns the partition; '' when nobody does."""
+    unreadable: str = ""
+    """Why what is acknowledged above mark-delete cannot be read, and is not counted; '' when it can. The partition is
+    not served until `reset_cursor` or `clear_backlog`."""
 
 
 @dataclass(frozen=True, slots=True)

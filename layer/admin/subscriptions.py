@@ -10,7 +10,7 @@ from layer.admin.policies import PolicyAdmin
 from layer.admin.stats import ConsumerStats, PartitionCursorStats, SubscriptionStats
 from layer.client.errors import pulsar_errors
 from layer.client.message_id import NativeMessageId, native
-from layer.cursor.saved import Recovered
+from layer.cursor.saved import Recovered, UnreadableCursor
 from layer.deadline import Deadline
 from layer.metadata.processes import is_over
 from layer.metadata.subscription import Subscription, cursor_identity
@@ -166,7 +166,8 @@ class SubscriptionAdmin(PolicyAdmin):
     ) -> None:
         """Set a subscription to a time, or to a message id (which is delivered next).
 
-        Live consumers, in whatever process, go on from there; what waited in their inboxes is dropped.
+        Live consumers, in whatever process, go on from there; what waited in their inboxes is dropped. A cursor that
+        cannot be read (`unreadable_cursors`) can be again.
 
         Raises:
             Timeout: their processes did not answer in time; the cursors may be moved or not.
@@ -182,6 +183,13 @@ class SubscriptionAdmin(PolicyAdmin):
                 else self._offsets_of(found.topic, message_id, deadline)
             )
             self._move(found, {partition: Seek(offset) for partition, offset in targets.items()}, deadline)
+
+    def unreadable_cursors(self, topic: str, subscription: str) -> dict[int, str]:
+        """By partition, why what is acknowledged above mark-delete cannot be read. Such a partition is not served until
+        `reset_cursor` or `clear_backlog`, which forget that."""
+        with pulsar_errors():
+            deadline = self._deadline()
+            return self._unreadable(self._kept_subscription(topic, subscription, deadline), deadline)
 
     def skip(self, topic: str, subscription: str, count: int) -> int:
         """Acknowledge the next `count` unacknowledged entries of each partition; gives how many were.
@@ -200,12 +208,14 @@ class SubscriptionAdmin(PolicyAdmin):
             return sum(self._move(found, {p: Skip(count, end) for p, end in ends.items()}, deadline).values())
 
     def clear_backlog(self, topic: str, subscription: str) -> None:
-        """Acknowledge everything up to the log's end, as `skip`."""
+        """Acknowledge everything up to the log's end, as `skip`; a cursor that cannot be read is set there."""
         with pulsar_errors():
             deadline = self._deadline()
             found = self._kept_subscription(topic, subscription, deadline)
             _, ends = self._log_ends(found.topic, deadline)
-            self._move(found, {p: AcknowledgeUpTo(end - 1) for p, end in ends.items()}, deadline)
+            lost = self._unreadable(found, deadline)
+            wishes = {p: Seek(end) if p in lost else AcknowledgeUpTo(end - 1) for p, end in ends.items()}
+            self._move(found, wishes, deadline)
 
     def compare_subscription(
         self, topic: str, subscription: str, cluster: str, *, kafka_config: Mapping[str, str] | None = None
@@ -324,27 +334,58 @@ class SubscriptionAdmin(PolicyAdmin):
         owners: Mapping[int, str],
         deadline: Deadline,
     ) -> list[PartitionCursorStats]:
-        found = []
-        for partition, cursor in self.node.memberships.cursors.read(subscription, deadline).items():
-            state = cursor.state
-            if not subscription.topic.name.is_persistent:
-                state.reset(ends[partition])  # nothing is kept for it
-            if state.next_unacked < starts[partition]:
-                state.acknowledge_cumulative(starts[partition] - 1)
-            found.append(
-                PartitionCursorStats(
-                    partition,
-                    state.mark_delete,
-                    starts[partition],
-                    ends[partition],
-                    state.backlog(ends[partition]),
-                    len(state.deleted),
-                    state.deleted.count_gaps(),
-                    _saved_in(cursor),
-                    owners.get(partition, ""),
-                )
+        read, unreadable = self.node.memberships.cursors.read_readable(subscription, deadline)
+        return [
+            self._cursor(
+                subscription,
+                partition,
+                cursor,
+                (starts[partition], ends[partition]),
+                owners.get(partition, ""),
+                str(unreadable.get(partition, "")),
             )
-        return found
+            for partition, cursor in read.items()
+        ]
+
+    def _cursor(
+        self,
+        subscription: Subscription,
+        partition: int,
+        cursor: Recovered,
+        log: tuple[int, int],
+        owner: str,
+        unreadable: str,
+    ) -> PartitionCursorStats:
+        (start, end), state = log, cursor.state
+        if not subscription.topic.name.is_persistent:
+            state.reset(end)  # nothing is kept for it
+        if state.next_unacked < start:
+            try:
+                state.acknowledge_cumulative(start - 1)
+            except UnreadableCursor as reason:
+                unreadable = str(reason)
+                state.reset(start)
+        return PartitionCursorStats(
+            partition,
+            state.mark_delete,
+            start,
+            end,
+            state.backlog(end),
+            len(state.deleted),
+            state.deleted.count_gaps(),
+            _saved_in(cursor),
+            owner,
+            unreadable,
+        )
+
+    def _unreadable(self, subscription: Subscription, deadline: Deadline) -> dict[int, str]:
+        cursors, unreadable = self.node.memberships.cursors.read_readable(subscription, deadline)
+        for partition, cursor in cursors.items():
+            try:
+                self.node.store.load_all(cursor_identity(subscription, partition), cursor, deadline)
+            except UnreadableCursor as reason:
+                unreadable[partition] = reason
+        return {partition: str(reason) for partition, reason in sorted(unreadable.items())}
 
     def _move(self, subscription: Subscription, wishes: Mapping[int, Wish], deadline: Deadline) -> dict[int, int]:
         """The results of what is wished of the partitions that the subscription is on."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from enum import Enum
 from pathlib import Path
@@ -151,6 +152,9 @@ def show_stats(settings: Settings, topic: TopicArgument, subscription: Subscript
             for p in stats.partitions
         ],
     )
+    for p in stats.partitions:
+        if p.unreadable:
+            write_line(f"partition {p.partition} is not served until the subscription is reset: {p.unreadable}")
     if consumers:
         write_line("")
         show_table(
@@ -237,7 +241,8 @@ def reset(
     timestamp_ms, wanted, place = _place(moment, message_id)
     with admin_of(settings) as admin:
         stats = admin.subscription_stats(topic, subscription)
-        confirm(f"set {_told(stats)} to {place}", yes)
+        lost = admin.unreadable_cursors(topic, subscription)
+        confirm(f"set {_told(stats)} to {place}{_lost(lost)}", yes)
         admin.reset_cursor(topic, subscription, timestamp_ms=timestamp_ms, message_id=wanted)
         _show_backlog(settings, admin, stats, f"set to {place}", {"reset_to": place})
 
@@ -265,7 +270,8 @@ def clear_backlog(
     """Acknowledge everything up to the end unread. Live consumers still get what is in their inboxes."""
     with admin_of(settings) as admin:
         stats = admin.subscription_stats(topic, subscription)
-        confirm(f"acknowledge the whole backlog of {_told(stats)}", yes)
+        lost = admin.unreadable_cursors(topic, subscription)
+        confirm(f"acknowledge the whole backlog of {_told(stats)}{_lost(lost)}", yes)
         admin.clear_backlog(topic, subscription)
         _show_backlog(settings, admin, stats, "cleared", {"cleared": stats.backlog})
 
@@ -309,6 +315,14 @@ def _told(stats: SubscriptionStats) -> str:
     return (
         f"subscription {printable(stats.subscription)} of {stats.topic} "
         f"(backlog {stats.backlog:,}, {stats.individually_deleted:,} acknowledged above mark-delete)"
+    )
+
+
+def _lost(unreadable: Mapping[int, str]) -> str:
+    """What moving these cursors puts an end to."""
+    return "".join(
+        f"\npartition {partition}: what is acknowledged above mark-delete cannot be read and is forgotten ({reason})"
+        for partition, reason in unreadable.items()
     )
 
 

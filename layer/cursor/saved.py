@@ -8,12 +8,21 @@ from typing import NamedTuple
 from pyroaring import BitMap64
 
 from layer.cursor.machine import CursorState
+from layer.errors import Corrupt
 from layer.kafka.records import CommittedOffset
 from mapping.state_records.cursor_marker import MarkerRef, SavedLedger, SegmentRef
 from mapping.state_records.cursor_state import (
     CommitMetadata,
     Lineage,
 )
+
+
+class UnreadableCursor(Corrupt):
+    """What a cursor acknowledged above its mark-delete cannot be read (again). A seek needs none of it."""
+
+    def __init__(self, partition: int, what: str) -> None:
+        super().__init__(what)
+        self.partition = partition
 
 
 class Unneeded(NamedTuple):

@@ -20,7 +20,7 @@ from layer.cursor.candidates import Candidate, newest
 from layer.cursor.commit_metadata import holes_at, inline_metadata, left_out, positions
 from layer.cursor.identity import CursorIdentity
 from layer.cursor.machine import CursorState, Loader
-from layer.cursor.saved import Recovered, Save, Saved, Unneeded
+from layer.cursor.saved import Recovered, Save, Saved, Unneeded, UnreadableCursor
 from layer.cursor.segments import CursorSegments
 from layer.cursor.sessions import is_of_one_take_over, new_session
 from layer.deadline import Deadline
@@ -67,6 +67,8 @@ class CursorStore:
         start_offset: int,
         deadline: Deadline,
         elsewhere: CommittedOffset | None = None,
+        *,
+        with_holes: bool = True,
     ) -> Recovered:
         """The cursor as its last accepted save left it.
 
@@ -74,14 +76,20 @@ class CursorStore:
         topic or the subscription is ignored. `elsewhere` is what the group has that served it in the other way (see
         `candidates.newest`). Without any the checkpoint counts, then `start_offset`.
 
+        Not `with_holes`: as if nothing were acknowledged above mark-delete. What says otherwise need not be readable;
+        it is left to be tidied.
+
         Raises:
-            Corrupt: metadata, marker or segment claims to be this cursor's and cannot be read.
+            UnreadableCursor: metadata, marker or segment claims to be this cursor's and cannot be read.
         """
         former: list[CommitMetadata] = []
-        own = self._candidate(identity, "commit", committed, former)
-        other = self._candidate(identity, "commit", elsewhere, former)
-        copy = self._candidate(identity, "checkpoint", checkpoint, former)
-        found = self._newest(identity, own, other, copy, start_offset, deadline)
+        own = self._candidate(identity, "commit", committed, former, with_holes)
+        other = self._candidate(identity, "commit", elsewhere, former, with_holes)
+        copy = self._candidate(identity, "checkpoint", checkpoint, former, with_holes)
+        try:
+            found = self._newest(identity, own, other, copy, start_offset, with_holes, deadline)
+        except Corrupt as corrupt:
+            raise UnreadableCursor(identity.partition, str(corrupt)) from corrupt
         return replace(found, former=tuple(former))
 
     def _newest(
@@ -91,6 +99,7 @@ class CursorStore:
         other: Candidate | None,
         copy: Candidate | None,
         start_offset: int,
+        with_holes: bool,
         deadline: Deadline,
     ) -> Recovered:
         candidates = [found for found in (own, other, copy) if found is not None]
@@ -102,15 +111,31 @@ class CursorStore:
             state = CursorState(found.commit.kafka_offset, identity.entries_per_ledger)
             state.pending_acks = any(each.metadata is not None and each.metadata.pending_acks for each in candidates)
             return Recovered(state, None, "seek", version)
-        restored = self._restore(identity, found.commit.kafka_offset, found.metadata, found.source, deadline)
+        if with_holes:
+            restored = self._restore(identity, found.commit.kafka_offset, found.metadata, found.source, deadline)
+        else:
+            restored = Recovered(
+                _without_holes(identity, found.commit.kafka_offset, found.metadata), None, found.source
+            )
         return replace(restored, version=version, commit_chars=len(found.commit.metadata))
 
     def _candidate(
-        self, identity: CursorIdentity, source: str, commit: CommittedOffset | None, former: list[CommitMetadata]
+        self,
+        identity: CursorIdentity,
+        source: str,
+        commit: CommittedOffset | None,
+        former: list[CommitMetadata],
+        with_holes: bool,
     ) -> Candidate | None:
         if commit is None:
             return None
-        metadata = self._metadata(identity, commit)
+        try:
+            metadata = decode_commit_metadata(commit.metadata)
+        except CorruptRecord as error:
+            if with_holes:
+                what = f"cursor {identity}: committed offset {commit.kafka_offset}: {error}"
+                raise UnreadableCursor(identity.partition, what) from error
+            metadata = None
         if metadata is None:
             return None if source == "checkpoint" else Candidate("seek", commit, None)
         if not metadata.lineage.same_life(identity.lineage(b"", 0, 0)):
@@ -120,21 +145,11 @@ class CursorStore:
             return None
         return Candidate(source, commit, metadata)
 
-    def _metadata(self, identity: CursorIdentity, candidate: CommittedOffset) -> CommitMetadata | None:
-        try:
-            return decode_commit_metadata(candidate.metadata)
-        except CorruptRecord as error:
-            raise Corrupt(f"cursor {identity}: committed offset {candidate.kafka_offset}: {error}") from error
-
     def _restore(
         self, identity: CursorIdentity, next_unacked: int, metadata: CommitMetadata, source: str, deadline: Deadline
     ) -> Recovered:
-        state = CursorState(next_unacked, identity.entries_per_ledger)
-        saved = Saved(metadata.lineage)
-        state.deliveries = metadata.deliveries
-        state.requests = dict(metadata.requests)
-        state.pending_acks = saved.pending_acks = metadata.pending_acks
-        state.leased_from = saved.leased_from = metadata.leased_from
+        state = _without_holes(identity, next_unacked, metadata)
+        saved = Saved(metadata.lineage, pending_acks=metadata.pending_acks, leased_from=metadata.leased_from)
         if metadata.marker_offset is not None:
             marker, saved.marker = self._segments.read_marker(identity, metadata.marker_offset, deadline)
             saved.marker_offset = metadata.marker_offset
@@ -159,20 +174,27 @@ class CursorStore:
         return Recovered(state, saved, source)
 
     def loader(self, identity: CursorIdentity, saved: Saved) -> Loader:
-        """Reads ledgers of a save back, in 10 s at most. Its calls raise Corrupt or StoreError."""
+        """Reads ledgers of a save back, in 10 s at most. Its calls raise UnreadableCursor or StoreError."""
 
         def load(indexes: Sequence[int]) -> Iterator[tuple[int, Holes]]:
             wanted = {index: saved.segments[index] for index in indexes}
-            return self._segments.read_ledgers(identity, wanted, Deadline.after(_LOAD_TIMEOUT_S))
+            try:
+                yield from self._segments.read_ledgers(identity, wanted, Deadline.after(_LOAD_TIMEOUT_S))
+            except Corrupt as corrupt:
+                raise UnreadableCursor(identity.partition, str(corrupt)) from corrupt
 
         return load
 
     def load_all(self, identity: CursorIdentity, found: Recovered, deadline: Deadline) -> None:
-        """Read every ledger of a recovered cursor. Raises Corrupt, StoreError."""
-        if found.saved is not None:
-            away = {index: ledger for index, ledger in found.saved.segments.items() if found.state.is_away(index)}
+        """Read every ledger of a recovered cursor. Raises UnreadableCursor, StoreError."""
+        if found.saved is None:
+            return
+        away = {index: ledger for index, ledger in found.saved.segments.items() if found.state.is_away(index)}
+        try:
             for index, holes in self._segments.read_ledgers(identity, away, deadline):
                 found.state.put_ledger(index, holes)
+        except Corrupt as corrupt:
+            raise UnreadableCursor(identity.partition, str(corrupt)) from corrupt
 
     def marker_bytes(self, identity: CursorIdentity, found: Recovered, deadline: Deadline) -> list[int]:
         """Sizes of the marker that a recovered cursor has, and of its pages. Raises Corrupt, StoreError."""
@@ -188,11 +210,14 @@ class CursorStore:
         take-over of the same process may have named, too, are written anew (see `layer.cursor.sessions`).
 
         Raises:
-            Corrupt: such a ledger cannot be read any more.
+            UnreadableCursor: such a ledger cannot be read any more.
             StoreError: as `prepare`.
         """
         lineage = identity.lineage(new_session(), found.version + 1, 0)
-        save = self.prepare(identity, found.state, found.saved or Saved(lineage), lineage, deadline)
+        try:
+            save = self.prepare(identity, found.state, found.saved or Saved(lineage), lineage, deadline)
+        except Corrupt as corrupt:
+            raise UnreadableCursor(identity.partition, str(corrupt)) from corrupt
         return save if found.saved is None else replace(save, replaces=found.saved.lineage.session)
 
     def prepare(
@@ -380,6 +405,15 @@ class CursorStore:
         """Tombstone the checkpoint of a session that is over."""
         key = encode_key(checkpoint_key(identity, session))
         self._log.append(CURSOR_CHECKPOINTS, CURSOR_CHECKPOINTS.partition_for(identity.topic), key, None, deadline)
+
+
+def _without_holes(identity: CursorIdentity, next_unacked: int, metadata: CommitMetadata) -> CursorState:
+    state = CursorState(next_unacked, identity.entries_per_ledger)
+    state.deliveries = metadata.deliveries
+    state.requests = dict(metadata.requests)
+    state.pending_acks = metadata.pending_acks
+    state.leased_from = metadata.leased_from
+    return state
 
 
 def checkpoint_key(identity: CursorIdentity, session: bytes) -> CursorCheckpointKey:

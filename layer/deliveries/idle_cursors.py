@@ -7,7 +7,7 @@ that was refused.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class IdleReading:
-    """What was read of a subscription, all of it, and of which groups and partitions."""
+    """What was read of a subscription: the offsets of all of its groups, and some cursors."""
 
     subscription: Subscription
     """As it is on record now: which groups save it may have changed since it was found."""
@@ -56,11 +56,27 @@ class IdleCursors:
         self._clock = clock
         self._find = find
 
-    def read(self, subscription: Subscription, deadline: Deadline) -> IdleReading:
-        """Raises NoSuchSubscription, Corrupt, StoreError."""
+    def read(
+        self,
+        subscription: Subscription,
+        partitions: Collection[int],
+        deadline: Deadline,
+        without_holes: Collection[int] = (),
+    ) -> IdleReading:
+        """The cursors of these partitions of the subscription, some `without_holes`.
+
+        Raises NoSuchSubscription, UnreadableCursor, StoreError.
+        """
         now = self._now(subscription, deadline)
         offsets = self._cursors.offsets(now, deadline)
-        return IdleReading(now, offsets, self._cursors.recover(now, offsets, deadline))
+        cursors = {
+            partition: self._cursors.recover_one(
+                now, partition, offsets, deadline, with_holes=partition not in without_holes
+            )
+            for partition in now.served
+            if partition in partitions
+        }
+        return IdleReading(now, offsets, cursors)
 
     def save(self, reading: IdleReading, saves: Mapping[int, Save], deadline: Deadline) -> IdleReading:
         """Commit these saves by partition, of cursors that were read, all or none; gives the reading that another save

@@ -19,7 +19,7 @@ from typing import Final
 from layer import errors
 from layer.cursor.batch_acks import BatchAckSet
 from layer.cursor.machine import CursorState
-from layer.cursor.saved import Recovered, Save
+from layer.cursor.saved import Recovered, Save, UnreadableCursor
 from layer.cursor.store import CursorStore
 from layer.deadline import Deadline
 from layer.deliveries.channel import DeliveryChannel, Heard, Said
@@ -123,7 +123,7 @@ class LiveCursors:
             StoreError: it could not be saved; of several partitions some may be.
         """
         while True:
-            reading = self._idle.read(subscription, deadline)
+            reading = self._idle.read(subscription, deliveries, deadline)
             cursors = reading.cursors
             changed = {p: cursors[p] for p, wanted in deliveries.items() if cursors[p].state.deliveries != wanted}
             for partition, cursor in changed.items():
@@ -206,7 +206,7 @@ class LiveCursors:
 
     def _ask_here(self, subscription: Subscription, asked: _Asked, deadline: Deadline) -> None:
         for member in self._members_here(subscription):
-            owned = member.owned_partitions()
+            owned = member.answering_partitions()
             requests = [(partition, request) for partition, request in asked.left().items() if partition in owned]
             if not requests:
                 continue
@@ -254,19 +254,40 @@ class LiveCursors:
         if not left:
             return
         try:
-            reading = self._idle.read(subscription, deadline)
-            sought = [p for p, each in left.items() if isinstance(each.wish, Seek) and p in reading.cursors]
-            for partition in sought:
-                if self._transactions.settle(reading, partition, deadline):
-                    reading = self._idle.read(subscription, deadline)
-            changed = {p: cursor for p, cursor in reading.cursors.items() if p in left}
-            results = [Answer(left[p].id, _take_in(cursor.state, left[p])) for p, cursor in changed.items()]
-            self._idle.save(reading, self._prepared(reading, changed, deadline), deadline)
+            results = self._taken_in(subscription, left, deadline)
         except (errors.SubscriptionBusy, errors.Fenced, errors.CommitOutcomeUnknown) as failure:
             _log.debug("subscription=%s %s", subscription.name, failure)
             return
         for answer in results:
             asked.answered(answer)
+
+    def _taken_in(
+        self, subscription: Subscription, left: Mapping[int, Request], deadline: Deadline
+    ) -> Sequence[Answer]:
+        """A cursor that cannot be read is moved all the same by a seek, which needs nothing of it. Raises as `save`."""
+        forgotten: set[int] = set()
+        while True:
+            try:
+                reading = self._idle.read(subscription, left, deadline, forgotten)
+                for partition in [
+                    p for p, each in left.items() if isinstance(each.wish, Seek) and p in reading.cursors
+                ]:
+                    if self._transactions.settle(reading, partition, deadline):
+                        reading = self._idle.read(subscription, left, deadline, forgotten)
+                results = [
+                    Answer(left[partition].id, _take_in(cursor.state, left[partition]))
+                    for partition, cursor in reading.cursors.items()
+                ]
+                saves = self._prepared(reading, reading.cursors, deadline)
+            except UnreadableCursor as reason:
+                partition = reason.partition
+                if partition in forgotten or not isinstance(left[partition].wish, Seek):
+                    raise
+                _log.warning("what it acknowledged above mark-delete is forgotten by a seek: %s", reason)
+                forgotten.add(partition)
+            else:
+                self._idle.save(reading, saves, deadline)
+                return results
 
     def _prepared(self, reading: IdleReading, changed: Mapping[int, Recovered], deadline: Deadline) -> dict[int, Save]:
         """Saves of these cursors by their next version, which wait for their commits."""

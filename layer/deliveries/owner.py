@@ -88,7 +88,7 @@ class OwnerEar:
         self._held: OrderedDict[bytes, Answer] = OrderedDict()
         """The last answers to such requests."""
         self._hear: Callable[[Sequence[Heard]], None] = self._heard
-        channel.listen(self._topic, self._hear, patience=lambda: not member.owned_partitions())
+        channel.listen(self._topic, self._hear, patience=lambda: not member.answering_partitions())
 
     def stop(self) -> None:
         """A second call does nothing."""
@@ -97,7 +97,7 @@ class OwnerEar:
     def _heard(self, records: Sequence[Heard]) -> None:
         """In the channel's thread."""
         mine: list[tuple[DeliveryKey, Request]] = []
-        owned = self._member.owned_partitions()
+        owned = self._member.answering_partitions()
         for _, key, value in records:
             if key.subscription != self._subscription.name:
                 continue

@@ -214,6 +214,10 @@ class SubscriptionMember:
     def owned_partitions(self) -> list[int]:
         return sorted(self._owned)
 
+    def answering_partitions(self) -> list[int]:
+        """Those about which this process is to be asked: what it owns, whether it can be served or not."""
+        return sorted({*self._owned, *self._serving.ownership.unreadable})
+
     def stop(self, deadline: Deadline, *, orderly: bool = True) -> None:
         """Save, leave the group, end the thread; not `orderly` when the program ends with consumers open."""
         self.run(lambda: self._serving.stop(orderly=orderly))

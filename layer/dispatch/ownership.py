@@ -13,9 +13,10 @@ from layer import errors
 from layer.clock import Clock
 from layer.cursor.candidates import wants_checkpoint
 from layer.cursor.identity import CursorIdentity
-from layer.cursor.saved import Recovered, Save, Saved
+from layer.cursor.saved import Recovered, Save, Saved, UnreadableCursor
 from layer.cursor.store import CursorStore
 from layer.deadline import Deadline
+from layer.dispatch.batches import report_stop
 from layer.dispatch.delayed import DelayedMessages
 from layer.dispatch.dispatcher import Dispatcher
 from layer.dispatch.fences import Fences
@@ -25,6 +26,7 @@ from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.saving import STORE_TIMEOUT_S, CursorSaver
 from layer.dispatch.transaction_acks import TransactionAcks
 from layer.kafka.group import GroupConsumer
+from layer.kafka.records import CommittedOffset
 from layer.transactions.pending_acks.journal import PendingAckJournal
 from layer.transactions.pending_acks.log import CursorName
 from mapping.state_records.leases import Nack
@@ -56,6 +58,8 @@ class Ownership:
         self._owned = owned
         self._delays = handle.type.is_shared and not handle.transient
         self._unopened: dict[int, float] = {}
+        self.unreadable: dict[int, str] = {}
+        """Partitions that are ours and not served, because what their cursors acknowledged cannot be read."""
         self.saver = CursorSaver(str(handle), store, clock, consumer, owned, handle.meter)
         self._journal = journal
         self.transactions = TransactionAcks(str(handle), journal, clock, owned, self.saver, dispatcher, wake)
@@ -75,15 +79,21 @@ class Ownership:
             raise  # waiting does not help
         except errors.StoreError as failure:
             _log.warning("subscription=%s cannot open its cursors yet: %s", self._handle, failure)
-            now = self._clock.monotonic()
-            self._unopened.update(dict.fromkeys(partitions, now))
+            self._open_later(partitions)
+            opened = {}
+        except UnreadableCursor as reason:  # one of them, and the others are left half open
+            self.stop_unreadable(reason)
+            self._open_later(partitions)
             opened = {}
         return {number: opened[number].read_position if number in opened else 0 for number in partitions}
 
     def revoked(self, partitions: list[int]) -> None:
         """Save these partitions for their next owner, then forget them."""
         leaving = [number for number in partitions if number in self._owned]
-        self._dispatcher.drain()
+        try:
+            self._dispatcher.drain()
+        except (errors.StoreError, UnreadableCursor) as failure:
+            _log.warning("subscription=%s acknowledgements come too late: %s", self._handle, failure)
         self._dispatcher.counting.retire(leaving, orderly=True)
         if self.leasing is not None:
             self.leasing.retire()
@@ -91,7 +101,7 @@ class Ownership:
             self.saver.settle()
             self.saver.save(leaving)
             self.saver.checkpoint(leaving, forced=True)
-        except errors.StoreError as failure:
+        except (errors.StoreError, UnreadableCursor) as failure:
             _log.warning("subscription=%s could not save while handing over: %s", self._handle, failure)
         self._drop(partitions)
 
@@ -104,17 +114,25 @@ class Ownership:
     # The member's loop says ---------------------------------------------------------------------------------------
 
     def open_late(self) -> None:
-        """Try again to open partitions whose state could not be read when they were assigned."""
+        """Try again to open partitions whose state could not be read when they were assigned; of those for which that
+        is of no use nothing is fetched."""
+        if self.unreadable:
+            self._consumer.pause(list(self.unreadable))
         now = self._clock.monotonic()
         due = [number for number, since in self._unopened.items() if now - since >= _RETRY_OPEN_S]
         if not due:
             return
         try:
-            for number, owned in self._open(due).items():
-                del self._unopened[number]
-                self._consumer.seek(number, owned.read_position)
+            opened = self._open(due)
+            for number in due:
+                self._unopened.pop(number, None)
+                if number in opened:
+                    self._consumer.seek(number, opened[number].read_position)
         except errors.NotAuthorized:
             raise
+        except UnreadableCursor as reason:
+            self.stop_unreadable(reason)
+            self._open_later(due)
         except errors.StoreError as failure:
             _log.warning("subscription=%s still cannot open its cursors: %s", self._handle, failure)
             self._unopened.update(dict.fromkeys(due, now))
@@ -131,8 +149,49 @@ class Ownership:
         """Learn from what is on record which records are void, because some are about to be passed over unread."""
         self._owned[number].intake.fences.add(self._handle.fences(number, Deadline.after(STORE_TIMEOUT_S)))
 
-    def _open(self, partitions: list[int]) -> dict[int, OwnedPartition]:
-        """Recover the cursors and take them over: one commit that names a new session and the next version."""
+    def stop_unreadable(self, reason: UnreadableCursor) -> None:
+        """Serve a partition no more, and say so, until it is set to a place (`open_forgetting`)."""
+        report_stop(self._handle.identity(reason.partition), str(reason))
+        self._drop([reason.partition])
+        self.unreadable[reason.partition] = f"{reason}; reset the subscription to go on"
+
+    def open_forgetting(self, number: int) -> None:
+        """Serve a partition that could not be read, from its mark-delete on. Raises StoreError."""
+        opened = self._open([number], with_holes=False)
+        del self.unreadable[number]
+        self._consumer.resume([number])
+        self._consumer.seek(number, opened[number].read_position)
+
+    def _open_later(self, partitions: list[int]) -> None:
+        self._unopened.update(
+            (number, self._clock.monotonic()) for number in partitions if number not in self.unreadable
+        )
+
+    def _recovered(
+        self, number: int, commit: CommittedOffset | None, with_holes: bool, deadline: Deadline
+    ) -> Recovered:
+        elsewhere = self._handle.elsewhere(number, deadline)
+        found = self._store.recover(
+            self._handle.identity(number),
+            commit,
+            self._handle.checkpoint(number, deadline) if wants_checkpoint(commit, elsewhere) else None,
+            self._handle.start_offset(number),
+            deadline,
+            elsewhere,
+            with_holes=with_holes,
+        )
+        if found.state.next_unacked < self._handle.floors.get(number, 0):
+            found.state.reset(self._handle.floors[number])
+        return found
+
+    def _open(self, partitions: list[int], *, with_holes: bool = True) -> dict[int, OwnedPartition]:
+        """Recover the cursors and take them over: one commit that names a new session and the next version. Those that
+        cannot be read are `unreadable` from now on.
+
+        Raises:
+            UnreadableCursor: one, as it turned out later; none is open.
+            StoreError: none is open.
+        """
         if not partitions:
             return {}
         deadline = Deadline.after(STORE_TIMEOUT_S)
@@ -143,15 +202,13 @@ class Ownership:
         previous: dict[int, Recovered] = {}
         for number in partitions:
             identity = self._handle.identity(number)
-            commit = committed.get(number)
-            elsewhere = self._handle.elsewhere(number, deadline)
-            checkpoint = self._handle.checkpoint(number, deadline) if wants_checkpoint(commit, elsewhere) else None
-            start = self._handle.start_offset(number)
-            found = self._store.recover(identity, commit, checkpoint, start, deadline, elsewhere)
-            if found.state.next_unacked < self._handle.floors.get(number, 0):
-                found.state.reset(self._handle.floors[number])
-            self._look_for_transactions(found, identity, deadline)
-            saves[number] = save = self._store.take_over(identity, found, deadline)
+            try:
+                found = self._recovered(number, committed.get(number), with_holes, deadline)
+                self._look_for_transactions(found, identity, deadline)
+                saves[number] = save = self._store.take_over(identity, found, deadline)
+            except UnreadableCursor as reason:
+                self.stop_unreadable(reason)
+                continue
             if self.leasing is None:
                 found.state.leased_from = None
             saved = found.saved or Saved(save.saved.lineage)
@@ -219,6 +276,7 @@ class Ownership:
         self.transactions.close(partitions)
         for number in partitions:
             self._unopened.pop(number, None)
+            self.unreadable.pop(number, None)
             owned = self._owned.pop(number, None)
             if owned is None:
                 continue

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from layer import errors
 from layer.clock import Clock
+from layer.cursor.saved import UnreadableCursor
 from layer.deadline import Deadline
 from layer.dispatch.batches import report_stop
 from layer.dispatch.delayed import MAX_DELAYED
@@ -67,6 +68,7 @@ class PartitionReader:
         self._check_topic_s = clock.monotonic() + _CHECK_TOPIC_EVERY_S
         self._affordable = _BATCH
         """Records of the last batch's average size that are 4 MiB."""
+        self._unreadable: UnreadableCursor | None = None
         self._in_a_gap: dict[int, _Gap] = {}
         """Partitions whose read position Kafka refused, or whose log seems to have lost its end."""
 
@@ -76,6 +78,7 @@ class PartitionReader:
 
         Raises:
             NoSuchTopic, NotAuthorized, StoreError: it is of no use to go on.
+            UnreadableCursor: it is of no use to go on with that partition.
         """
         if self._in_a_gap:
             self._leave_gaps()
@@ -103,12 +106,17 @@ class PartitionReader:
                 continue
             if owned.intake.end_seen or self._sees_end(partition, owned):
                 self._accept(partition, owned, list(map(kind.offset, records)), records)
+        if self._unreadable is not None:
+            reason, self._unreadable = self._unreadable, None
+            raise reason
 
     def _accept(self, partition: int, owned: OwnedPartition, offsets: list[int], records: list[Any]) -> None:
         try:
             owned.accept(offsets, records)
-        except errors.Corrupt:
-            raise
+        except UnreadableCursor as reason:  # the records of the others go on
+            owned.intake.stopped = str(reason)
+            self._unreadable = reason
+            return
         except errors.StoreError as failure:
             _log.warning("cursor=%s cannot tell yet what is acknowledged: %s", owned.identity, failure)
             self._consumer.seek(partition, owned.read_position)

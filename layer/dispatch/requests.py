@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from layer import errors
 from layer.cursor.batch_acks import BatchAckSet
+from layer.cursor.identity import CursorIdentity
 from layer.deadline import Deadline
 from layer.dispatch.dispatcher import Dispatcher
 from layer.dispatch.handle import SubscriptionHandle
@@ -61,8 +62,12 @@ class OwnerRequests:
         answers: list[Answer | None] = [None] * len(requests)
         taken: list[tuple[int, OwnedPartition, int]] = []
         self._dispatcher.drain()
+        self._open_what_is_sought(requests)
         self._settle_transactions(requests)
         for index, (partition, request) in enumerate(requests):
+            unreadable = self._ownership.unreadable.get(partition)
+            if unreadable is not None:
+                answers[index] = Answer(request.id, refused=unreadable)
             owned = self._owned.get(partition)
             if owned is None or life_of(owned) != request.life:
                 continue
@@ -77,6 +82,13 @@ class OwnerRequests:
             if self._owned.get(partition) is owned:  # no rebalance came in between
                 answers[index] = Answer(request.id, result)
         return answers
+
+    def _open_what_is_sought(self, requests: Sequence[tuple[int, Request]]) -> None:
+        """A seek needs nothing of what cannot be read."""
+        for partition, request in requests:
+            sought = partition in self._ownership.unreadable and isinstance(request.wish, Seek)
+            if sought and life_in(self._handle.identity(partition)) == request.life:
+                self._ownership.open_forgetting(partition)
 
     def _settle_transactions(self, requests: Sequence[tuple[int, Request]]) -> None:
         deadline = Deadline.after(STORE_TIMEOUT_S)
@@ -125,5 +137,9 @@ class OwnerRequests:
 
 def life_of(owned: OwnedPartition) -> CursorLife:
     """Which life of topic and subscription a request has to be about."""
-    identity = owned.identity
+    return life_in(owned.identity)
+
+
+def life_in(identity: CursorIdentity) -> CursorLife:
+    """The same of a cursor that may not be open."""
     return CursorLife(identity.kafka_topic_id, identity.topic_incarnation, identity.subscription_incarnation)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from layer import errors
 from layer.clock import Clock
+from layer.cursor.saved import UnreadableCursor
 from layer.cursor.sessions import new_session
 from layer.cursor.store import CursorStore
 from layer.deadline import Deadline
@@ -104,7 +105,10 @@ class Serving:
     def run(self) -> None:
         """Serve until `stopping`, then save and leave the group."""
         while not self.stopping:
-            self._step()
+            try:
+                self._step()
+            except UnreadableCursor as reason:
+                self.ownership.stop_unreadable(reason)
             if self._over is not None:
                 raise self._over
         self._shut_down()
@@ -206,7 +210,7 @@ class Serving:
             self.leasing.retire()
         try:
             self.save()
-        except errors.StoreError as failure:
+        except (errors.StoreError, UnreadableCursor) as failure:
             _log.warning("subscription=%s could not save while closing: %s", self._handle, failure)
         try:
             self.transactions.finish(Deadline.after(_FINISH_S))
@@ -367,4 +371,7 @@ class Serving:
                 given_up_chunks=owned.entries.chunks.given_up_chunks,
             )
             for number, owned in sorted(self._owned.items())
+        ] + [
+            PartitionStats(number, -1, 0, 0, 0, 0, 0, 0, reason)
+            for number, reason in sorted(self.ownership.unreadable.items())
         ]
