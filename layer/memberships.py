@@ -79,7 +79,7 @@ class Memberships:
         config = self._services.settings.shared_tail(
             client_id="deliveries", fetch_queue_kbytes=STATE_FETCH_QUEUE_KBYTES, wait_ms=_DELIVERIES_WAIT_MS
         )
-        return AssignedConsumer(config, DELIVERIES.kafka_name)
+        return AssignedConsumer(self._services.settings.of_state(config), DELIVERIES.kafka_name)
 
     def subscribe(
         self,

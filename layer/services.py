@@ -95,7 +95,7 @@ class Services:
         program's send must not keep them from hearing of their appends: it may be waiting for them."""
         self._lock = threading.RLock()
         self.fetcher = Fetcher(settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
-        log_fetcher = Fetcher(settings.reader(fetch_queue_kbytes=STATE_FETCH_QUEUE_KBYTES))
+        log_fetcher = Fetcher(settings.of_state(settings.reader(fetch_queue_kbytes=STATE_FETCH_QUEUE_KBYTES)))
         try:
             self.admin = open_admin(settings, log_fetcher.open, self.fetcher.open)
             try:
@@ -139,8 +139,10 @@ class Services:
             self.log,
             (TRANSACTION_LOG, TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK),
             lambda: SeveralTopicsConsumer(
-                settings.tail(
-                    client_id="state-tail", fetch_queue_kbytes=STATE_FETCH_QUEUE_KBYTES, wait_ms=_TAIL_WAIT_MS
+                settings.of_state(
+                    settings.tail(
+                        client_id="state-tail", fetch_queue_kbytes=STATE_FETCH_QUEUE_KBYTES, wait_ms=_TAIL_WAIT_MS
+                    )
                 ),
                 "state topics",
             ),

@@ -27,5 +27,9 @@ class CorruptRecord(MappingError):
     """Bytes that were read back cannot be understood."""
 
 
+class UnreadableKey(CorruptRecord):
+    """A key in a state topic is the form of no key, so nothing can stand under it: whoever meets it passes it over."""
+
+
 class FieldExhausted(MappingError):
     """A number no longer fits the bits reserved for it."""

@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 
 import orjson
 
-from mapping.errors import CorruptRecord, MappingError
+from mapping.errors import MappingError, UnreadableKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,21 +429,35 @@ def decode_key(data: bytes) -> Key:
     """The inverse of `encode_key`.
 
     Raises:
-        CorruptRecord: the bytes are the form of no key (only canonical ones are taken).
+        UnreadableKey: the bytes are the form of no key (only canonical ones are taken).
     """
     try:
         parsed = orjson.loads(data)
     except orjson.JSONDecodeError as error:
-        raise CorruptRecord(f"state key {data[:100]!r} is no JSON: {error}") from error
+        raise UnreadableKey(f"state key {data[:100]!r} is no JSON: {error}") from error
     tag = parsed[0] if isinstance(parsed, list) and parsed else None
     kind = TAGS.get(tag) if isinstance(tag, str) else None
     if kind is None:
-        raise CorruptRecord(f"state key {data[:100]!r} does not begin with a known tag")
+        raise UnreadableKey(f"state key {data[:100]!r} does not begin with a known tag")
     values = parsed[1:]
     if tuple(type(value) for value in values) != _FIELD_TYPES[kind]:
         expected = ", ".join(f"{field.name}: {field.type}" for field in fields(kind))
-        raise CorruptRecord(f"state key {data[:100]!r} does not have the fields of {kind.__name__}: {expected}")
+        raise UnreadableKey(f"state key {data[:100]!r} does not have the fields of {kind.__name__}: {expected}")
     key = kind(*values)
     if _dumped(key) != data:
-        raise CorruptRecord(f"state key {data[:100]!r} is not canonical, expected {encode_key(key)!r}")
+        raise UnreadableKey(f"state key {data[:100]!r} is not canonical, expected {encode_key(key)!r}")
     return key
+
+
+def entity_of(data: bytes) -> str | None:
+    """The topic that a key is about, else its namespace or tenant; None for a key that cannot be read, or is about none
+    of these."""
+    try:
+        key = decode_key(data)
+    except UnreadableKey:
+        return None
+    for name in ("topic", "namespace", "tenant"):
+        found = getattr(key, name, None)
+        if isinstance(found, str):
+            return found
+    return None

@@ -64,5 +64,5 @@ class Checkpoints:
                     self._log, CURSOR_CHECKPOINTS, partition, CheckpointFold, self._clock
                 )
         cursor = (identity.topic, identity.partition, identity.subscription)
-        found = view.ask(lambda fold: fold.newest(cursor), deadline)
+        found = view.ask(lambda fold: fold.newest(cursor), deadline, about=identity.topic)
         return None if found is None else CommittedOffset(found.kafka_offset, found.metadata)

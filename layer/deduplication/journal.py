@@ -141,7 +141,7 @@ class SequenceJournal:
         """
         place = str(topic.name)
         numbers = list(partitions)
-        known = self._view(place).ask(lambda state: dict(state.of.get((place, name), {})), deadline)
+        known = self._view(place).ask(lambda state: dict(state.of.get((place, name), {})), deadline, about=place)
         newest = {p: noted.snapshot for p, noted in self._newest(topic, known).items() if not self._is_forgotten(noted)}
         ends = self._admin.end_offsets(topic.kafka_topic, numbers, deadline)
         starts: Mapping[int, int] = {}
@@ -183,7 +183,7 @@ class SequenceJournal:
     def known(self, topic: Topic, name: str, deadline: Deadline) -> dict[tuple[int, int], SequenceSnapshot]:
         """The snapshots of a name in this life of the topic, by epoch and partition, read to the end."""
         place = str(topic.name)
-        found = self._view(place).ask(lambda state: dict(state.of.get((place, name), {})), deadline)
+        found = self._view(place).ask(lambda state: dict(state.of.get((place, name), {})), deadline, about=place)
         life = topic.layout.incarnation
         return {at: noted.snapshot for at, noted in found.items() if noted.snapshot.topic_incarnation == life}
 
@@ -197,7 +197,7 @@ class SequenceJournal:
     def forget(self, topic: Topic, name: str, deadline: Deadline) -> None:
         """`name` stores without deduplication from now on: what it had before does not count when that comes back."""
         place = str(topic.name)
-        known = self._view(place).ask(lambda state: list(state.of.get((place, name), ())), deadline)
+        known = self._view(place).ask(lambda state: list(state.of.get((place, name), ())), deadline, about=place)
         keys = [ProducerSequenceKey(place, partition, name, epoch) for epoch, partition in known]
         self._write(place, [(encode_key(key), None) for key in keys], deadline)
 
@@ -211,7 +211,7 @@ class SequenceJournal:
         place = str(topic.name)
         wanted: dict[int, list[int]] = {partition: [] for partition in partitions}
         alive: Collection[str] | None = None
-        for name, known in self._view(place).ask(lambda state: state.known(place), deadline).items():
+        for name, known in self._view(place).ask(lambda state: state.known(place), deadline, about=place).items():
             for partition, noted in self._newest(topic, known).items():
                 if partition not in wanted or noted.snapshot.final:
                     continue

@@ -87,6 +87,12 @@ class KafkaSettings:
             **self.security.applied_under(self.overrides),
         }
 
+    @staticmethod
+    def of_state(config: dict[str, Any]) -> dict[str, Any]:
+        """The configuration of a reader, for state topics. Nobody of ours writes to them in Kafka's transactions, and
+        one that somebody else leaves open must not hide what is written behind it."""
+        return {**config, "isolation.level": "read_uncommitted"}
+
     def producer(self, *, compression: str, message_timeout_ms: int, linger_ms: float) -> dict[str, Any]:
         return {
             **self.common(),

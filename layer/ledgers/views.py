@@ -47,4 +47,4 @@ class LedgerViews:
             if view is None:
                 view = LogView(self._log, LEDGERS, number, partial(LedgerLists, number), self._clock)
                 self._views[number] = view
-        return view.ask(question, deadline)
+        return view.ask(question, deadline, about=topic)

@@ -28,7 +28,7 @@ def following_map(services: Services) -> Iterator[FollowedMap]:
 
     def open_reader() -> AssignedConsumer:
         config = services.settings.tail(client_id="tenants", fetch_queue_kbytes=_QUEUE_KBYTES, wait_ms=_WAIT_MS)
-        return AssignedConsumer(config, TENANTS.kafka_name)
+        return AssignedConsumer(services.settings.of_state(config), TENANTS.kafka_name)
 
     def heard(_: Sequence[tuple[int, LogRecord]]) -> None:
         followed.look()

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 from layer.clock import Clock
 from layer.deadline import Deadline
 from layer.statelog.api import StateLog
 from layer.statelog.compare_and_set import CompareAndSet, Outcome, Versioned, VersionedKey, VersionedKeys
 from layer.statelog.versioned import whole
+from mapping.errors import CorruptRecord
 from mapping.state_keys import decode_key, encode_key
 from mapping.state_topics import StateTopic
 
-__all__ = ["Entities", "EntityKeys", "Versioned"]
+__all__ = ["Entities", "EntityKeys", "Versioned", "readable"]
+
+_log: Final = logging.getLogger(__name__)
 
 E = TypeVar("E")
+T = TypeVar("T")
 
 
 class EntityKeys(Generic[E]):
@@ -37,6 +42,16 @@ class EntityKeys(Generic[E]):
         if not isinstance(found, self._kind):
             return None
         return VersionedKey(self._entity_of(found), found.version, found.attempt)
+
+
+def readable(states: Iterable[Versioned], decode: Callable[[bytes], T]) -> Iterator[T]:
+    """The values of several entities. One that cannot be read is left out, which the log says: it concerns its own
+    entity alone."""
+    for state in states:
+        try:
+            yield decode(state.value)
+        except CorruptRecord as failure:
+            _log.warning("offset=%d of a state topic is left out, `pok doctor` tells more: %s", state.offset, failure)
 
 
 class Entities(Generic[E]):

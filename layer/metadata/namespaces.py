@@ -15,7 +15,7 @@ from typing import Any, Final
 from layer import errors
 from layer.clock import Clock
 from layer.deadline import Deadline
-from layer.metadata.entities import Entities, EntityKeys, Versioned
+from layer.metadata.entities import Entities, EntityKeys, Versioned, readable
 from layer.metadata.policies import inherited
 from mapping.state_keys import NamespaceKey
 from mapping.state_records.metadata import LifeState, NamespaceRecord, decode_namespace, encode
@@ -168,11 +168,8 @@ class Namespaces:
 
     def list(self, tenant: str, deadline: Deadline) -> list[str]:
         """The namespaces of a tenant, by name."""
-        stored = {
-            record.name
-            for found in self._entities.all(deadline)
-            if (record := decode_namespace(found.value)).state is LifeState.ACTIVE
-        }
+        records = readable(self._entities.all(deadline), decode_namespace)
+        stored = {record.name for record in records if record.state is LifeState.ACTIVE}
         return sorted(name for name in {*stored, *BUILT_IN} - {CLUSTER} if name.split("/")[0] == tenant)
 
 

@@ -16,7 +16,7 @@ from typing import Final
 from layer import errors
 from layer.clock import Clock
 from layer.deadline import Deadline
-from layer.metadata.entities import Entities, EntityKeys, Versioned
+from layer.metadata.entities import Entities, EntityKeys, Versioned, readable
 from layer.metadata.fence_records import MOST_CLEANED, DataLog, FenceRecords, Offsets
 from layer.metadata.known_fences import Epoch, KnownFences
 from layer.metadata.known_replicators import KnownReplicators
@@ -87,12 +87,12 @@ class ProducerRegistry:
         """By topic and name; several only under the name of the unnamed."""
         self.fence_records = FenceRecords(
             log, data, offsets, lambda topic, question, deadline: self._view(topic).ask(
-                lambda state: question(state.fences.get(topic, _NOTHING)), deadline
+                lambda state: question(state.fences.get(topic, _NOTHING)), deadline, about=topic
             ),
         )  # fmt: skip
         self.replicator_fences = ReplicatorFences(
             log, data, lambda topic, question, deadline: self._view(topic).ask(
-                lambda state: question(state.replicators.get(topic, _NO_REPLICATORS)), deadline
+                lambda state: question(state.replicators.get(topic, _NO_REPLICATORS)), deadline, about=topic
             ),
         )  # fmt: skip
         self._taken_back: set[tuple[str, int, tuple[str, ...]]] = set()
@@ -275,7 +275,9 @@ class ProducerRegistry:
     def publishers(self, topic: str, deadline: Deadline) -> list[SignOfLife]:
         """Each living process's producers on a topic, at most 3 s old, by process."""
         found = self._view(topic).ask(
-            lambda state: [sign for (place, _), sign in state.signs.items() if place == topic], deadline
+            lambda state: [sign for (place, _), sign in state.signs.items() if place == topic],
+            deadline,
+            about=topic,
         )
         now = self._clock.now_ms()
         living = (sign for sign in found if sign.deadline_ms > now and not is_dead_process(sign.process))
@@ -332,7 +334,7 @@ class ProducerRegistry:
 
     def _sign_of(self, topic: str, session: str, deadline: Deadline) -> int | None:
         """Until when the session says that it lives; None when it took its sign back."""
-        sign = self._view(topic).ask(lambda state: state.signs.get((topic, session)), deadline)
+        sign = self._view(topic).ask(lambda state: state.signs.get((topic, session)), deadline, about=topic)
         return None if sign is None else sign.deadline_ms
 
     def _view(self, topic: str) -> LogView[SignsAndFences]:
@@ -415,8 +417,7 @@ class ProducerRegistry:
         one_of_each = {PRODUCERS.partition_for(topic): topic for topic, _ in held}
         claims: dict[str, ProducerClaims] = {}
         for topic in one_of_each.values():
-            for found in self._entities.of_partition(topic, deadline):
-                record = decode_claims(found.value)
+            for record in readable(self._entities.of_partition(topic, deadline), decode_claims):
                 claims[record.topic] = record
         for (topic, name), membership in held.items():
             if stands(claims.get(topic, ProducerClaims(topic, 0)), name, membership.claim):

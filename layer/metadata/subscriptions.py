@@ -11,7 +11,7 @@ from layer import errors
 from layer.clock import Clock
 from layer.deadline import Deadline
 from layer.dispatch.strategy import SubscriptionType
-from layer.metadata.entities import Entities, EntityKeys, Versioned
+from layer.metadata.entities import Entities, EntityKeys, Versioned, readable
 from layer.metadata.occupants import CLAIM_MS, LEAVING_S, Claimant, Groups, Occupants, served_otherwise
 from layer.metadata.seats import (
     claimed,
@@ -87,15 +87,18 @@ class Subscriptions:
     def list(self, topic: Topic, deadline: Deadline) -> list[Subscription]:
         """The subscriptions of a topic, by name."""
         found = []
-        for current in self._entities.of_partition(str(topic.name), deadline):
+        for (place, _), current in self._entities.beside(str(topic.name), deadline).items():
+            if place != str(topic.name):
+                continue
             record = decode_subscription(current.value)
-            if record.topic == str(topic.name) and _alive(record, topic):
+            if _alive(record, topic):
                 found.append(self._opened(topic, current, record))
         return sorted(found, key=lambda subscription: subscription.name)
 
     def replicated(self, deadline: Deadline) -> Sequence[tuple[str, str]]:
         """(topic, name) of every subscription whose state is replicated; whether the topic lives is not looked at."""
-        records = [decode_subscription(each.value) for each in self._entities.all(deadline) if _MARK in each.value]
+        marked = (each for each in self._entities.all(deadline) if _MARK in each.value)
+        records = readable(marked, decode_subscription)
         return sorted(
             (record.topic, record.subscription)
             for record in records
@@ -104,7 +107,7 @@ class Subscriptions:
 
     def active(self, deadline: Deadline) -> Sequence[SubscriptionRecord]:
         """The records of all subscriptions of the cluster that were not deleted; those of topics that are gone, too."""
-        found = (decode_subscription(current.value) for current in self._entities.all(deadline))
+        found = readable(self._entities.all(deadline), decode_subscription)
         return [record for record in found if record.state is LifeState.ACTIVE]
 
     def open(

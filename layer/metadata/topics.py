@@ -18,7 +18,7 @@ from layer.deadline import Deadline
 from layer.kafka.admin import KafkaAdmin
 from layer.kafka.records import TopicDescription
 from layer.kafka.settings import MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BYTES
-from layer.metadata.entities import Entities, EntityKeys, Versioned
+from layer.metadata.entities import Entities, EntityKeys, Versioned, readable
 from layer.metadata.namespaces import Namespaces
 from layer.waiting import wait_until
 from mapping.ledger import DEFAULT_ENTRIES_PER_LEDGER, LedgerLayout, incarnation_of
@@ -403,7 +403,7 @@ class Topics:
 
     def being_deleted(self, deadline: Deadline) -> list[TopicRecord]:
         """Every topic whose deletion has begun and not come to its end."""
-        records = [decode_topic(found.value) for found in self._entities.all(deadline)]
+        records = readable(self._entities.all(deadline), decode_topic)
         return [record for record in records if record.state is LifeState.DELETING]
 
     def note_deletion_ends(self, doomed: TopicRecord, ends: Mapping[int, int], deadline: Deadline) -> None:
@@ -420,13 +420,13 @@ class Topics:
 
     def active(self, deadline: Deadline) -> list[TopicRecord]:
         """Every topic that lives by what is on record; whether Kafka has it still was not asked."""
-        records = [decode_topic(found.value) for found in self._entities.all(deadline)]
+        records = readable(self._entities.all(deadline), decode_topic)
         return [record for record in records if record.state is LifeState.ACTIVE]
 
     def list(self, namespace: str, deadline: Deadline) -> list[TopicRecord]:
         """The topics of a namespace, by name."""
         self._namespaces.require(namespace, deadline)
-        records = [decode_topic(found.value) for found in self._entities.all(deadline)]
+        records = readable(self._entities.all(deadline), decode_topic)
         return sorted(
             (r for r in records if r.state is LifeState.ACTIVE and TopicName.parse(r.name).namespace_name == namespace),
             key=lambda record: record.name,

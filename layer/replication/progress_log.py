@@ -70,7 +70,7 @@ class ProgressLog:
 
     def ask(self, topic: str, question: Callable[[ProgressHeads], T], deadline: Deadline) -> T:
         """Put a question to what is on record of this topic, and of all in the same partition, now."""
-        return self.ask_partition(SUBSCRIPTION_PROGRESS.partition_for(topic), question, deadline)
+        return self._views[SUBSCRIPTION_PROGRESS.partition_for(topic)].ask(question, deadline, about=topic)
 
     def ask_partition(self, partition: int, question: Callable[[ProgressHeads], T], deadline: Deadline) -> T:
         return self._views[partition].ask(question, deadline)

@@ -12,13 +12,14 @@ from __future__ import annotations
 
 import logging
 import secrets
+import threading
 from collections.abc import Callable
 from math import inf
 from typing import Final, Generic
 
 from layer.clock import Clock, SystemClock
 from layer.deadline import Deadline
-from layer.errors import AppendOutcomeUnknown, Closed, NotAuthorized, StoreError
+from layer.errors import AppendFailed, AppendOutcomeUnknown, Closed, NotAuthorized, StoreError
 from layer.statelog.api import StateLog
 from layer.statelog.versioned import (
     E,
@@ -50,6 +51,10 @@ __all__ = [
 
 _log: Final = logging.getLogger(__name__)
 _ATTEMPT_BYTES: Final = 16
+MOST_PROPOSALS: Final = 100
+"""Of one `update`. Each that loses lost to somebody who won."""
+_FIRST_PAUSE_S: Final = 0.005
+_LONGEST_PAUSE_S: Final = 0.5
 _CLEANED_AT_ONCE: Final = 16
 _CLEANING_S: Final = 1.0
 
@@ -77,6 +82,7 @@ class CompareAndSet(Generic[E]):
         keep_winners: bool = False,
         kept: Callable[[bytes], bytes] = whole,
         new_attempt: Callable[[], str] = random_attempt,
+        most_proposals: int = MOST_PROPOSALS,
     ) -> None:
         self._log = log
         self._topic = topic
@@ -85,6 +91,7 @@ class CompareAndSet(Generic[E]):
         self._keys = keys
         self._keep_winners = keep_winners
         self._new_attempt = new_attempt
+        self._most_proposals = most_proposals
         self._view: LogView[VersionedEntities[E]] = LogView(
             log, topic, partition, lambda: VersionedEntities(keys, kept), clock or SystemClock()
         )
@@ -167,9 +174,11 @@ class CompareAndSet(Generic[E]):
 
         Raises:
             DeadlineExceeded, AppendOutcomeUnknown: the deadline passed first.
+            AppendFailed: `MOST_PROPOSALS` proposals lost; between two there is a pause that grows to half a second.
             ValueError: `change` made nothing of a missing entity.
         """
         state = self.read(entity, deadline)
+        lost = 0
         while (value := change(state)) is not None:
             deadline.check(f"an undisturbed proposal for {entity} in {self._name}")
             attempt = self._new_attempt()
@@ -177,6 +186,11 @@ class CompareAndSet(Generic[E]):
             if isinstance(outcome, Won):
                 return Versioned(outcome.version, outcome.offset, attempt, value)
             state = outcome.state
+            lost += 1
+            if lost >= self._most_proposals:
+                raise AppendFailed(f"{lost} proposals for {entity} in {self._name} lost, the last: {outcome!r:.200}")
+            longest_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(lost, 16), deadline.remaining_s())
+            threading.Event().wait(secrets.randbelow(1000) / 1000 * longest_s)
         if state is None:
             raise ValueError(f"{entity} is not in {self._name}, and nothing is to be written")
         return state

@@ -16,12 +16,15 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar, cast
 
 from layer.clock import Clock, Moment
 from layer.deadline import Deadline
 from layer.errors import Corrupt, DeadlineExceeded, OffsetOutOfRange
 from layer.statelog.api import LogRecord, StateLog, records_stay_s, tombstones_last_s
+from mapping.errors import UnreadableKey
+from mapping.state_keys import entity_of
 from mapping.state_topics import StateTopic
 
 _log: Final = logging.getLogger(__name__)
@@ -64,10 +67,14 @@ class LogEnd(NamedTuple):
 class LogView(Generic[F]):
     """The state of one partition, as fresh as its last `refresh`. Thread-safe; a constructor reads nothing.
 
-    A record that the fold cannot read makes the view unusable: every `refresh` and `ask` raises `Corrupt` with topic,
-    partition and offset, because a skipped record would be silent loss. The view reads on nevertheless, so it is usable
-    again by itself as soon as somebody with Kafka's own tools has put a tombstone (or a readable record) under that
-    record's key, which is also how any later reader will see it: as if the record had never been there.
+    A value that the fold cannot read makes its own entity unusable (the topic, namespace or tenant of its key), and
+    every question about the whole partition: `refresh` and `ask` raise `Corrupt` with topic, partition and offset,
+    because a skipped record would be silent loss. The view reads on nevertheless, so it is usable again by itself as
+    soon as somebody (`pok doctor --tombstone`) has put a tombstone, or a readable record, under that record's key,
+    which is also how any later reader will see it: as if the record had never been there.
+
+    A record whose key cannot be read is passed over, told in the log once and counted (`unreadable_keys`): nothing of
+    ours can stand under it, so it must not keep everybody from what lies in the same partition.
     """
 
     def __init__(self, log: StateLog, topic: StateTopic, partition: int, fold: Callable[[], F], clock: Clock) -> None:
@@ -83,7 +90,10 @@ class LogView(Generic[F]):
         self._fold: F | None = None
         self._position = 0
         self._no_tombstone_missed_since = self._now()
-        self._unreadable: dict[bytes, tuple[int, str]] = {}
+        self._unreadable: dict[bytes, tuple[int, str, str | None]] = {}
+        """By key: where it lies, why it cannot be read, and what it is about."""
+        self.unreadable_keys = 0
+        """Records that were passed over since this view began, or began anew."""
         self._changed = threading.Condition()
         self._rounds_begun = 0
         self._rounds_done = 0
@@ -108,12 +118,14 @@ class LogView(Generic[F]):
 
     # Asking -------------------------------------------------------------------------------------------------------
 
-    def refresh(self, deadline: Deadline, at: LogEnd | None = None) -> None:
+    def refresh(self, deadline: Deadline, at: LogEnd | None = None, about: str | None = None) -> None:
         """Return once everything that was in the log when this call was made has been applied, or with `at` everything
         that was there when that append began, and the append.
 
         One thread reads at a time. A caller shares another's reading only when that one asks for the end after this
         call was made, or came as far as `at`; otherwise it waits for its own turn.
+
+        `about`: the only topic, namespace or tenant that matters; None for all of them.
 
         Raises:
             Corrupt: a record cannot be read, see above.
@@ -123,16 +135,16 @@ class LogView(Generic[F]):
             enough = self._rounds_begun + 1
             while self._busy:
                 self._wait(deadline)
-                if self._rounds_done >= enough:
+                if self._rounds_done >= enough and self._usable(about):
                     return
-            if at is not None and self._has_reached(at):
+            if at is not None and self._has_reached(at, about):
                 return
             self._busy = True
             self._rounds_begun += 1
             this_round = self._rounds_begun
         done = False
         try:
-            self._read_to_the_end(deadline, at)
+            self._read_to_the_end(deadline, at, about)
             done = True
         finally:
             with self._changed:
@@ -141,20 +153,22 @@ class LogView(Generic[F]):
                     self._rounds_done = this_round
                 self._changed.notify_all()
 
-    def ask(self, question: Callable[[F], T], deadline: Deadline, at: LogEnd | None = None) -> T:
+    def ask(
+        self, question: Callable[[F], T], deadline: Deadline, at: LogEnd | None = None, about: str | None = None
+    ) -> T:
         """Refresh, then put `question` to the state at the end. Nothing is applied while it runs, so keep it short."""
         while True:
-            self.refresh(deadline, at)
+            self.refresh(deadline, at, about)
             with self._changed:
                 while self._busy:
                     self._wait(deadline)
-                if self._usable():
+                if self._usable(about):
                     return question(cast("F", self._fold))
 
-    def glance(self, question: Callable[[F], T]) -> T | None:
+    def glance(self, question: Callable[[F], T], about: str | None = None) -> T | None:
         """The answer of the state at the last end reached, without reading; None when there is none to be had now."""
         with self._changed:
-            if self._busy or not self._usable() or self._absent_too_long():
+            if self._busy or not self._usable(about) or self._absent_too_long():
                 return None
             return question(cast("F", self._fold))
 
@@ -162,20 +176,24 @@ class LogView(Generic[F]):
         if not self._changed.wait(min(deadline.remaining_s(), threading.TIMEOUT_MAX)) and deadline.passed():
             raise DeadlineExceeded(f"time ran out while {self._name} was being read to its end")
 
-    def _usable(self) -> bool:
-        return self._at_end and not self._unreadable
+    def _usable(self, about: str | None) -> bool:
+        return self._at_end and not (self._unreadable and self._spoiled(about))
 
-    def _has_reached(self, at: LogEnd) -> bool:
-        return self._usable() and at.position < at.end <= self._position
+    def _spoiled(self, about: str | None) -> list[tuple[int, str, str | None]]:
+        every = self._unreadable.values()
+        return [each for each in every if about is None or each[2] is None or each[2] == about]
+
+    def _has_reached(self, at: LogEnd, about: str | None) -> bool:
+        return self._usable(about) and at.position < at.end <= self._position
 
     # Reading, by one thread at a time -----------------------------------------------------------------------------
 
-    def _read_to_the_end(self, deadline: Deadline, at: LogEnd | None) -> None:
+    def _read_to_the_end(self, deadline: Deadline, at: LogEnd | None, about: str | None) -> None:
         while not self._reached_the_end(deadline, at):
             deadline.check(f"{self._name} to be read to its end")
             at = None
-        if self._unreadable:
-            offset, reason = min(self._unreadable.values())
+        if self._unreadable and (spoiled := self._spoiled(about)):
+            offset, reason, _ = min(spoiled, key=itemgetter(0))
             raise Corrupt(f"{self._name} offset {offset}: {reason}")
 
     def _reached_the_end(self, deadline: Deadline, at: LogEnd | None) -> bool:
@@ -229,15 +247,24 @@ class LogView(Generic[F]):
         self._unreadable.pop(record.key, None)
         try:
             fold.apply(record)
-        except (Corrupt, ValueError) as failure:
+        except UnreadableKey as failure:
             # Nothing can stand under a key that nobody can read, so its tombstone says nothing either.
             if record.value is not None:
-                self._unreadable[record.key] = (record.offset, str(failure))
+                self._pass_over(record, failure)
+        except (Corrupt, ValueError) as failure:
+            if record.value is not None:
+                self._unreadable[record.key] = (record.offset, str(failure), entity_of(record.key))
         except BaseException:
             self._fold = None  # perhaps half applied: the next reading starts over
             self._at_end = False
             raise
         self._position = record.offset + 1
+
+    def _pass_over(self, record: LogRecord, failure: UnreadableKey) -> None:
+        level = logging.DEBUG if self.unreadable_keys else logging.WARNING
+        self.unreadable_keys += 1
+        where = f"{self._name} offset={record.offset}"
+        _log.log(level, "view=%s is passed over, `pok doctor` tells more: %s", where, failure)
 
     def _in_time(self, asked: Moment) -> bool:
         """Compaction has taken nothing because of what stands beyond an end that was asked for then."""
@@ -251,6 +278,7 @@ class LogView(Generic[F]):
         self._fold = None
         self._at_end = False
         self._unreadable.clear()
+        self.unreadable_keys = 0
 
     def _now(self) -> Moment:
         return Moment.of(self._clock)

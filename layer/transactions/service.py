@@ -169,7 +169,7 @@ class Transactions:
         config = self._services.settings.tail(
             client_id="transaction-requests", fetch_queue_kbytes=STATE_FETCH_QUEUE_KBYTES, wait_ms=_REQUESTS_WAIT_MS
         )
-        return AssignedConsumer(config, TRANSACTION_REQUESTS.kafka_name)
+        return AssignedConsumer(self._services.settings.of_state(config), TRANSACTION_REQUESTS.kafka_name)
 
     def _open_member(self, callbacks: GroupCallbacks) -> GroupConsumer:
         return self._services.member_sharing(TRANSACTION_COORDINATOR_ASSIGN, GROUP_ID, callbacks)

@@ -43,7 +43,7 @@ class TransactionViews:
     def ask_buffer(self, topic: str, question: Callable[[BufferEntries], T], deadline: Deadline) -> T:
         """Put `question` to what is on record of all transactions in `topic` (full name, without a partition's
         suffix), at an end that was asked for after this call was made. Raises as `LogView.ask`."""
-        return self.ask_buffer_log(TRANSACTION_BUFFER_SNAPSHOT.partition_for(topic), question, deadline)
+        return self._buffers[TRANSACTION_BUFFER_SNAPSHOT.partition_for(topic)].ask(question, deadline, about=topic)
 
     def ask_buffer_log(self, partition: int, question: Callable[[BufferEntries], T], deadline: Deadline) -> T:
         """The same of everything in one partition of the state topic."""
@@ -51,7 +51,7 @@ class TransactionViews:
 
     def ask_pending_acks(self, topic: str, question: Callable[[PendingAckLog], T], deadline: Deadline) -> T:
         """The same of what open transactions hold on the topic's subscriptions."""
-        return self.ask_pending_ack_log(TRANSACTION_PENDING_ACK.partition_for(topic), question, deadline)
+        return self._pending_acks[TRANSACTION_PENDING_ACK.partition_for(topic)].ask(question, deadline, about=topic)
 
     def ask_pending_ack_log(
         self, partition: int, question: Callable[[PendingAckLog], T], deadline: Deadline, at: LogEnd | None = None

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from layer.deadline import Deadline
-from layer.errors import Corrupt
+from layer.errors import AppendFailed
 from layer.statelog.api import StateLog
 from layer.statelog.compare_and_set import CompareAndSet, Lost, OutcomeUnknown, Versioned, VersionedKey, Won
 from mapping.state_keys import TopicKey, decode_key, encode_key
@@ -156,15 +156,34 @@ def test_nothing_to_change_writes_nothing(log: StateLog, state_topic: StateTopic
         store.update("nowhere", lambda state: None, soon())
 
 
-def test_an_unreadable_key_is_refused_until_it_is_tombstoned(log: StateLog, state_topic: StateTopic) -> None:
+def test_an_unreadable_key_is_passed_over_and_told(
+    log: StateLog, state_topic: StateTopic, caplog: pytest.LogCaptureFixture
+) -> None:
     store = node(log, state_topic)
     store.propose("orders", 0, b"one", soon())
     bad = log.append(state_topic, 0, b"no key of ours", b"?", soon())
     for _ in range(2):
-        with pytest.raises(Corrupt, match=rf"{state_topic.kafka_name}-0 offset {bad}: "):
-            store.read("orders", soon())
-    log.append(state_topic, 0, b"no key of ours", None, soon())
-    state = store.read("orders", soon())
-    assert state is not None
-    assert state.value == b"one"
-    assert node(log, state_topic).read("orders", soon()) == state
+        state = store.read("orders", soon())
+        assert state is not None
+        assert state.value == b"one"
+    assert caplog.text.count(f"view={state_topic.kafka_name}-0 offset={bad} is passed over") == 1
+    assert store.update("orders", lambda now: None if now and now.value == b"two" else b"two", soon()).version == 2
+    found = node(log, state_topic).read("orders", soon())
+    assert found is not None
+    assert found.value == b"two"
+
+
+def test_proposals_that_never_win_end_after_some(log: StateLog, state_topic: StateTopic) -> None:
+    store = CompareAndSet(log, state_topic, 0, Keys(), most_proposals=5)
+    rival = node(log, state_topic)
+    tried = 0
+
+    def outdone(state: Versioned | None) -> bytes:
+        nonlocal tried
+        tried += 1
+        rival.propose("orders", 0 if state is None else state.version, b"rival", soon())
+        return b"mine"
+
+    with pytest.raises(AppendFailed, match=r"5 proposals for orders in .* lost"):
+        store.update("orders", outdone, soon())
+    assert tried == 5

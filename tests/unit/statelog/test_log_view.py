@@ -15,6 +15,7 @@ from layer.errors import Corrupt, DeadlineExceeded
 from layer.statelog.api import LogRecord
 from layer.statelog.memory_log import MemoryStateLog
 from layer.statelog.view import LogView
+from mapping.state_keys import TopicKey, encode_key
 from mapping.state_topics import DELIVERIES, TOPICS, StateTopic
 from tests.clocks import PacedClock
 
@@ -289,3 +290,19 @@ def test_what_cannot_be_read_is_told_to_who_has_appended_too() -> None:
     for _ in range(2):
         with pytest.raises(Corrupt):
             view.refresh(soon(), at)
+
+
+def test_a_value_that_cannot_be_read_spoils_its_own_entity_alone() -> None:
+    log = MemoryStateLog()
+    bad, good = (encode_key(TopicKey(f"persistent://a/b/{name}", 1, "00" * 16)) for name in ("bad", "good"))
+    log.append_many(TOPICS, 0, [(bad, b"unreadable"), (good, b"")], soon())
+    view: LogView[Picky] = LogView(log, TOPICS, 0, Picky, SystemClock())
+    for _ in range(2):
+        assert view.ask(lambda found: set(found.live), soon(), about="persistent://a/b/good") == {good}
+        for about in ("persistent://a/b/bad", None):
+            with pytest.raises(Corrupt, match="expected something better"):
+                view.ask(lambda found: found.live, soon(), about=about)
+    at = view.append([(good, b"again")], soon())
+    assert view.ask(lambda found: set(found.live), soon(), at, about="persistent://a/b/good") == {good}
+    log.append(TOPICS, 0, bad, None, soon())
+    assert view.ask(lambda found: set(found.live), soon()) == {good}
