@@ -80,6 +80,7 @@ def new_member(
         not topic.name.is_persistent,
         floors,
         acknowledged_elsewhere(services, subscription, deadline),
+        services.departures.company(subscription.group, client_id),
     )
     config = services.settings.group_member(
         group_id=subscription.group,

@@ -14,7 +14,9 @@ from layer.cursor.checkpoints import Checkpoints
 from layer.cursor.store import CursorStore
 from layer.deadline import Deadline
 from layer.deduplication.journal import SequenceJournal
+from layer.departures import Departures
 from layer.kafka.fetcher import Fetcher
+from layer.kafka.good_byes import GoodByes
 from layer.kafka.group import GroupCallbacks, GroupConsumer
 from layer.kafka.idle_offsets import IdleOffsets
 from layer.kafka.offset_writer import OffsetWriter
@@ -108,6 +110,7 @@ class Services:
             log_fetcher.close()
             raise
         self.idle_offsets = IdleOffsets(self.admin, lambda author: OffsetWriter(settings.offset_writer(), author))
+        self.departures = Departures(self.admin, GoodByes(settings.common()), self.clock)
         self.log = KafkaStateLog(log_fetcher, self.state_producer, self.admin)
         self.namespaces = Namespaces(Entities(self.log, NAMESPACES, NAMESPACE_KEYS, self.clock), self.clock)
         self.clusters = Clusters(Entities(self.log, NAMESPACES, REGISTRY_KEYS, self.clock))
@@ -249,7 +252,8 @@ class Services:
             fetch_queue_kbytes=_MEMBER_QUEUE_KBYTES,
             partitioned=False,
         )
-        return GroupConsumer(config, topic.kafka_name, callbacks)
+        company = self.departures.company(group_id, config["client.id"])
+        return GroupConsumer(config, topic.kafka_name, callbacks, company=company)
 
     def has_state_topic(self, topic: StateTopic, deadline: Deadline) -> bool:
         """Whether it exists. To read it would make it."""
@@ -267,6 +271,7 @@ class Services:
             self.producers.close(deadline)
         except errors.LayerError as failure:
             _log.warning("cluster=%s closing: %s", self.cluster_id, failure)
+        self.departures.close()
         self.pending_acks.close(deadline)
         self.followed_log.close()
         self.log.close()

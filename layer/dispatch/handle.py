@@ -11,6 +11,7 @@ from layer.dispatch.compaction import CompactedRange
 from layer.dispatch.delivery import PartitionSlot
 from layer.dispatch.intake import AcknowledgedElsewhere
 from layer.dispatch.strategy import SubscriptionType
+from layer.kafka.group import Company
 from layer.kafka.records import CommittedOffset
 from layer.meters import SubscriptionMeter
 from layer.transactions.buffer_access import BufferAccess
@@ -57,6 +58,8 @@ class SubscriptionHandle:
 
     acknowledged_elsewhere: Callable[[int], AcknowledgedElsewhere | None] = lambda partition: None
     """For a partition of a replicated subscription: what is left out."""
+    company: Company | None = None
+    """The other members of the group."""
 
     def __str__(self) -> str:
         return f"{self.topic}/{self.subscription}"

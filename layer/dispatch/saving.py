@@ -150,8 +150,8 @@ class CursorSaver:
             self._unknown = saves
             if self.settle():
                 raise
-        except errors.StoreError:
-            self._meter.failed_saves += 1
+        except errors.StoreError as failure:
+            self._meter.failed_saves += not isinstance(failure, errors.Fenced)
             self._refused(saves)
             raise
         else:
@@ -167,8 +167,11 @@ class CursorSaver:
             self._answered()
             self._accepted(saves)
             return
-        self._meter.failed_saves += 1
-        _log.warning("subscription=%s save failed: %s", self._name, failure)
+        if isinstance(failure, errors.Fenced):  # while members come and go; what is ours after that is saved then
+            _log.info("subscription=%s its next save waits for a rebalance: %s", self._name, failure)
+        else:
+            self._meter.failed_saves += 1
+            _log.warning("subscription=%s save failed: %s", self._name, failure)
         if isinstance(failure, errors.CommitOutcomeUnknown):
             self._unknown = saves
         else:

@@ -85,7 +85,9 @@ class Serving:
         self._not_ours: errors.LayerError | None = None
         """Why an assignment was refused; a command that polled may have heard of it instead of the loop."""
         callbacks = GroupCallbacks(self._on_assigned, self._on_revoked, self._on_lost, self._on_committed)
-        self._consumer = consumer = GroupConsumer(config, handle.kafka_topic, callbacks, handle.partition)
+        self._consumer = consumer = GroupConsumer(
+            config, handle.kafka_topic, callbacks, handle.partition, handle.company
+        )
         self.dispatcher = Dispatcher(handle, fetcher, clock, consumer, owned, endpoints)
         self._reader = PartitionReader(handle, clock, consumer, owned, self.dispatcher.looking)
         self.ownership = Ownership(handle, store, clock, consumer, self.dispatcher, owned, journal, commands.wake)

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -48,6 +48,16 @@ class GroupCallbacks:
     """The outcome of the last `commit_async`."""
 
 
+class Company(Protocol):
+    """The others of the group, told of what this member sees. All but `changed` may ask Kafka."""
+
+    def joining(self) -> None: ...
+
+    def changed(self) -> None: ...
+
+    def left(self) -> None: ...
+
+
 class GroupConsumer:
     """A member of group `group_id` that reads one topic, or `only` one partition of it.
 
@@ -60,7 +70,15 @@ class GroupConsumer:
     Memory: librdkafka's fetch queue, bounded by `queued.max.messages.kbytes` of the configuration.
     """
 
-    def __init__(self, config: dict[str, Any], topic: str, callbacks: GroupCallbacks, only: int | None = None) -> None:
+    def __init__(
+        self,
+        config: dict[str, Any],
+        topic: str,
+        callbacks: GroupCallbacks,
+        only: int | None = None,
+        company: Company | None = None,
+    ) -> None:
+        self._company = company
         self._topic = topic
         self._only = only
         self._callbacks = callbacks
@@ -82,6 +100,8 @@ class GroupConsumer:
         self._handle = self._join()
 
     def _join(self) -> Consumer:
+        if self._company is not None:
+            self._company.joining()
         handle = Consumer({**self._config, "on_commit": self._on_commit, "error_cb": ErrorEvents("group member")})
         handles.track(handle)
         handle.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
@@ -90,6 +110,8 @@ class GroupConsumer:
     def _on_assign(self, handle: Consumer, partitions: list[TopicPartition]) -> None:
         if not self._is_current(handle):
             return
+        if self._company is not None:
+            self._company.changed()
         with self._in_callback():
             starts = self._callbacks.assigned([where.partition for where in self._served(partitions)])
         self._handle.incremental_assign(
@@ -333,9 +355,11 @@ class GroupConsumer:
         self._left = True
         if owed:
             _leave(self._handle)
-            return
-        self._handle.close()
-        handles.release(self._handle)
+        else:
+            self._handle.close()
+            handles.release(self._handle)
+        if self._company is not None:
+            self._company.left()
 
 
 def _leave(handle: Consumer) -> None:

@@ -37,15 +37,20 @@ def is_dead_process(process: str) -> bool:
     What was written before boot id and namespace were part of it (`host:pid:start`) tells too little to say so: the
     same host name and another PID namespace (containers with the host's network, a host name that is set) look alike.
     """
-    host, _, rest = process.partition(":")
+    _, _, rest = process.partition(":")
     pid, _, rest = rest.partition(":")
-    started, _, machine = rest.partition(":")
-    if not (machine and started and _PID.fullmatch(pid)):
-        return False
-    if host != socket.gethostname() or machine != _machine(os.getpid()):
+    started, _, _ = rest.partition(":")
+    if not (started and _PID.fullmatch(pid) and is_of_this_machine(process)):
         return False
     now = _started(int(pid))
     return now != started if now else not _is_there(int(pid))
+
+
+def is_of_this_machine(process: str) -> bool:
+    """It ran on this machine since its boot, in the PID namespace of this process."""
+    host, _, rest = process.partition(":")
+    machine = rest.rpartition(":")[2]
+    return bool(machine) and host == socket.gethostname() and machine == _machine(os.getpid())
 
 
 def member_client_id(base: str, session: str) -> str:

@@ -112,7 +112,8 @@ class ReplicatorSession:
             partitioned=topic.partitioned,
         )
         callbacks = GroupCallbacks(self._on_assigned, self._on_revoked, self._on_lost, self._on_committed)
-        self._consumer = GroupConsumer(config, topic.kafka_topic, callbacks)
+        company = self._node.departures.company(self._subscription.group, self._client_id)
+        self._consumer = GroupConsumer(config, topic.kafka_topic, callbacks, company=company)
         try:
             while not self._ended.is_set():
                 self._step()

@@ -192,14 +192,16 @@ class Stand:
         self.sampler = Sampler(stage.bootstrap, group_id(stage.kafka_topic, name), stage.kafka_topic, stage.partitions)
 
     def worker(self, **orders: Any) -> WorkerProcess:
-        """A process that is started and not told anything yet; one in four has a PID namespace of its own."""
+        """A process that is started and not told anything yet; one in four, and whose `apart` is
+        true, has a PID namespace of its own."""
         number = len(self.workers)
+        apart = bool(orders.pop("apart", number % 4 == 1))
         base = self._stage.directory / f"{self._name}-{number}-{secrets.token_hex(2)}"
         orders = {"type": self.type, "name": f"w{number}", "seed": number, **orders}
         found = WorkerProcess(
             Orders(self._stage.url, self._stage.topic, self._name, f"{base}.evidence", **orders),
             base.with_suffix(".log"),
-            apart=number % 4 == 1,
+            apart=apart,
         )
         self.workers.append(found)
         return found

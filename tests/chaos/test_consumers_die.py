@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer
 
+from layer.deadline import Deadline
+from layer.errors import Fenced
+from layer.kafka.good_byes import GoodByes
+from layer.kafka.group import GroupCallbacks, GroupConsumer
+from layer.kafka.records import CommittedOffset
+from layer.kafka.settings import KafkaSettings
+from mapping.subscription_group import group_id
 from tests.chaos.evidence import Position
 from tests.chaos.processes import WorkerProcess, eventually
 from tests.chaos.stage import Stage
@@ -42,7 +50,7 @@ def test_a_killed_exclusive_consumer_is_followed_at_once(stage: MakeStage) -> No
     publisher = on.publish(pace_ms=0.3)
     exclusive = on.subscription("Exclusive")
     doomed = exclusive.join(flush_every=37)
-    follower = exclusive.worker(flush_every=37)
+    follower = exclusive.worker(flush_every=37, apart=False)
     exclusive.warm(follower)
     eventually("it is at work", lambda: doomed.received() > 1000)
     doomed.kill()
@@ -57,6 +65,68 @@ def test_a_killed_exclusive_consumer_is_followed_at_once(stage: MakeStage) -> No
     publisher.stop()
     exclusive.until_worked_off()
     assert not exclusive.verdict().broken
+
+
+@pytest.mark.parametrize("type_", ["Shared", "KeyShared", "Failover"])
+def test_a_survivor_of_the_same_machine_goes_on_before_the_session_is_over(stage: MakeStage, type_: str) -> None:
+    on = stage(1)
+    publisher = on.publish(pace_ms=1, keys=97 if type_ == "KeyShared" else 0)
+    stand = on.subscription(type_)
+    workers = [stand.join(flush_every=37, apart=False), stand.join(flush_every=37, apart=False)]
+    eventually("one of them owns it", lambda: [worker for worker in workers if worker.owned()])
+    doomed, survivor = sorted(workers, key=lambda worker: not worker.owned())
+    eventually("it is at work", lambda: doomed.received() + survivor.received() > 1000)
+    sent = publisher.sent
+    doomed.kill()
+    assert doomed.killed_at is not None
+    survivor.until("takes over", survivor.owned)
+    survivor.until("receives what came then", lambda: any(r.position.offset > sent for r in survivor.look().receipts))
+    assert survivor.look().last("o").at - doomed.killed_at < SESSION_TIMEOUT_S / 2  # type: ignore[union-attr]
+    publisher.stop()
+    stand.until_worked_off()
+    assert not stand.verdict().broken
+
+
+def test_eight_that_close_together_leave_nobody_behind(stage: MakeStage) -> None:
+    on = stage(4)
+    publisher = on.publish(pace_ms=1)
+    shared = on.subscription("Shared")
+    workers = shared.join_many(8, flush_every=37)
+    eventually("all partitions are served", lambda: set().union(*(w.owned() for w in workers)) == {0, 1, 2, 3})
+    for worker in workers:
+        worker.tell("close")
+    for worker in workers:
+        worker.until("closed", lambda worker=worker: worker.count("c"))  # type: ignore[misc]
+    group = group_id(on.kafka_topic, "sub")
+    assert not on.admin.node.admin.describe_group(group, Deadline.after(20)).members
+    for worker in workers:
+        assert not re.search("could not save|save failed", worker.log.read_text())
+    shared.join(flush_every=37, apart=False)
+    publisher.stop()
+    shared.until_worked_off()
+    assert not shared.verdict().broken
+
+
+def test_a_living_member_that_was_made_to_leave_can_commit_nothing(stage: MakeStage) -> None:
+    on = stage(1)
+    assigned: list[int] = []
+    lost: list[int] = []
+
+    def take(partitions: list[int]) -> dict[int, int]:
+        assigned.extend(partitions)
+        return dict.fromkeys(partitions, 0)
+
+    settings = KafkaSettings(on.bootstrap)
+    config = settings.group_member(group_id=on.topic, client_id="living", fetch_queue_kbytes=1024, partitioned=False)
+    member = GroupConsumer(config, on.kafka_topic, GroupCallbacks(take, lost.extend, lost.extend, lambda _: None))
+    eventually("it has the partition", lambda: [member.poll_batch(1, 0.05), assigned][1])
+    member.commit({0: CommittedOffset(1, "before")})
+    GoodByes(settings.common()).send(on.topic, [member.member_id()], Deadline.after(60))
+    with pytest.raises(Fenced):
+        member.commit({0: CommittedOffset(2, "after")})
+    assert member.committed([0], 20) == {0: CommittedOffset(1, "before")}
+    eventually("it is told", lambda: [member.poll_batch(1, 0.05), lost][1])
+    member.close()
 
 
 def test_a_process_stopped_beyond_its_session_changes_nothing_when_it_wakes(stage: MakeStage) -> None:

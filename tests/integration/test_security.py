@@ -16,8 +16,12 @@ import layer as pulsar
 from layer.admin import AdminClient
 from layer.deadline import Deadline
 from layer.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError, SecureListeners
+from layer.errors import NotAuthorized
+from layer.kafka.good_byes import GoodByes
 from layer.ledgers.deleting import LedgerDeletion
 from layer.ledgers.maintenance import Maintenance
+from mapping.subscription_group import group_id
+from mapping.topic_name import TopicName, kafka_topic
 from tests.certificates import Authority, Identity
 from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, send, until
 from tests.integration.secure_support import PASSWORDS, SecureCluster, granted_by_the_page, unsecured_token
@@ -66,6 +70,10 @@ def cluster(authority: Authority, missing: Callable[[str, str], None]) -> Iterat
 
 class Reading(pulsar.schema.Record):
     celsius = pulsar.schema.Double()
+
+
+def topic_of(topic: str) -> str:
+    return kafka_topic(TopicName.parse(topic))
 
 
 def round_trip(client: pulsar.Client, topic: str) -> None:
@@ -126,6 +134,35 @@ def test_a_token_is_renewed_while_it_is_used(cluster: SecureCluster, unique: Cal
     consumer = client.subscribe(topic, "late", initial_position=pulsar.InitialPosition.Earliest)
     send(client, topic, 1, start=3)
     assert payloads(receive(consumer, 4)) == ["0", "1", "2", "3"]
+    client.close()
+
+
+@pytest.mark.parametrize("login", ["certificate", "password", "token"])
+def test_good_byes_go_the_way_that_the_client_goes(
+    cluster: SecureCluster, alice: Identity, unique: Callable[..., str], login: str
+) -> None:
+    if login == "certificate":
+        client = cluster.client(pulsar.AuthenticationTLS(str(alice.certificate), str(alice.key)), "TLS")
+    elif login == "password":
+        client = cluster.as_user("alice")
+    else:
+        client = cluster.client(pulsar.AuthenticationToken(lambda: unsecured_token("alice", 60.0)))
+    consumer = client.subscribe(topic := unique(), "s")
+    group = group_id(topic_of(topic), "s")
+    with AdminClient(f"kafka://{cluster.broker.bootstrap}") as admin:
+        members = until(lambda: admin.node.admin.describe_group(group, Deadline.after(20)).members, "a member")
+        gone = members[0].member_id
+        GoodByes(client._settings.common()).send(group, ["nobody", gone], Deadline.after(60))
+        members = admin.node.admin.describe_group(group, Deadline.after(20)).members
+        assert gone not in {member.member_id for member in members}
+    consumer.close()
+    client.close()
+
+
+def test_good_byes_need_the_right_to_read_the_group(cluster: SecureCluster) -> None:
+    client = cluster.as_user("nobody")
+    with pytest.raises(NotAuthorized, match="Read on group"):
+        GoodByes(client._settings.common()).send("some-group", ["some-member"], Deadline.after(60))
     client.close()
 
 

@@ -1,0 +1,151 @@
+"""Who is seen off from a group, and who is watched."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from layer.clock import SystemClock
+from layer.deadline import Deadline
+from layer.departures import NEXT, Departures, watched_by
+from layer.errors import LayerError, NotAuthorized, NotSupportedYet, StoreError
+from layer.kafka.records import GroupDescription, GroupMember
+from layer.metadata.processes import member_client_id, process_of
+from layer.waiting import wait_until
+
+
+class Group:
+    """One group of a cluster, which takes good-byes unless told to refuse them."""
+
+    def __init__(self, *client_ids: str) -> None:
+        self.members = list(client_ids)
+        self.left: list[str] = []
+        self.asked = 0
+        self.refusal: LayerError | None = None
+
+    def describe_group(self, group_id: str, deadline: Deadline) -> GroupDescription:
+        self.asked += 1
+        return GroupDescription(group_id, "STABLE", tuple(GroupMember(f"{c}-id", c, "/", ()) for c in self.members))
+
+    def prepare(self) -> None:
+        pass
+
+    def send(self, group_id: str, member_ids: Sequence[str], deadline: Deadline) -> None:
+        if self.refusal is not None:
+            raise self.refusal
+        self.left += member_ids
+        self.members = [each for each in self.members if f"{each}-id" not in member_ids]
+
+
+OWN = member_client_id("own", "0123456789ab")
+
+
+@pytest.fixture
+def other() -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A process of this machine, and the client id of its member."""
+    ask = "from layer.metadata.processes import member_client_id; print(member_client_id('o', 'x' * 12), flush=True)"
+    with subprocess.Popen(
+        [sys.executable, "-c", f"{ask}; input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        yield process, process.stdout.readline().strip()
+        process.kill()
+
+
+def departures(group: Group) -> Departures:
+    return Departures(group, group, SystemClock())
+
+
+def test_each_process_of_a_ring_is_watched_by_those_before_it() -> None:
+    processes = [f"p{number}" for number in range(8)]
+    watched = {own: watched_by(own, processes) for own in processes}
+    assert watched["p1"] == ("p2", "p3", "p4")
+    assert watched["p7"] == ("p0", "p1", "p2")
+    assert all(sum(process in those for those in watched.values()) == NEXT for process in processes)
+    assert watched_by("p0", ["p0"]) == ()
+    assert watched_by("p0", ["p0", "p1"]) == ("p1",)
+
+
+def test_who_joins_does_not_wait_for_the_dead(other: tuple[subprocess.Popen[str], str]) -> None:
+    process, client_id = other
+    process.kill()
+    process.wait()
+    group = Group(client_id, "elsewhere@host:1:2:3", "a stranger")
+    found = departures(group)
+    found.company("g", OWN).joining()
+    assert group.left == [f"{client_id}-id"]
+    found.close()
+
+
+def test_a_survivor_sees_the_dead_off(other: tuple[subprocess.Popen[str], str]) -> None:
+    process, client_id = other
+    group = Group(OWN, client_id)
+    found = departures(group)
+    company = found.company("g", OWN)
+    company.joining()
+    assert company.watched == (process_of(client_id),)
+    process.kill()
+    assert wait_until(lambda: bool(group.left), Deadline.after(60))
+    assert group.left == [f"{client_id}-id"]
+    found.close()
+
+
+def test_a_rebalance_has_the_group_looked_at_once(other: tuple[subprocess.Popen[str], str]) -> None:
+    _, client_id = other
+    group = Group(OWN)
+    found = departures(group)
+    company = found.company("g", OWN)
+    company.joining()
+    assert company.watched == ()
+    group.members.append(client_id)
+    company.changed()
+    assert wait_until(lambda: bool(company.watched), Deadline.after(60))
+    assert group.asked == 2
+    found.close()
+
+
+def test_a_member_that_could_not_say_good_bye_is_seen_off_when_it_is_closed() -> None:
+    group = Group(OWN, "elsewhere@host:1:2:3")
+    found = departures(group)
+    company = found.company("g", OWN)
+    company.joining()
+    assert group.left == []
+    company.left()
+    assert group.left == [f"{OWN}-id"]
+    found.close()
+
+
+@pytest.mark.parametrize("refusal", [NotSupportedYet("no library"), NotAuthorized("no Read")])
+def test_what_cannot_be_sent_is_told_once(
+    caplog: pytest.LogCaptureFixture, other: tuple[subprocess.Popen[str], str], refusal: LayerError
+) -> None:
+    process, client_id = other
+    process.kill()
+    process.wait()
+    group = Group(client_id)
+    group.refusal = refusal
+    found = departures(group)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            found.company("g", OWN).joining()
+    assert [record.getMessage() for record in caplog.records].count(
+        f"processes that die leave Kafka's groups only when their session of 6 s is over: {refusal}"
+    ) == 1
+    found.close()
+
+
+def test_a_cluster_that_does_not_answer_is_asked_again(other: tuple[subprocess.Popen[str], str]) -> None:
+    process, client_id = other
+    process.kill()
+    process.wait()
+    group = Group(OWN, client_id)
+    group.refusal = StoreError("no answer")
+    found = departures(group)
+    found.company("g", OWN).joining()
+    group.refusal = None
+    assert wait_until(lambda: bool(group.left), Deadline.after(60))
+    found.close()
