@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor, Future
 from typing import Final, TypeVar
@@ -14,6 +15,8 @@ from mapping.errors import CorruptRecord
 from mapping.state_keys import DeliveryKey
 from mapping.state_records.cursor_requests import EVERYBODY
 from mapping.state_records.leases import LeaseRecord, Report, TakeOver, decode, encode, is_lease_record
+
+_log = logging.getLogger(__name__)
 
 _WRITE_S: Final = 10.0
 _READ_S: Final = 10.0
@@ -46,8 +49,15 @@ class LeaseChannel:
         """Nothing that stands behind what this process writes is missed."""
 
     def listen(self, hear: Callable[[Sequence[lease_terms.Heard]], None], patience: Callable[[], bool]) -> None:
+        """From here on nothing is missed: who is in the group and does not hear an owner's question holds it up."""
         self._hear = hear
-        self._channel.listen(self._topic, self._listener, patience=patience)
+        start: int | None = None
+        try:
+            start = self._channel.end(self._topic, Deadline.after(_READ_S))
+            self._hears_all = True
+        except errors.StoreError as failure:
+            _log.info("subscription=%s cannot hear other processes yet: %s", self._subscription, failure)
+        self._channel.listen(self._topic, self._listener, start, patience=patience)
 
     def write(self, records: Sequence[tuple[int, LeaseRecord]]) -> Future[list[int]]:
         said = [(self._key(partition), encode(record)) for partition, record in records]

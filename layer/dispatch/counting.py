@@ -108,7 +108,8 @@ class DeliveryCounting:
             held = BitMap64(o for o, feed in owned.in_flight.holders.items() if not self._burial.has(feed))
             for offsets in self._nacks.waiting(number).values():
                 held -= offsets
-            elsewhere = BitMap64(o for o in held if owned.in_flight.holders[o].endpoint.is_remote)
+            holders = owned.in_flight.holders
+            elsewhere = BitMap64(o for o in held if owned.stays_out or holders[o].endpoint.is_remote)
             held -= elsewhere
             owned.guard.held_elsewhere(elsewhere)
             if orderly:

@@ -16,6 +16,7 @@ from layer.cursor.ledger_acks import LedgerAcks, below
 from layer.dispatch.ack_timeouts import AckTimeouts
 from layer.dispatch.burial import Burial
 from layer.dispatch.chunk_rules import joint_rules
+from layer.dispatch.chunks import Known
 from layer.dispatch.counting import DeliveryCounting
 from layer.dispatch.delayed import DelayedMessages
 from layer.dispatch.endpoint import Endpoint
@@ -362,9 +363,12 @@ class Dispatcher:
             self._keys.detach(endpoint)
         self.choose_active()
 
-    def still_held(self, owned: OwnedPartition, endpoint: Endpoint, offsets: Mapping[int, int]) -> None:
-        """Of a partition that was taken over: these are the consumer's, each with its number of messages."""
-        owned.still_held(endpoint.feed(owned.slot), offsets)
+    def still_held(
+        self, owned: OwnedPartition, endpoint: Endpoint, offsets: Mapping[int, int], chunked: Mapping[int, Known]
+    ) -> None:
+        """Of a partition that was taken over: these are the consumer's, each with its number of messages; `chunked` are
+        those of them that came in chunks, by their last one's offset."""
+        owned.still_held(endpoint.feed(owned.slot), offsets, chunked)
         if self._keys is not None:
             self._keys.still_held(owned, endpoint, sorted(offsets))
 
@@ -437,8 +441,24 @@ class Dispatcher:
             ledgers = below(ledgers, self.log_end(owned), size)
         return owned.acknowledge_ledgers(ledgers)
 
+    def withdraw(self, owned: OwnedPartition) -> None:
+        """The partition is about to be given up (Shared, Key_Shared): nothing more of it goes out, and this process's
+        consumers hold only what they have received and not refused."""
+        owned.quiet = True
+        refused = BitMap64()
+        for offsets in self._nacks.waiting(owned.slot.number).values():
+            refused |= offsets
+        for endpoint in self._endpoints:
+            if not endpoint.is_remote:
+                owned.withdraw(endpoint.feed(owned.slot), refused)
+
     def forget(self, owned: OwnedPartition) -> None:
-        """The partition is not ours any more: take its messages out of every inbox."""
+        """The partition is not ours any more: take its messages out of every inbox, unless what was received stays."""
+        if owned.stays_out:
+            self._nacks.forget_partition(owned.slot.number)
+            self._reading_ahead.forget(owned)
+            owned.rewind()
+            return
         self._forget_deliveries(owned)
         owned.slot.nacks.clear()  # of what comes again anyway; the partition may be ours again in a moment
         owned.rewind()

@@ -154,13 +154,17 @@ class Endpoint:
             except IndexError:
                 break
             (taken if slot is None or delivery.feed.slot is slot else kept).append(delivery)
-        self.queue.extendleft(reversed(kept))
-        if kept and self._waiting:
+        self.restore(kept)
+        return taken
+
+    def restore(self, deliveries: Sequence[Delivery]) -> None:
+        """Put back what `discard` gave, before everything that is here."""
+        self.queue.extendleft(reversed(deliveries))
+        if deliveries and self._waiting:
             with self._changed:
                 self._changed.notify_all()
-        if kept and self.on_available is not None:
+        if deliveries and self.on_available is not None:
             self.on_available()
-        return taken
 
     def fail(self, failure: Exception) -> None:
         """Every receive from now on raises `failure`."""

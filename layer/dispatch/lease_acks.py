@@ -60,7 +60,7 @@ class LeaseAcks:
         self._drain_cumulative(leased)
         offsets = [slot.acks.popleft() for _ in range(len(slot.acks))]
         if offsets:
-            in_chunks = [each for offset in offsets for each in leased.chunks.get(offset, ())]
+            in_chunks = [each for o in offsets if o in leased.chunks for each in leased.chunks[o].offsets]
             self._acknowledge(slot.number, offsets + in_chunks)
             leased.let_go(offsets)
             leased.held_before.acknowledged(offsets)
@@ -71,6 +71,8 @@ class LeaseAcks:
                 batches[offset] = merged_acks(batches.get(offset), acks)
                 if offset in leased.in_flight.unacked_in:
                     leased.acknowledge_in_batch(offset, acks)
+                elif acks.complete:
+                    leased.let_go([offset])
 
     def _drain_cumulative(self, leased: LeasedPartition) -> None:
         """What is acknowledged up to a message is all that consumers were handed up to there."""

@@ -18,7 +18,7 @@ class SaveNotices:
     """
 
     def __init__(self, owner: bytes, owned: Mapping[int, OwnedPartition], say: Say) -> None:
-        self._owner = owner
+        self.owner = owner
         self._owned = owned
         self._say = say
         self._announced: dict[int, int] = {}
@@ -69,7 +69,7 @@ class SaveNotices:
         self._announced[number] = upto
         if upto >= owned.folded:
             self._untold.discard(number)
-        self._say(number, Saved(self._owner, owned.saves.saved.lineage.version, upto, owned.folded_since))
+        self._say(number, Saved(self.owner, owned.saves.saved.lineage.version, upto, owned.folded_since))
 
     def _holds(self, owned: OwnedPartition, offset: int) -> bool:
         """The last accepted save has the report at this offset."""

@@ -58,9 +58,10 @@ class TakeOvers:
         self.asked[number].answered.add(client_id)
 
     def begins(self, report: Report, partitions: Collection[int]) -> None:
-        """Whoever begins behind the TAKE_OVER holds nothing of these: former owners heard that first."""
+        """Whoever begins behind the TAKE_OVER holds nothing of these: former owners heard that first, and one of them
+        that keeps something said who it is before its last save. What it answers counts."""
         for number, asked in self.asked.items():
-            if number in partitions:
+            if number in partitions and number not in report.answers:
                 asked.answered.add(report.member.client_id)
 
     def holds_nothing(self, report: Report) -> None:

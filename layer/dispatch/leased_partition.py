@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from pyroaring import BitMap64
 
 from layer.cursor.batch_acks import BatchAckSet
+from layer.dispatch.chunks import Known
 from layer.dispatch.delivery import Feed, PartitionSlot
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.in_flight import InFlight
@@ -61,7 +62,7 @@ class LeasedPartition:
         self.redeliveries: dict[int, int] = {}
         self.batches: dict[int, BatchAckSet] = {}
         """What is acknowledged of batch entries that are held."""
-        self.chunks: dict[int, tuple[int, ...]] = {}
+        self.chunks: dict[int, Known] = {}
         """By last offset, of messages in chunks that are held."""
         self.version = 0
         """Of the newest TAKE_OVER."""
@@ -84,7 +85,7 @@ class LeasedPartition:
             if entry.acked is not None:
                 self.batches[entry.offset] = BatchAckSet(*entry.acked)
             if entry.chunks:
-                self.chunks[entry.offset] = entry.chunks
+                self.chunks[entry.offset] = Known(entry.chunks, entry.total_bytes)
             self.in_flight.hold_batch(entry.offset, feed, entry.messages)
         self.in_flight.hold(plain, feed)
 
@@ -119,14 +120,15 @@ class LeasedPartition:
         held = [offset for offset in self.in_flight.holders if offset <= upto]
         acked |= BitMap64(held)
         for offset in held if self.chunks else ():
-            acked |= BitMap64(self.chunks.get(offset, ()))
+            if offset in self.chunks:
+                acked |= BitMap64(self.chunks[offset].offsets)
         self.let_go(held)
         return acked
 
     def forget(self) -> None:
         """Consumers hold nothing of it; what they acknowledge up to counts all the same."""
         plain = BitMap64(offset for offset in self.in_flight.holders if offset not in self.chunks)
-        self.held_before.add(plain, self.chunks)
+        self.held_before.add(plain, {last: known.offsets for last, known in self.chunks.items()})
         self.comes_again = False
         self.let_go(list(self.in_flight.holders))
 
@@ -139,11 +141,10 @@ class LeasedPartition:
                 self.chunks.pop(offset, None)
 
     def held(self) -> dict[tuple[Endpoint, int], BitMap64]:
-        """By consumer and redeliveries; without messages in chunks, which come again under a new owner."""
+        """By consumer and redeliveries."""
         found: dict[tuple[Endpoint, int], list[int]] = {}
         for offset, feed in self.in_flight.holders.items():
-            if offset not in self.chunks:
-                found.setdefault((feed.endpoint, self.redeliveries.get(offset, 0)), []).append(offset)
+            found.setdefault((feed.endpoint, self.redeliveries.get(offset, 0)), []).append(offset)
         return {key: BitMap64(offsets) for key, offsets in found.items()}
 
 

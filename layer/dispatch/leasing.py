@@ -24,6 +24,7 @@ from layer.dispatch.commands import settle
 from layer.dispatch.dispatcher import Dispatcher
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.handle import SubscriptionHandle
+from layer.dispatch.lease_group_looks import GroupLooks
 from layer.dispatch.lease_inbox import LeaseInbox
 from layer.dispatch.lease_terms import Heard, LeaseTerms
 from layer.dispatch.leased_records import LeasedRecords
@@ -37,8 +38,6 @@ from mapping.state_records.leases import Lease, LeaseRecord, Nack, Recall, Repor
 from mapping.state_records.pending_acks import TxnAck
 from mapping.txn_id import TxnId
 
-_LOOK_AT_GROUP_S: Final = 1.0
-_LOOK_WHILE_ASKING_S: Final = 0.1
 _LOOK_AT_PACE_S: Final = 1.0
 _ASK_AFTER_S: Final = 0.5
 """Without a partition for so long: while processes join, partitions move."""
@@ -74,7 +73,6 @@ class Leasing:
     ) -> None:
         self._handle = handle
         self._terms = terms
-        self._session = session
         self._clock = clock
         self._dispatcher = dispatcher
         self._seek = seek
@@ -103,8 +101,7 @@ class Leasing:
         """A partition's messages go to one consumer at a time, wherever it is."""
         self._had_enough_s = 0.0
         """When this process owned a partition last (Failover: all), or had not joined the group."""
-        self._group: tuple[Future[Collection[str]], float] | None = None
-        self._look_s = 0.0
+        self._looks = GroupLooks(terms.traffic)
         self._reports_heard = 0
         self._paced = (0, 0.0)
         """How many there were at the last look, and when that was."""
@@ -267,24 +264,29 @@ class Leasing:
         for owned in self._owned.values():
             if owned.cursor.leased_from is None:
                 owned.folded_since = max(owned.folded_since, self._heard_since or 0)
-                owned.folded = max(owned.folded, self._heard_upto)
-                owned.cursor.leased_from = owned.folded
-                owned.cursor.revision += 1
+                self._lease_from(owned, self._heard_upto)
         self.lessor.expire()
         self._go_on(self.lessor.take_complete())  # at once: what is read from now on must not be behind what was passed
-        if self._group is not None:
-            answer, asked_s = self._group
-            if not answer.done():
-                return
-            self._group = None
-            self._look_s = now_s + (_LOOK_WHILE_ASKING_S if self.lessor.is_asking else _LOOK_AT_GROUP_S)
-            failure = answer.exception()
-            if failure is None:
-                self._go_on(self.lessor.group_is(answer.result(), asked_s))
-            else:
-                _log.info("subscription=%s cannot look at its group: %s", self._handle, failure)
-        elif now_s >= self._look_s or (self.lessor.is_asking and now_s >= self._look_s - _LOOK_AT_GROUP_S):
-            self._group = (self._terms.traffic.group(), now_s)
+        try:
+            seen = self._looks.seen()
+            if seen is not None and self.lessor.misses_any(*seen):
+                folded = [each.folded for each in self._owned.values() if each.cursor.leased_from is not None]
+                self._looks.hear_first(seen, max(self._heard_upto, min(folded, default=0)))
+                seen = None
+            seen = seen or self._looks.counts(self._heard_upto)
+        except errors.LayerError as failure:
+            _log.info("subscription=%s cannot look at its group: %s", self._handle, failure)
+            return
+        if seen is not None:
+            self._go_on(self.lessor.group_is(*seen))
+        self._looks.ask(now_s, hurries=self.lessor.is_asking)
+
+    def _lease_from(self, owned: OwnedPartition, offset: int) -> None:
+        """What stands in `deliveries` below this offset is folded in, or concerns nobody: the next save says that
+        others may hold messages of the partition."""
+        owned.folded = max(owned.folded, offset)
+        owned.cursor.leased_from = owned.folded
+        owned.cursor.revision += 1
 
     def _go_on(self, partitions: Collection[int]) -> None:
         """Everybody has said what they hold of these: read and hand out the rest."""
@@ -339,7 +341,7 @@ class Leasing:
         if leased_from is None:
             return None
         version = owned.saves.saved.lineage.version
-        record = TakeOver(self._terms.life, self._session, version)
+        record = TakeOver(self._terms.life, self.lessor.owner, version)
         number = owned.slot.number
         at, reports = self._terms.traffic.take_over(number, record, leased_from, deadline)
         nacked: dict[int, Nack] = {}
@@ -371,19 +373,50 @@ class Leasing:
             return
         self._terms.reader.leave(number)
         held = leased.held()
-        messages = dict(leased.in_flight.unacked_in)
+        messages, chunks = dict(leased.in_flight.unacked_in), leased.chunks
         leased.in_flight.let_go_of_all()
         for (endpoint, redeliveries), offsets in held.items():
             left = {o: messages.get(o, 1) for o in offsets if not owned.cursor.is_acknowledged(o)}
             if redeliveries:
                 owned.redeliveries.update(dict.fromkeys(left, redeliveries))
             if left:
-                self._dispatcher.still_held(owned, endpoint, left)
+                chunked = {o: chunks[o] for o in left if o in chunks}
+                self._dispatcher.still_held(owned, endpoint, left, chunked)
+
+    def keep_what_is_out(self, leaving: Collection[int]) -> None:
+        """These partitions are about to be given up in good order, by one more save (Shared, Key_Shared): what this
+        process's consumers have received of them stays with them. Whoever owns them next asks, and this process answers
+        as a member. Where it may not write to other members everything comes again elsewhere.
+        """
+        if self._in_order:
+            return
+        holding: list[OwnedPartition] = []
+        for owned in (self._owned[number] for number in leaving):
+            self._dispatcher.withdraw(owned)
+            if any(not feed.endpoint.is_remote for feed in owned.in_flight.holders.values()):
+                holding.append(owned)
+        if holding and self._is_known():
+            for owned in holding:
+                owned.stays_out = True
+                if owned.cursor.leased_from is None:
+                    self._lease_from(owned, max(self._heard_upto, self.lessee.said_at))
+
+    def _is_known(self) -> bool:
+        """Whoever takes a partition over from now on waits for this process's answer."""
+        self.lessee.announces = True
+        if not self.lessee.is_known:
+            self.say_all()
+        return self.lessee.is_known
 
     def giving_up(self, owned: OwnedPartition) -> None:
         """The partition is about to be forgotten; what was handed out of it may be acknowledged here all the same."""
         leased = self.lessee.owned_before(owned.slot, owned.saves.saved.lineage.version)
         if not self._in_order:
+            # Its next owner asks only when the last save says so.
+            owned.stays_out = owned.stays_out and owned.saves.saved.leased_from is not None
+            if owned.stays_out:
+                for feed, entries in owned.received().items():
+                    leased.hold(entries, feed)
             return
         chunks = owned.entries.chunks
         known = {last: list(each.offsets) for last, each in chunks.known.items()}
@@ -398,13 +431,14 @@ class Leasing:
 
     def gave_up(self, number: int) -> None:
         """Another process owns it now, or nobody."""
+        self.lessee.announces = False
         self.lessor.gave_up(number)
 
     def retire(self) -> None:
         """The partitions are given up in good order, after one more save: whether the next owner has to ask others."""
         if self.lessor.is_through:
             for owned in self._owned.values():
-                if owned.cursor.leased_from is not None:
+                if owned.cursor.leased_from is not None and not owned.stays_out:
                     owned.cursor.leased_from = None
                     owned.cursor.revision += 1
 

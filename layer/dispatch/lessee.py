@@ -85,6 +85,13 @@ class Lessee:
         self.partitions = self._holdings.partitions
         self.asking = False
         """This process wants messages of others' partitions."""
+        self.announces = False
+        """It is about to hold messages of partitions that it still owns, and to be known before it does."""
+        self.is_known = False
+        """Something was said in this epoch, and not that this process leaves: whoever takes a partition over from now
+        on waits for its answer."""
+        self.said_at = 0
+        """Where the last report lies."""
         self.save_wanted = False
         self.acks_s = ACKS_S
         """For how long acknowledgements are gathered now, 0.1 to 2 s."""
@@ -140,7 +147,6 @@ class Lessee:
             self._permits.close(former)
         if self._in_order:
             self._forget(leased)
-        leased.in_flight.let_go(list(leased.chunks))  # whoever acknowledges them acknowledges all chunks all the same
 
     def _counts(self, leased: LeasedPartition, record: Lease | Recall) -> bool:
         """It is the next one of its owner's; otherwise something was not heard."""
@@ -184,11 +190,15 @@ class Lessee:
             messages = sum(entry.messages for entry in record.entries)
             self._permits.count_leased(record.owner, record.consumer, messages)
 
-    def begin_anew(self) -> None:
-        """Hold nothing, and say so, in another epoch."""
+    def _next_epoch(self) -> None:
         self._epoch += 1
         self._sequence = 0
+        self.is_known = False
         self._permits.close_all()
+
+    def begin_anew(self) -> None:
+        """Hold nothing, and say so, in another epoch."""
+        self._next_epoch()
         self._said_s = -KNOCK_S
         self._acks.forget_refusals()
         for leased in self.partitions.values():
@@ -312,7 +322,8 @@ class Lessee:
         self._acknowledges_from, again = self._saves.take_unheard(self._reports)
         for number, each in again.items():
             self._acks.tell_again(number, each)
-        consumers = self._permits.described(asking=self.asking) if self.asking or self.holds_any else ()
+        stays = self.asking or self.announces or self.holds_any
+        consumers = self._permits.described(asking=self.asking) if stays else ()
         acks, batch_acks, nacks = self._acks.take()
         if save:
             self._asked_to_save = self._reports
@@ -338,9 +349,16 @@ class Lessee:
     def written(self, offset: int, owned: Collection[int] = ()) -> None:
         """The report is in the log, at this offset; of `owned` partitions this process itself saves what it says."""
         report, self._unwritten = self._unwritten, None
-        if report is not None:
-            self._saves.written(self._acknowledges_from, offset, report)
-            self._saves.take(owned)
+        if report is None:
+            return
+        self._saves.written(self._acknowledges_from, offset, report)
+        self._saves.take(owned)
+        if report.member != self.id:
+            return  # it began anew meanwhile
+        self.said_at = offset
+        self.is_known = not report.leaving
+        if report.leaving:
+            self._next_epoch()  # owners have forgotten it: they count from 1 when it comes again
 
     def _is_due(self) -> bool:
         if self._acks.refuses or self._saves.has_unheard:
@@ -350,8 +368,12 @@ class Lessee:
         if self.save_wanted and self.unsaved:
             not_asked = self._saves.newest > self._asked_to_save
             return bool(self._acks) or not_asked or self.now_s - self._said_s >= KNOCK_S
+        if self.announces:
+            return not self.is_known
         if not self.asking:
-            return bool(self._said_consumers) and (not self.holds_any or self.now_s - self._said_s >= RENEW_S)
+            gone = self._said_consumers - frozenset(self._permits.numbers.values())
+            over = not self.holds_any or bool(gone) or self.now_s - self._said_s >= RENEW_S
+            return bool(self._said_consumers) and over
         if self._permits.number_consumers() != self._said_consumers:
             return True
         if self.now_s - self._said_s >= (RENEW_S if self._permits else KNOCK_S):
@@ -373,4 +395,9 @@ class Lessee:
             for (endpoint, redeliveries), held in leased.held().items()
             if endpoint in self._permits.numbers
         }
-        return Held(version, offsets, dict(leased.in_flight.unacked_in))
+        chunked = {
+            last: (tuple(known.offsets), known.total_bytes)
+            for last, known in leased.chunks.items()
+            if last in leased.in_flight.holders
+        }
+        return Held(version, offsets, dict(leased.in_flight.unacked_in), chunked)

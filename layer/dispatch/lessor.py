@@ -20,6 +20,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from layer import errors
+from layer.cursor.store import new_session
+from layer.dispatch.chunks import Known
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.lease_members import EXPIRY_S, Expelled, Member
 from layer.dispatch.lease_save_notices import SaveNotices, Say
@@ -51,8 +53,11 @@ class Consumers(Protocol):
 
     def detach(self, endpoint: Endpoint, *, died: bool = False) -> None: ...
 
-    def still_held(self, owned: OwnedPartition, endpoint: Endpoint, offsets: Mapping[int, int]) -> None:
-        """Of a partition that was taken over: these are the consumer's, each with its number of messages."""
+    def still_held(
+        self, owned: OwnedPartition, endpoint: Endpoint, offsets: Mapping[int, int], chunked: Mapping[int, Known]
+    ) -> None:
+        """Of a partition that was taken over: these are the consumer's, each with its number of messages; `chunked` are
+        those of them that came in chunks, by their last one's offset."""
 
     def redeliver_later(self, owned: OwnedPartition, refusals: Mapping[int, Nack]) -> None:
         """These were refused under a former owner, and nobody holds them."""
@@ -77,7 +82,8 @@ class Lessor:
         in_order: bool = False,
     ) -> None:
         self._in_order = in_order
-        self._owner = owner
+        self.owner = owner
+        """Its name towards members. They count what it wrote to them, so it takes another one when it forgets them."""
         self._life = life
         self._client_id = client_id
         self._owned = owned
@@ -142,6 +148,7 @@ class Lessor:
         if not self._owned:
             for member in list(self._members.values()):
                 self._drop(member, died=False)
+            self.owner = self._saves.owner = new_session()
 
     def came_again(self, number: int) -> None:
         """All that was handed out of the partition is to come again: what members hold is recalled."""
@@ -200,19 +207,19 @@ class Lessor:
     def _admitted(self, report: Report) -> Member | None:
         if report.leaving or not report.consumers or not self._owned:
             return None
-        if report.heard.get(self._owner, 0) > 0 or report.member in self._expelled:
-            self._say(EVERYBODY, Expel(self._owner, report.member, "it was taken for dead"))
+        if report.heard.get(self.owner, 0) > 0 or report.member in self._expelled:
+            self._say(EVERYBODY, Expel(self.owner, report.member, "it was taken for dead"))
             return None
         member = Member(report.member, self.now_s, self.now_s, report.sequence - 1)
         self._members[report.member.client_id] = member
-        self._say(EVERYBODY, Welcome(self._owner, report.member))
+        self._say(EVERYBODY, Welcome(self.owner, report.member))
         _log.info("life=%s leases to %s epoch %d", self._life, *report.member)
         return member
 
     def _follow(self, member: Member, report: Report, fresh: Mapping[int, OwnedPartition]) -> None:
         member.sequence = report.sequence
         member.heard_s = self.now_s
-        heard = report.heard.get(self._owner, 0)
+        heard = report.heard.get(self.owner, 0)
         for number, nacks in report.nacks.items():
             owned = fresh.get(number)
             if self._take_overs.awaits(number, member.id.client_id):
@@ -234,7 +241,7 @@ class Lessor:
             if endpoint is None:
                 endpoint = self._attach(member, consumer)
             if endpoint is not None:
-                endpoint.allow(consumer.limits.get(self._owner, 0))
+                endpoint.allow(consumer.limits.get(self.owner, 0))
 
     def _attach(self, member: Member, said: RemoteConsumer) -> RemoteEndpoint | None:
         if said.number in member.refused:
@@ -279,7 +286,8 @@ class Lessor:
                 continue
             if redeliveries:
                 owned.redeliveries.update(dict.fromkeys(left, redeliveries))
-            self._dispatch.still_held(owned, endpoint, left)
+            chunked = {o: Known(*held.chunked[o]) for o in left if o in held.chunked}
+            self._dispatch.still_held(owned, endpoint, left, chunked)
         self._take_overs.answered(number, member.id.client_id)
 
     # What goes to members -----------------------------------------------------------------------------------------
@@ -295,7 +303,7 @@ class Lessor:
         owned = self._owned[partition]
         version, heard = owned.saves.saved.lineage.version, owned.folded
         say = self._say if needed else self._say_later
-        say(partition, Lease(self._owner, version, member.id, member.number, consumer, heard, entries))
+        say(partition, Lease(self.owner, version, member.id, member.number, consumer, heard, entries))
 
     def _recall(self, member: Member, partition: int) -> None:
         owned = self._owned.get(partition)
@@ -306,13 +314,18 @@ class Lessor:
         member.number += 1
         member.recalled[partition] = member.number
         version = owned.saves.saved.lineage.version
-        self._say(partition, Recall(self._owner, version, member.id, member.number))
+        self._say(partition, Recall(self.owner, version, member.id, member.number))
 
     def saved(self, owned: OwnedPartition) -> None:
         """The group has accepted a save: tell members what they acknowledged durably."""
         self._saves.saved(owned)
 
     # Members go ---------------------------------------------------------------------------------------------------
+
+    def misses_any(self, client_ids: Collection[str], asked_s: float) -> bool:
+        """Somebody would be given up, or not waited for, if these were the live members (see `group_is`)."""
+        gone = any(m.id.client_id not in client_ids and m.since_s < asked_s for m in self._members.values())
+        return gone or self.is_asking
 
     def group_is(self, client_ids: Collection[str], asked_s: float) -> list[int]:
         """These were the live members of Kafka's group at or after `asked_s`, on the monotonic clock. Gives the
@@ -360,7 +373,7 @@ class Lessor:
         _log.info("life=%s leases to %s end: %s", self._life, member.id.client_id, why)
         self._drop(member, died=died)
         self._expelled.add(member.id)
-        self._say(EVERYBODY, Expel(self._owner, member.id, why))
+        self._say(EVERYBODY, Expel(self.owner, member.id, why))
 
     def _drop(self, member: Member, *, died: bool) -> None:
         self._members.pop(member.id.client_id, None)

@@ -94,6 +94,8 @@ class Ownership:
             self._dispatcher.drain()
         except (errors.StoreError, UnreadableCursor) as failure:
             _log.warning("subscription=%s acknowledgements come too late: %s", self._handle, failure)
+        if self.leasing is not None:
+            self.leasing.keep_what_is_out(leaving)
         self._dispatcher.counting.retire(leaving, orderly=True)
         if self.leasing is not None:
             self.leasing.retire()
@@ -286,5 +288,5 @@ class Ownership:
             self._dispatcher.forget(owned)
             if self.leasing is not None:
                 self.leasing.gave_up(number)
-            if owned.dirty or owned.slot.forget_acknowledgements():
+            if owned.dirty or (not owned.stays_out and owned.slot.forget_acknowledgements()):
                 self.losses += 1

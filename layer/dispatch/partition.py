@@ -5,7 +5,7 @@ No I/O and no threads: the member feeds it records and asks it what to hand out.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -22,6 +22,7 @@ from layer.cursor.residency import Residency
 from layer.cursor.saved import Save, Saved, Unneeded
 from layer.cursor.store import CursorStore
 from layer.dispatch.acknowledging import Acknowledging
+from layer.dispatch.chunks import Known
 from layer.dispatch.delayed import DelayedMessages
 from layer.dispatch.delivery import Delivery, Feed, PartitionSlot
 from layer.dispatch.delivery_guard import DeliveryGuard
@@ -75,6 +76,8 @@ class OwnedPartition:
         """What waits for its key's turn (Key_Shared)."""
         self.quiet = False
         """Nothing goes out: others may hold messages of it, and have not said which."""
+        self.stays_out = False
+        """It is being given up, and what its consumers have received stays with them."""
         self.folded = 0
         """What stands in `deliveries` below this offset has been taken in."""
         self.folded_since = 0
@@ -348,9 +351,13 @@ class OwnedPartition:
         self.replay.update(again)
         self.meter.redelivered += len(again)
 
-    def still_held(self, feed: Feed, messages: Mapping[int, int]) -> None:
-        """The partition was taken over, and this consumer has these, each with its number of messages."""
+    def still_held(self, feed: Feed, messages: Mapping[int, int], chunked: Mapping[int, Known]) -> None:
+        """The partition was taken over, and this consumer has these, each with its number of messages; `chunked` are
+        those of them that came in chunks."""
         offsets = BitMap64(messages)
+        for last, known in chunked.items():
+            self.entries.chunks.known[last] = known
+            offsets |= BitMap64(known.offsets)
         plain = [offset for offset, number in messages.items() if number == 1]
         self.in_flight.hold(plain, feed)
         for offset, number in messages.items():
@@ -359,7 +366,7 @@ class OwnedPartition:
         self.replay -= offsets
         self.intake.apart |= offsets
         if self.guard is not None:
-            self.guard.still_held(messages)
+            self.guard.still_held(offsets)
 
     def acknowledge_elsewhere(self, offsets: list[int], batches: Mapping[int, tuple[int, int]]) -> None:
         """Consumers in other processes acknowledged these entries, and messages of batch entries, whoever holds them.
@@ -386,6 +393,48 @@ class OwnedPartition:
                 self.guard.died(back)
             else:
                 self.guard.given_back(back)
+
+    def withdraw(self, feed: Feed, refused: BitMap64) -> None:
+        """Take back what this consumer did not receive; what it `refused` is not its own any more either.
+
+        Of a batch entry of which it received something, the rest stays in its inbox: an entry has one holder.
+        """
+        in_flight = self.in_flight
+        taken = feed.endpoint.discard(self.slot)
+        waiting = Counter(delivery.offset for delivery in taken)
+        partly = {
+            offset
+            for offset, messages in waiting.items()
+            if offset not in self.entries.chunks.known and messages < in_flight.unacked_in.get(offset, 1)
+        }
+        feed.endpoint.restore([delivery for delivery in taken if delivery.offset in partly])
+        back = [o for o in waiting if o not in partly and in_flight.holders.get(o) is feed]
+        in_flight.let_go(back)
+        in_flight.let_go([o for o in in_flight.held_by(feed) if o in refused])
+        self.replay.update(back)
+        if self.guard is not None:
+            self.guard.given_back(back)
+
+    def received(self) -> dict[Feed, list[LeasedEntry]]:
+        """What this process's consumers hold, as if it had been leased to them."""
+        found: dict[Feed, list[LeasedEntry]] = {}
+        unacked, known = self.in_flight.unacked_in, self.entries.chunks.known
+        for offset, feed in self.in_flight.holders.items():
+            if feed.endpoint.is_remote:
+                continue
+            chunks = known.get(offset)
+            acked = None if chunks is not None else self.held.with_held(offset, self.cursor.batches.get(offset))
+            found.setdefault(feed, []).append(
+                LeasedEntry(
+                    offset,
+                    self.redeliveries.get(offset, 0),
+                    unacked.get(offset, 1),
+                    None if acked is None else (acked.batch_size, acked.acked),
+                    () if chunks is None else tuple(chunks.offsets),
+                    0 if chunks is None else chunks.total_bytes,
+                )
+            )
+        return found
 
     def rewind(self) -> int:
         """Forget what was read and handed out; gives the offset to read from (Exclusive, Failover, seek)."""

@@ -15,7 +15,7 @@ owner lie in the same topic and are JSON objects (`cursor_requests`), which begi
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from pyroaring import BitMap64
@@ -154,11 +154,13 @@ class Nack(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Held:
     """What a member holds of a partition, for its new owner: offsets by (consumer, redeliveries), and of batch entries
-    among them how many messages are left."""
+    among them how many messages are left. `chunked` has those that came in chunks: by the last one's offset all of
+    their offsets, in their order, and the size in bytes."""
 
     version: int
     offsets: Mapping[tuple[int, int], BitMap64]
     messages: Mapping[int, int] = field(default_factory=dict)
+    chunked: Mapping[int, tuple[tuple[int, ...], int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -459,6 +461,7 @@ def _write_report(out: bytearray, report: Report) -> None:
     for partition, held in report.answers.items():
         write_varint(out, partition)
         _write_held(out, held)
+    _write_chunked(out, report.answers)
 
 
 def _write_held(out: bytearray, held: Held) -> None:
@@ -472,6 +475,34 @@ def _write_held(out: bytearray, held: Held) -> None:
     for offset, messages in held.messages.items():
         write_varint(out, offset)
         write_varint(out, messages)
+
+
+def _write_chunked(out: bytearray, answers: Mapping[int, Held]) -> None:
+    """Behind everything else, and only where there is any: earlier versions knew nothing of it."""
+    chunked = {partition: held.chunked for partition, held in answers.items() if held.chunked}
+    if not chunked:
+        return
+    write_varint(out, len(chunked))
+    for partition, messages in chunked.items():
+        write_varint(out, partition)
+        write_varint(out, len(messages))
+        for offsets, total_bytes in messages.values():
+            write_varint(out, len(offsets))
+            for offset in offsets:
+                write_varint(out, offset)
+            write_varint(out, total_bytes)
+
+
+def _read_chunked(reader: Reader) -> dict[int, dict[int, tuple[tuple[int, ...], int]]]:
+    found: dict[int, dict[int, tuple[tuple[int, ...], int]]] = {}
+    for _ in range(0 if reader.at_end else reader.count(2)):
+        messages = found.setdefault(reader.varint(), {})
+        for _ in range(reader.count(3)):
+            offsets = tuple(reader.varint() for _ in range(reader.count(1)))
+            if not offsets:
+                raise CorruptRecord(f"{reader.what} has a message in chunks without any")
+            messages[offsets[-1]] = (offsets, reader.varint())
+    return found
 
 
 def _read_held(reader: Reader) -> Held:
@@ -498,6 +529,9 @@ def _read_report(reader: Reader) -> Report:
             Nack(reader.varint(), reader.varint(), reader.varint(), reader.varint()) for _ in range(reader.count(4))
         )
     answers = {reader.varint(): _read_held(reader) for _ in range(reader.count(4))}
+    for partition, chunked in _read_chunked(reader).items():
+        if partition in answers:
+            answers[partition] = replace(answers[partition], chunked=chunked)
     return Report(
         life, member, sequence, consumers, heard, acks, batch_acks, nacks, answers, bool(flags & _LEAVING),
         bool(flags & _SAVE),

@@ -82,6 +82,8 @@ class World:
         """After one, who had a message before may have it still, and it comes to others."""
         self.losses = 0
         """How often a live owner lost the partition."""
+        self.hands_over = rng.random() < 0.5
+        """Kafka's group takes the partition from live owners in good order, as whenever somebody joins."""
         self.may_seek = rng.random() < 0.2
         self.seeks_often = seeks
         """Operators seek all the time, also while an owner asks who holds what."""
@@ -145,6 +147,19 @@ class World:
                 self.owner = self.rng.choice(ready)
 
 
+class Written(Future[list[int]]):
+    """What was appended; who waits for it, and does nothing else meanwhile, has it at once."""
+
+    def __init__(self, answers: list[Callable[[], None]]) -> None:
+        super().__init__()
+        self.answers = answers
+
+    def result(self, timeout: float | None = None) -> list[int]:
+        while not self.done():
+            self.answers.pop(0)()
+        return super().result(timeout)
+
+
 class Traffic:
     def __init__(self, world: World) -> None:
         self.world = world
@@ -182,7 +197,7 @@ class Traffic:
 
     def write(self, records: Sequence[tuple[int, LeaseRecord]]) -> Future[list[int]]:
         self.hear_from_here()
-        world, answer = self.world, Future[list[int]]()
+        world, answer = self.world, Written(self.answers)
         values = [(partition, encode(record)) for partition, record in records]
         assert [decode(value) for _, value in values] == [record for _, record in records]
         if any(isinstance(record, Lease) for _, record in records):
@@ -505,12 +520,16 @@ class Process:
             self.held.append(delivery)
             return
         holder, epoch = world.holders.get(offset, (None, 0))
+        if world.troubles == 0 and not world.seeks and not self.waited(delivery) and offset not in world.refused_late:
+            assert offset not in world.acked, f"{offset} was acknowledged, and comes to {inbox.name}"
+            assert holder is None or holder.closed, f"{offset} is {holder.name}'s, and {inbox.name} received it"
         shared = not world.seeks and not self.out_of_group and not self.waited(delivery)
         if holder is not None and holder is not inbox and shared:
             over = offset in world.acked or offset in world.refused_late
             fine = over or holder.closed or not holder.process.holds_in(epoch)
             assert fine, f"{offset} is {holder.name}'s, and {inbox.name} received it"
-        if world.troubles == 0 and not world.moves and not world.seeks and offset not in world.acked:
+        moves = world.moves or world.hands_over
+        if world.troubles == 0 and not moves and not world.seeks and offset not in world.acked:
             assert delivery.redeliveries == world.refused[offset], f"{offset}: {delivery.redeliveries} redeliveries"
         assert delivery.redeliveries <= world.refused[offset], f"{offset}: {delivery.redeliveries} redeliveries"
         world.holders[offset] = (inbox, self.leasing.lessee.id.epoch)
@@ -570,6 +589,31 @@ class Process:
         world.owner = None
         world.assign()
 
+    def hand_over(self) -> None:
+        """Kafka's group gives it to somebody else, in good order; what its application holds stays with it."""
+        world = self.world
+        self.dispatcher.drain()
+        self.leasing.keep_what_is_out([0])
+        self.retire()
+        owned = self.owned.pop(0)
+        self.under_way = None
+        self.leasing.giving_up(owned)
+        self.dispatcher.forget(owned)
+        self.leasing.gave_up(0)
+        if world.owner is self:
+            world.owner = None
+            world.assign()
+
+    def retire(self) -> None:
+        """Save the partition for its next owner."""
+        self.dispatcher.counting.retire([0], orderly=True)
+        self.leasing.retire()
+        while self.under_way is not None or self.owned[0].dirty:
+            self.answer()
+            if self.world.owner is not self:
+                break
+            self.save()
+
     # Ends ---------------------------------------------------------------------------------------------------------
 
     def close_one(self) -> None:
@@ -590,13 +634,7 @@ class Process:
             self.leasing.detach(endpoint)
             self.dispatcher.detach(endpoint)
         if self.owned:
-            self.dispatcher.counting.retire([0], orderly=True)
-            self.leasing.retire()
-            while self.under_way is not None or self.owned[0].dirty:
-                self.answer()
-                if self.world.owner is not self:
-                    break
-                self.save()
+            self.retire()
             self.owned.clear()
             self.leasing.gave_up(0)
         self.leasing.lessee.asking = False

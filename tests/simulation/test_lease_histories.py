@@ -44,6 +44,9 @@ def disturb(world: World) -> None:
         process.leave()
     elif world.moves and luck < 0.035 and not process.paused:
         process.close_one()
+    owner = world.owner
+    if world.hands_over and 0.04 < luck < 0.06 and owner is not None and owner.owned and not owner.paused:
+        owner.hand_over()
     seek_now_and_then(world, luck)
     if not world.faults:
         return

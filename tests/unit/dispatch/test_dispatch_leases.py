@@ -463,7 +463,7 @@ def test_keys_stay_with_who_holds_them_under_a_new_owner() -> None:
     owner.hear(0)
     owner.save()
     member = owner.process.leasing.lessor.members()[0][1][0]
-    owner.process.dispatcher.still_held(owner.owned, member, {first: 1})
+    owner.process.dispatcher.still_held(owner.owned, member, {first: 1}, {})
     owner.read()
     for endpoint in owner.process.consumers:
         endpoint.resize(100)
@@ -538,3 +538,60 @@ def test_a_partition_that_waited_too_long_is_read_from_its_beginning() -> None:
     owner.process.leasing.lessor.now_s += 30
     owner.process.leasing._look_after_members(owner.world.now_s)
     assert (owner.owned.quiet, owner.process.position) == (False, 0)
+
+
+def test_what_was_received_stays_when_the_partition_is_given_up_and_what_was_not_is_taken_back() -> None:
+    owner = Owner()
+    consumer = owner.process.consumers[0]
+    consumer.resize(20)
+    owner.read()
+    owner.process.dispatcher.dispatch()
+    received = [consumer.queue.popleft().offset for _ in range(4)]
+    consumer.feed(owner.owned.slot)
+    owner.owned.slot.nacks.append((owner.world.now_s, 60.0, received[3], consumer))
+    owner.process.hand_over()
+    owner.process.owned.clear()
+    leased = owner.process.leasing.lessee.partitions[0]
+    assert sorted(leased.in_flight.holders) == sorted(received[:3])
+    assert (consumer.unacked, list(consumer.queue)) == (3, [])
+
+
+def test_the_rest_of_a_batch_entry_stays_with_who_received_some_of_it() -> None:
+    owner = Owner()
+    consumer = owner.process.consumers[0]
+    slot, feed = owner.owned.slot, consumer.feed(owner.owned.slot)
+    for entry in (3, 4):
+        owner.owned.in_flight.hold_batch(entry, feed, 3)
+        consumer.queue.extend(Delivery(None, feed, entry, 0) for _ in range(3))  # type: ignore[arg-type]
+    consumer.queue.popleft()
+    owner.owned.withdraw(feed, BitMap64())
+    assert [delivery.offset for delivery in consumer.queue] == [3, 3]
+    assert (list(owner.owned.in_flight.holders), consumer.unacked, slot.forgotten) == ([3], 3, 0)
+
+
+def test_a_first_report_that_answers_is_an_answer() -> None:
+    """A former owner that was no member before: it did not begin behind the TAKE_OVER with nothing."""
+    owner = Owner()
+    owner.owned.cursor.leased_from = 0
+    lessor, me, now_s = owner.process.leasing.lessor, owner.process.client_id, owner.world.now_s
+    lessor.took_over(0, 1, {})
+    owner.hear(1, answers={0: Held(1, {(1, 0): BitMap64([3])})})
+    assert lessor.group_is({"other", me}, now_s + 1) == [0]
+    assert 3 in owner.owned.in_flight.holders
+
+
+def test_who_left_and_comes_again_is_another_epoch() -> None:
+    """Its former owners count what they write to it from 1 again."""
+    member, endpoint = lessee()
+    member.hear(SLOT, lease(1, number=1))
+    SLOT.ack(1)
+    member.drain([SLOT])
+    member.asking = False
+    member.now_s = 1.0
+    report = said(member)
+    assert (report.leaving, report.member.epoch) == (True, 1)
+    member.asking = True
+    member.now_s = 2.0
+    report = said(member)
+    assert (report.sequence, report.member.epoch, dict(report.heard)) == (1, 2, {})
+    assert endpoint.unacked == 0

@@ -141,13 +141,14 @@ def test_a_message_in_chunks_is_one_and_is_acknowledged_with_all_of_them() -> No
     assert (member.held(), member.consumer.unacked) == ([], 0)
 
 
-def test_a_message_in_chunks_is_the_new_owners() -> None:
+def test_a_message_in_chunks_stays_with_its_holder_under_a_new_owner() -> None:
     chunks = [Record(offset, b"xy", chunk=b"%d:2:4:u" % number) for number, offset in enumerate((3, 7))]
     member = Member(*chunks)
     member.lease(LeasedEntry(7, 0, 2, None, (3, 7), 4))
     member.reading.read()
     member.lessee.hear(member.slot, TakeOver(LIFE, b"n" * 16, 2))
-    assert not member.said().answers[0].offsets
+    answer = member.said().answers[0]
+    assert (answer.offsets, answer.chunked) == ({(1, 0): BitMap64([7])}, {7: ((3, 7), 4)})
     member.slot.ack(7)
     assert member.said().acks == {0: BitMap64([3, 7])}
 

@@ -56,8 +56,11 @@ CONSUMERS = st.builds(
     st.none() | SMALL,
 )  # fmt: skip
 HELD = st.builds(
-    Held, NUMBERS, st.dictionaries(st.tuples(SMALL, SMALL), OFFSETS, max_size=3), st.dictionaries(NUMBERS, SMALL)
-)
+    Held, NUMBERS, st.dictionaries(st.tuples(SMALL, SMALL), OFFSETS, max_size=3), st.dictionaries(NUMBERS, SMALL),
+    st.lists(st.tuples(st.lists(NUMBERS, min_size=1, max_size=4).map(tuple), NUMBERS), max_size=2).map(
+        lambda chunked: {offsets[-1]: (offsets, size) for offsets, size in chunked}
+    ),
+)  # fmt: skip
 NACKS = st.builds(Nack, SMALL, NUMBERS, NUMBERS, SMALL)
 REPORTS = st.builds(
     Report, LIVES, MEMBERS, NUMBERS, st.lists(CONSUMERS, max_size=2).map(tuple),

@@ -1,0 +1,229 @@
+"""Fleets that grow and shrink in good order: what applications hold comes to nobody else, wherever its partition goes.
+
+A client with settings of its own is a node of its own, with its own memberships, as another process is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+
+import layer as pulsar
+from layer.admin import AdminClient
+from layer.deadline import Deadline
+from tests.integration.pending_ack_support import begin
+from tests.integration.sdk_support import (
+    PATIENCE_MS,
+    nothing_comes,
+    payloads,
+    receive,
+    receive_rest,
+    send,
+    until,
+)
+from tests.integration.test_sdk_leases import KEY_SHARED, SHARED, Process, join, process
+
+__all__ = ["process"]
+
+Unique = Callable[..., str]
+
+pytestmark = pytest.mark.kafka
+
+
+class Holder:
+    """A consumer in a process of its own whose application keeps every message until it is told to acknowledge."""
+
+    def __init__(self, process: Process, topic: str, kind: pulsar.ConsumerType = SHARED, **options: Any) -> None:
+        self.consumer = join(process, topic, kind, receiver_queue_size=10, **options)
+        self.held: list[pulsar.Message] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._receive, daemon=True)
+        self._thread.start()
+
+    def _receive(self) -> None:
+        while not self._over.is_set():
+            try:
+                self.held.append(self.consumer.receive(50))
+            except pulsar.Timeout:
+                continue
+
+    def texts(self) -> list[str]:
+        return payloads(list(self.held))
+
+    def finish(self) -> list[str]:
+        """Acknowledge everything, durably, and leave; gives what it had."""
+        self._over.set()
+        self._thread.join(20)
+        for message in self.held:
+            self.consumer.acknowledge(message)
+        self.consumer.flush()
+        self.consumer.close()
+        return self.texts()
+
+
+def assert_each_once(texts: list[str], count: int) -> None:
+    doubled = {text: times for text, times in Counter(texts).items() if times > 1}
+    missing = {str(number) for number in range(count)}.difference(texts)
+    assert not doubled, f"{len(doubled)} of {count} came more than once: {sorted(doubled)[:20]}"
+    assert not missing, f"{len(missing)} of {count} did not come: {sorted(missing)[:20]}"
+
+
+def topic_of(admin: AdminClient, unique: Unique, partitions: int) -> str:
+    topic = unique()
+    if partitions > 1:
+        admin.create_partitioned_topic(topic, partitions)
+    return topic
+
+
+def hold_while_others_come_and_go(process: Process, topic: str, kind: pulsar.ConsumerType, seconds: float) -> None:
+    count = 100
+    send(process(), topic, count, batching_enabled=False)
+    holders = [Holder(process, topic, kind)]
+    until(lambda: len(holders[0].held) == count, "everything to be held")
+    texts: list[str] = []
+    deadline = Deadline.after(seconds)
+    while not deadline.passed():
+        holders += [Holder(process, topic, kind), Holder(process, topic, kind)]
+        threading.Event().wait(0.5)  # what an application does in the meantime
+        texts += holders.pop(1).finish()
+    for holder in holders:
+        texts += holder.finish()
+    assert_each_once(texts, count)
+    assert nothing_comes(join(process, topic, kind))
+
+
+@pytest.mark.parametrize("partitions", [1, 8])
+@pytest.mark.parametrize("kind", [SHARED, KEY_SHARED], ids=["Shared", "KeyShared"])
+def test_what_is_held_stays_while_processes_join_and_leave(
+    process: Process, admin: AdminClient, unique: Unique, kind: pulsar.ConsumerType, partitions: int
+) -> None:
+    hold_while_others_come_and_go(process, topic_of(admin, unique, partitions), kind, 4)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("partitions", [1, 8])
+@pytest.mark.parametrize("kind", [SHARED, KEY_SHARED], ids=["Shared", "KeyShared"])
+def test_the_same_for_a_minute(
+    process: Process, admin: AdminClient, unique: Unique, kind: pulsar.ConsumerType, partitions: int
+) -> None:
+    hold_while_others_come_and_go(process, topic_of(admin, unique, partitions), kind, 60)
+
+
+def test_who_joins_gets_only_what_was_not_received(process: Process, admin: AdminClient, unique: Unique) -> None:
+    topic = topic_of(admin, unique, 4)
+    send(process(), topic, 400, batching_enabled=False)
+    first = join(process, topic)
+    held = receive(first, 100)
+    others = [Holder(process, topic), Holder(process, topic)]
+    until(lambda: sum(len(other.held) for other in others) >= 100, "the others to get some")
+    for message in held:
+        first.acknowledge(message)
+    texts = payloads(held)
+    while len(texts) + sum(len(other.held) for other in others) < 400:
+        for message in receive_rest(first):
+            texts.append(message.data().decode())
+            first.acknowledge(message)
+    first.close()
+    assert_each_once([*texts, *others[0].finish(), *others[1].finish()], 400)
+
+
+def test_two_processes_that_begin_together(process: Process, admin: AdminClient, unique: Unique) -> None:
+    topic = topic_of(admin, unique, 4)
+    send(process(), topic, 80)
+    holders: list[Holder] = []
+    threads = [threading.Thread(target=lambda: holders.append(Holder(process, topic))) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    until(lambda: sum(len(holder.held) for holder in holders) >= 80, "everything to be received")
+    assert_each_once([text for holder in holders for text in holder.finish()], 80)
+
+
+def test_keys_stay_when_one_of_three_leaves_and_another_joins(
+    process: Process, admin: AdminClient, unique: Unique
+) -> None:
+    topic = topic_of(admin, unique, 4)
+    producer = process().create_producer(topic, block_if_queue_full=True)
+    for number in range(800):
+        producer.send_async(str(number).encode(), None, partition_key=f"k{number % 40}")
+    producer.flush()
+    holders = [Holder(process, topic, KEY_SHARED) for _ in range(3)]
+    until(lambda: sum(len(holder.held) for holder in holders) >= 300, "some to be received")
+    texts = holders.pop().finish()
+    holders.append(Holder(process, topic, KEY_SHARED))
+    until(lambda: len(texts) + sum(len(holder.held) for holder in holders) >= 800, "everything to be received")
+    assert_each_once(texts + [text for holder in holders for text in holder.finish()], 800)
+
+
+def test_everything_that_is_done_with_a_message_works_where_its_partition_has_moved(
+    process: Process, admin: AdminClient, unique: Unique
+) -> None:
+    topic = topic_of(admin, unique, 2)
+    client = process()
+    for number in range(2):  # one of the partitions moves
+        part = f"{topic}-partition-{number}"
+        send(client, part, 6)
+        batches = client.create_producer(part, batching_enabled=True, batching_max_publish_delay_ms=1000)
+        for text in "abcd":
+            batches.send_async(text.encode(), None)
+        batches.flush()
+        client.create_producer(part, chunking_enabled=True).send(b"x" * 2_500_000)
+    options: dict[str, Any] = {"negative_ack_redelivery_delay_ms": 100, "unacked_messages_timeout_ms": 10_000}
+    options["dead_letter_policy"] = pulsar.ConsumerDeadLetterPolicy(1, f"{topic}-dead", "graves")
+    first = join(process, topic, **options)
+    received = receive(first, 22)
+    others = [join(process, topic, **options)]
+    until(lambda: others[0]._member.owned_partitions(), "a partition to move")
+    kept, dropped = begin(client), begin(client)
+    refuse = first.negative_acknowledge
+    actions: dict[str, Callable[[pulsar.Message], None]] = dict.fromkeys("01abx", first.acknowledge)
+    actions |= {"2": partial(first.acknowledge, txn=kept), "3": partial(first.acknowledge, txn=dropped)}
+    actions |= {"4": refuse, "c": refuse}  # and for what is left it takes too long
+    for message in received:
+        actions.get(message.data()[:1].decode(), lambda message: None)(message)
+    kept.commit()
+    dropped.abort()
+    again: list[str] = []
+    deadline = Deadline.after(PATIENCE_MS / 1000)
+    while Counter(again) != Counter("345cd345cd"):
+        deadline.check(f"everything to come again that was refused, left, or not acknowledged in time, not {again}")
+        for consumer in (first, *others):
+            for message in receive_rest(consumer, 20):
+                again.append(message.data()[:10].decode())
+                consumer.acknowledge(message)
+    for consumer in (first, *others):
+        consumer.close()
+    assert nothing_comes(join(process, topic))
+
+
+def test_what_is_refused_where_its_partition_has_moved_is_buried_in_time(
+    process: Process, admin: AdminClient, unique: Unique
+) -> None:
+    topic = topic_of(admin, unique, 2)
+    policy = pulsar.ConsumerDeadLetterPolicy(2, f"{topic}-dead", "graves")
+    send(process(), topic, 20)
+    consumers = [join(process, topic, dead_letter_policy=policy, negative_ack_redelivery_delay_ms=10)]
+    held = receive(consumers[0], 20)
+    consumers.append(join(process, topic, dead_letter_policy=policy, negative_ack_redelivery_delay_ms=10))
+    until(lambda: consumers[1]._member.owned_partitions(), "a partition to move")
+    for message in held:
+        consumers[0].negative_acknowledge(message)
+    times = Counter(payloads(held))
+    graves = join(process, f"{topic}-dead")
+    dead: list[str] = []
+    deadline = Deadline.after(PATIENCE_MS / 1000)
+    while len(dead) < 20:
+        deadline.check("everything to be buried")
+        for consumer in consumers:
+            for message in receive_rest(consumer, 20):
+                times[message.data().decode()] += 1
+                consumer.negative_acknowledge(message)
+        dead += payloads(receive_rest(graves, 20))
+    assert_each_once(dead, 20)
+    assert set(times.values()) == {3}, times
