@@ -91,9 +91,9 @@ class DeliveryCounting:
 
     def give_back(self, owned: OwnedPartition, endpoint: Endpoint, *, died: bool = False) -> None:
         """The consumer is gone, `died` with its process. What it put off still waits for its time where deliveries are
-        counted durably."""
+        counted durably, and where it is another process's, which is not known any more once it holds nothing."""
         put_off = None
-        if owned.guard is None:
+        if owned.guard is None and not endpoint.is_remote:
             self._nacks.forget_consumer(endpoint, owned.slot.number)
         else:
             put_off = self._nacks.disown(endpoint, owned.slot.number)

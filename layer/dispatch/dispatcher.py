@@ -256,13 +256,17 @@ class Dispatcher:
             now_s, delay_s, offset, endpoint = slot.nacks.popleft()
             if endpoint.closed and endpoint not in self._endpoints:
                 continue  # it is gone, and what it had comes again; one that is closing said this before
-            self._nacks.add(now_s, delay_s, slot.number, offset, endpoint)
-            if owned.guard is not None:
-                owned.guard.survived((offset,))
+            self.refused(owned, now_s, delay_s, offset, endpoint)
             if endpoint.ack_timeouts is not None:
                 timed.setdefault(endpoint.ack_timeouts, []).append(offset)
         for timeouts, offsets in timed.items():
             timeouts.forget(slot.number, BitMap64(offsets))
+
+    def refused(self, owned: OwnedPartition, now_s: float, delay_s: float, offset: int, endpoint: Endpoint) -> None:
+        """This consumer refused an entry at `now_s` (monotonic); it is to come again after the delay."""
+        self._nacks.add(now_s, delay_s, owned.slot.number, offset, endpoint)
+        if owned.guard is not None:
+            owned.guard.survived((offset,))
 
     def redeliver_due(self) -> None:
         """Deliver again what was negatively acknowledged or not acknowledged in time, and is due now."""

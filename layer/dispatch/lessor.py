@@ -59,6 +59,9 @@ class Consumers(Protocol):
         """Of a partition that was taken over: these are the consumer's, each with its number of messages; `chunked` are
         those of them that came in chunks, by their last one's offset."""
 
+    def refused(self, owned: OwnedPartition, now_s: float, delay_s: float, offset: int, endpoint: Endpoint) -> None:
+        """This consumer refused an entry at `now_s` (monotonic); it is to come again after the delay."""
+
     def redeliver_later(self, owned: OwnedPartition, refusals: Mapping[int, Nack]) -> None:
         """These were refused under a former owner, and nobody holds them."""
 
@@ -268,7 +271,8 @@ class Lessor:
             endpoint = member.consumers.get(consumer)
             holder = owned.active if self._in_order else owned.in_flight.holders.get(offset)
             if endpoint is not None and holder is not None and holder.endpoint is endpoint:
-                owned.slot.nacks.append((self.now_s, delay_ms / 1000, offset, endpoint))
+                # At once: the same report may say that its consumer is gone.
+                self._dispatch.refused(owned, self.now_s, delay_ms / 1000, offset, endpoint)
 
     def _answer(self, member: Member, number: int, report: Report) -> None:
         held = report.answers[number]

@@ -595,3 +595,15 @@ def test_who_left_and_comes_again_is_another_epoch() -> None:
     report = said(member)
     assert (report.sequence, report.member.epoch, dict(report.heard)) == (1, 2, {})
     assert endpoint.unacked == 0
+
+
+def test_a_refusal_counts_when_the_same_report_says_that_its_consumer_is_gone() -> None:
+    owner = Owner()
+    owner.hear(0)
+    owner.save()
+    owner.read()
+    offset = owner.leased()[0]
+    owner.sequence += 1
+    report = Report(LIFE, MEMBER, owner.sequence, nacks={0: (Nack(1, offset, 60_000),)}, leaving=True)
+    owner.process.leasing.lessor.hear(1, report)
+    assert owner.process.dispatcher._nacks.waiting(0) or owner.owned.redeliveries.get(offset)
