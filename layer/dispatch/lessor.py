@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from layer import errors
-from layer.cursor.store import new_session
+from layer.cursor.sessions import new_session
 from layer.dispatch.chunks import Known
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.lease_members import EXPIRY_S, Expelled, Member

@@ -186,7 +186,8 @@ def test_everything_that_is_done_with_a_message_works_where_its_partition_has_mo
     actions |= {"2": partial(first.acknowledge, txn=kept), "3": partial(first.acknowledge, txn=dropped)}
     actions |= {"4": refuse, "c": refuse}  # and for what is left it takes too long
     for message in received:
-        actions.get(message.data()[:1].decode(), lambda message: None)(message)
+        if action := actions.get(message.data()[:1].decode()):
+            action(message)
     kept.commit()
     dropped.abort()
     again: list[str] = []
