@@ -9,8 +9,9 @@ from layer import errors
 from layer.client.errors import pulsar_errors
 from layer.client.service_url import parse_service_url
 from layer.deadline import Deadline
+from layer.lookup.listeners import check_listeners
 from layer.node import Node
-from mapping.state_records.clusters import ClusterAddress
+from mapping.state_records.clusters import ClusterAddress, ClusterListener
 
 
 class ClusterInfo(NamedTuple):
@@ -20,6 +21,8 @@ class ClusterInfo(NamedTuple):
     service_url: str
     kafka_config: Mapping[str, str]
     local: bool
+    listeners: Mapping[str, ClusterListener]
+    """More addresses, by name."""
 
 
 class ClusterAdmin:
@@ -33,25 +36,41 @@ class ClusterAdmin:
     def _deadline(self) -> Deadline:
         raise NotImplementedError
 
-    def create_cluster(self, name: str, service_url: str, *, kafka_config: Mapping[str, str] | None = None) -> None:
+    def create_cluster(
+        self,
+        name: str,
+        service_url: str,
+        *,
+        kafka_config: Mapping[str, str] | None = None,
+        listeners: Mapping[str, ClusterListener] | None = None,
+    ) -> None:
         """Register a cluster. A second call with the same values changes nothing.
 
         Args:
             service_url: as that of `Client`: `kafka://host:port[,...]`, `kafka+ssl://...`.
             kafka_config: librdkafka's options for connecting to it. Secrets are refused: they are given to `pok serve`.
+            listeners: more addresses, by name, for clients of the lookup service that name one (`listener_name`) or are
+                in one of its networks. Replicators and the services themselves use `service_url`.
 
         Raises:
             NotAllowedError: it is registered with other values.
             InvalidConfiguration: the name, the address or an option is not possible.
         """
         with pulsar_errors():
-            self.node.clusters.create(name, _address(service_url, kafka_config), self._deadline())
+            self.node.clusters.create(name, _address(service_url, kafka_config, listeners), self._deadline())
 
-    def update_cluster(self, name: str, service_url: str, *, kafka_config: Mapping[str, str] | None = None) -> None:
+    def update_cluster(
+        self,
+        name: str,
+        service_url: str,
+        *,
+        kafka_config: Mapping[str, str] | None = None,
+        listeners: Mapping[str, ClusterListener] | None = None,
+    ) -> None:
         """Replace what is registered. Services follow within a minute. Raises: as `create_cluster`; NotAllowedError
         when it is not registered."""
         with pulsar_errors():
-            self.node.clusters.update(name, _address(service_url, kafka_config), self._deadline())
+            self.node.clusters.update(name, _address(service_url, kafka_config, listeners), self._deadline())
 
     def delete_cluster(self, name: str) -> None:
         """Forget a cluster; policies that name it wait for it. Raises NotAllowedError when it is not registered."""
@@ -63,7 +82,7 @@ class ClusterAdmin:
         with pulsar_errors():
             known = self.node.clusters.registry(self._deadline())
             return [
-                ClusterInfo(name, at.service_url, dict(at.kafka_config), name == known.local)
+                ClusterInfo(name, at.service_url, dict(at.kafka_config), name == known.local, dict(at.listeners))
                 for name, at in sorted(known.clusters.items())
             ]
 
@@ -79,9 +98,13 @@ class ClusterAdmin:
             return self.node.clusters.registry(self._deadline()).local or None
 
 
-def _address(service_url: str, kafka_config: Mapping[str, str] | None) -> ClusterAddress:
+def _address(
+    service_url: str, kafka_config: Mapping[str, str] | None, listeners: Mapping[str, ClusterListener] | None
+) -> ClusterAddress:
     try:
-        parse_service_url(service_url)
+        for url in (service_url, *(listener.service_url for listener in (listeners or {}).values())):
+            parse_service_url(url)
     except ValueError as error:
         raise errors.InvalidOption(str(error)) from error
-    return ClusterAddress(service_url, dict(kafka_config or {}))
+    check_listeners(listeners or {})
+    return ClusterAddress(service_url, dict(kafka_config or {}), dict(listeners or {}))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Optional
 
 import typer
@@ -13,6 +15,7 @@ from layer.cli.connection import admin_of
 from layer.cli.failure import CommandFailed
 from layer.cli.output import show_pairs, show_result, show_table, write_json, write_line
 from layer.cli.settings import Settings, read_kafka_config
+from mapping.state_records.clusters import ClusterListener
 
 app = typer.Typer(help="This cluster's name, and the others that it replicates with.", no_args_is_help=True)
 
@@ -23,6 +26,15 @@ ServiceUrlOption = Annotated[
 ConfigOption = Annotated[
     Optional[list[str]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
     typer.Option("--config", metavar="FILE|KEY=VALUE", help="librdkafka's options to reach it; no secrets."),
+]
+
+ListenerOption = Annotated[
+    Optional[list[str]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+    typer.Option(
+        "--listener",
+        metavar="NAME=URL[@CIDR,...]",
+        help="One more address, for clients of the lookup service that name it or are in one of these networks.",
+    ),
 ]
 
 
@@ -48,22 +60,44 @@ def get(settings: Settings, name: NameArgument) -> None:
         write_json(_fields(found))
     else:
         options = ", ".join(f"{key}={value}" for key, value in found.kafka_config.items()) or "-"
-        show_pairs({"cluster": found.name, "service url": found.service_url, "config": options, "local": found.local})
+        listeners = "; ".join(f"{name}={_written(at)}" for name, at in sorted(found.listeners.items())) or "-"
+        show_pairs(
+            {
+                "cluster": found.name, "service url": found.service_url, "listeners": listeners, "config": options,
+                "local": found.local,
+            }
+        )  # fmt: skip
 
 
 @command(app, "create")
-def create(settings: Settings, name: NameArgument, service_url: ServiceUrlOption, config: ConfigOption = None) -> None:
+def create(
+    settings: Settings,
+    name: NameArgument,
+    service_url: ServiceUrlOption,
+    config: ConfigOption = None,
+    listener: ListenerOption = None,
+) -> None:
     """Register a cluster."""
     with admin_of(settings) as admin:
-        admin.create_cluster(name, service_url, kafka_config=read_kafka_config(config or ()))
+        admin.create_cluster(
+            name, service_url, kafka_config=read_kafka_config(config or ()), listeners=_listeners(listener or ())
+        )
         show_result(settings, f"created cluster {name}", {"created": name})
 
 
 @command(app, "update")
-def update(settings: Settings, name: NameArgument, service_url: ServiceUrlOption, config: ConfigOption = None) -> None:
-    """Replace what is registered of a cluster: address and options."""
+def update(
+    settings: Settings,
+    name: NameArgument,
+    service_url: ServiceUrlOption,
+    config: ConfigOption = None,
+    listener: ListenerOption = None,
+) -> None:
+    """Replace what is registered of a cluster: addresses and options."""
     with admin_of(settings) as admin:
-        admin.update_cluster(name, service_url, kafka_config=read_kafka_config(config or ()))
+        admin.update_cluster(
+            name, service_url, kafka_config=read_kafka_config(config or ()), listeners=_listeners(listener or ())
+        )
         show_result(settings, f"updated cluster {name}", {"updated": name})
 
 
@@ -96,5 +130,24 @@ def local(
         write_line(found or "-")
 
 
+def _listeners(given: Sequence[str]) -> dict[str, ClusterListener]:
+    """Of NAME=URL@CIDR,... each. Raises typer.BadParameter."""
+    found: dict[str, ClusterListener] = {}
+    for item in given:
+        name, separator, rest = item.partition("=")
+        url, _, networks = rest.partition("@")
+        if not (name and separator and url) or name in found:
+            raise typer.BadParameter(
+                f"{item!r:.200}: expected NAME=URL[@CIDR,...], each name once", param_hint="--listener"
+            )
+        found[name] = ClusterListener(url, tuple(filter(None, networks.split(","))))
+    return found
+
+
+def _written(listener: ClusterListener) -> str:
+    return listener.service_url + ("@" + ",".join(listener.networks) if listener.networks else "")
+
+
 def _fields(cluster: ClusterInfo) -> dict[str, object]:
-    return {**cluster._asdict(), "kafka_config": dict(cluster.kafka_config)}
+    listeners = {name: asdict(listener) for name, listener in cluster.listeners.items()}
+    return {**cluster._asdict(), "kafka_config": dict(cluster.kafka_config), "listeners": listeners}

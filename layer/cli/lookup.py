@@ -8,7 +8,7 @@ import typer
 
 from layer.cli.command import command
 from layer.cli.connection import admin_of
-from layer.cli.output import news, show_pairs, show_result, write_json
+from layer.cli.output import news, show_pairs, show_result, show_table, write_json, write_line
 from layer.cli.settings import Settings
 from layer.cli.stopping import told_to_stop
 from layer.client.errors import pulsar_errors
@@ -18,9 +18,12 @@ from layer.lookup.cluster_metadata import ClusterMetadata
 from layer.lookup.following_map import following_map
 from layer.lookup.gateway import LookupGateway
 from layer.lookup.http_directory import HttpDirectory
+from mapping.topic_name import TopicName
 
 DEFAULT_PORT: Final = 9465
 _ASK_S: Final = 5.0
+_STATE_S: Final = 30.0
+"""Both clusters are asked, and some of their brokers."""
 
 app = typer.Typer(help="Tell clients which cluster has their tenant.", no_args_is_help=True)
 
@@ -62,11 +65,51 @@ def get(
     server: Annotated[
         str, typer.Option("--server", metavar="HOST:PORT[,...]", help="Lookup services, asked in turns.")
     ] = f"localhost:{DEFAULT_PORT}",
+    listener: Annotated[
+        str, typer.Option("--listener", help="Which of the cluster's addresses; left out: that of your network.")
+    ] = "",
 ) -> None:
     """Ask a lookup service where a tenant is, as a client does."""
     with pulsar_errors():
-        place = HttpDirectory(server.split(",")).place(tenant, Deadline.after(_ASK_S))
+        place = HttpDirectory(server.split(","), listener).place(tenant, Deadline.after(_ASK_S))
     if settings.json:
         write_json(place.as_json())
     else:
         show_pairs(place.as_json())
+
+
+@command(app, "state")
+def state(
+    settings: Settings,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    server: Annotated[
+        str, typer.Option("--server", metavar="HOST:PORT[,...]", help="Lookup services, asked in turns.")
+    ] = f"localhost:{DEFAULT_PORT}",
+) -> None:
+    """Ask a lookup service about a topic's partitions: offsets, cursors, who owns them and is served; of both clusters
+    while its tenant moves."""
+    with pulsar_errors():
+        found = HttpDirectory(server.split(",")).topic_state(str(TopicName.parse(topic)), Deadline.after(_STATE_S))
+    if settings.json:
+        write_json(found)
+        return
+    show_pairs({name: found[name] or "-" for name in ("topic", "tenant", "state", "cluster", "target")})
+    for cluster, told in found["clusters"].items():
+        if "failure" in told:
+            write_line(f"{cluster}: {told['failure']}")
+            continue
+        ends = {each["partition"]: each for each in told["partitions"]}
+        rows = [
+            (
+                cluster, name, each["partition"], ends[each["partition"]]["start"], ends[each["partition"]]["end"],
+                each["mark_delete"], each["backlog"], each["owner"] or "-", each["served"],
+            )
+            for name, cursors in told["subscriptions"].items()
+            for each in cursors["partitions"]
+        ]  # fmt: skip
+        rows = rows or [
+            (cluster, "-", number, at["start"], at["end"], "-", "-", "-", "-") for number, at in ends.items()
+        ]
+        show_table(
+            ("cluster", "subscription", "partition", "start", "end", "mark delete", "backlog", "owner", "served"), rows
+        )

@@ -164,7 +164,7 @@ class Client:
             self._follow_provider(options.service_url, options)
             return
         self._service_info = options.service_info()
-        directory = directory_of(options.service_url)
+        directory = directory_of(options.service_url, options.listener_name or "")
         if directory is None:
             self._settings = options.kafka_settings()
             self._session = Session(options, self._settings, self._letter_producer)

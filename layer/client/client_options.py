@@ -21,6 +21,7 @@ DEFAULT_MAX_TOPICS: Final = 200
 """Of a pattern: each is a membership in a Kafka group, which takes 5 threads and 8 open files."""
 
 STAND_IN_VARIABLE: Final = "POK_STAND_IN"
+LOOKUP_SCHEME: Final = "pok+lookup://"
 _YES: Final = frozenset({"", "1", "true", "yes", "on"})
 _NO: Final = frozenset({"0", "false", "no", "off"})
 
@@ -87,7 +88,11 @@ class ClientOptions:
         check_type_or_none(bool, "stand_in", self.stand_in)
         self.stands_in()
         check_type_or_none(str, "listener_name", self.listener_name)
-        not_yet("listener_name (Kafka's listeners have ports of their own)", when=self.listener_name is not None)
+        follows = isinstance(self.service_url, str) and self.service_url.startswith(LOOKUP_SCHEME)
+        not_yet(
+            f"listener_name with another URL than {LOOKUP_SCHEME}... (Kafka's listeners have ports of their own)",
+            when=self.listener_name is not None and not follows,
+        )
         not_yet("log_conf_file_path (use logger)", when=self.log_conf_file_path is not None)
 
     def stands_in(self) -> bool:
@@ -102,7 +107,7 @@ class ClientOptions:
 
     def at(self, service_url: str) -> ClientOptions:
         """The same on a cluster that a map of tenants names; metrics are served once, by the client itself."""
-        return replace(self, service_url=service_url, metrics_port=None)
+        return replace(self, service_url=service_url, metrics_port=None, listener_name=None)
 
     def at_info(self, info: ServiceInfo) -> ClientOptions:
         """The same on the cluster that a provider names."""

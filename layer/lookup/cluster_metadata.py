@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from layer.admin import AdminClient
+from layer.admin.stats import SubscriptionStats
 from layer.lookup.places import Place
 from layer.registry.model import StoredSchema
 
@@ -29,6 +30,38 @@ class ClusterMetadata:
     def schema(self, place: Place, topic: str, version: int | None) -> StoredSchema:
         """That version, or the latest. Raises TopicNotFound: there is none."""
         return self._admin(place).get_schema_info_with_version(topic, version)
+
+    def state(self, place: Place, topic: str) -> dict[str, Any]:
+        """The topic's partitions with their offsets, and of each subscription where its cursor is in each of them, as
+        saved last, which process owns it, and whether a consumer is served there. Raises TopicNotFound and others."""
+        admin = self._admin(place)
+        stats = admin.topic_stats(topic)
+        return {
+            "partitions": [
+                {"partition": number, "start": start, "end": stats.end_offsets[number]}
+                for number, start in sorted(stats.start_offsets.items())
+            ],
+            "subscriptions": {
+                name: self._cursors(admin.subscription_stats(topic, name)) for name in sorted(stats.subscriptions)
+            },
+        }
+
+    def _cursors(self, stats: SubscriptionStats) -> dict[str, Any]:
+        return {
+            "type": stats.type,
+            "consumers": list(stats.consumers),
+            "partitions": [
+                {
+                    "partition": each.partition,
+                    "mark_delete": each.mark_delete,
+                    "individually_deleted": each.individually_deleted,
+                    "backlog": each.backlog,
+                    "owner": each.owner,
+                    "served": bool(each.owner),
+                }
+                for each in stats.partitions
+            ],
+        }
 
     def close(self) -> None:
         with self._lock:

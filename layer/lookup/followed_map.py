@@ -10,7 +10,9 @@ from typing import Final
 from layer.clock import Clock
 from layer.deadline import Deadline
 from layer.errors import LayerError
+from layer.lookup.listeners import ANYBODY, Asker, url_for
 from layer.lookup.places import LookupFailed, Place, place_of
+from mapping.state_records.clusters import ClusterAddress
 from mapping.state_records.tenants import EVERY_OTHER_TENANT, TenantRecord
 
 _log: Final = logging.getLogger(__name__)
@@ -23,8 +25,8 @@ MAX_WAITING: Final = 2_000
 """Who comes beyond that is answered at once."""
 LONGEST_WAIT_S: Final = 60.0
 
-Addresses = Callable[[Deadline], Mapping[str, str]]
-"""The service URL of each cluster by its name, as they stand now."""
+Addresses = Callable[[Deadline], Mapping[str, ClusterAddress]]
+"""How each cluster is reached, by its name, as they stand now."""
 Records = Callable[[Deadline], Mapping[str, TenantRecord]]
 """Every record of the map by its tenant, as they stand now."""
 
@@ -37,7 +39,7 @@ class FollowedMap:
         self._addresses = addresses
         self._clock = clock
         self._known: Mapping[str, TenantRecord] = {}
-        self._urls: Mapping[str, str] = {}
+        self._addresses_known: Mapping[str, ClusterAddress] = {}
         self._read_s: float | None = None
         self._failure = "the map was not read yet"
         self._waiting = 0
@@ -47,12 +49,12 @@ class FollowedMap:
         self._thread = threading.Thread(target=self._follow, name="pok-lookup-map", daemon=True)
         self._thread.start()
 
-    def place(self, tenant: str) -> Place:
+    def place(self, tenant: str, asker: Asker = ANYBODY) -> Place:
         """Raises LookupFailed."""
         with self._changed:
-            return self._place(tenant)
+            return self._place(tenant, asker)
 
-    def changed(self, tenant: str, unless: str, wait_s: float) -> Place:
+    def changed(self, tenant: str, unless: str, wait_s: float, asker: Asker = ANYBODY) -> Place:
         """As soon as the place's version is not `unless`, or after `wait_s` (at most a minute counts).
 
         Raises LookupFailed.
@@ -63,11 +65,12 @@ class FollowedMap:
                 self._waiting += 1
                 try:
                     self._changed.wait_for(
-                        lambda: self._closed.is_set() or self._place(tenant).version != unless, deadline.remaining_s()
+                        lambda: self._closed.is_set() or self._place(tenant, asker).version != unless,
+                        deadline.remaining_s(),
                     )
                 finally:
                     self._waiting -= 1
-            return self._place(tenant)
+            return self._place(tenant, asker)
 
     def failure(self) -> str:
         """Why nobody can be answered now; '' when everybody can."""
@@ -87,18 +90,23 @@ class FollowedMap:
             self._changed.notify_all()
         self._thread.join()
 
-    def _place(self, tenant: str) -> Place:
+    def _place(self, tenant: str, asker: Asker) -> Place:
         if self._read_s is None or self._clock.monotonic() - self._read_s > STALE_S:
             raise LookupFailed(f"the map of tenants cannot be read now: {self._failure or 'it takes too long'}")
         record = self._known.get(tenant) or self._known.get(EVERY_OTHER_TENANT)
         if record is None:
             raise LookupFailed(f"tenant {tenant} is on no cluster (pok tenants set)")
-        url = self._urls.get(record.cluster)
-        if url is None:
+        at = self._addresses_known.get(record.cluster)
+        if at is None:
             raise LookupFailed(
                 f"tenant {tenant} is on cluster {record.cluster}, which has no address (pok clusters create)"
             )
-        return place_of(tenant, record, url, self._urls.get(record.target, ""))
+        url = url_for(record.cluster, at, asker)
+        target = self._addresses_known.get(record.target)
+        try:
+            return place_of(tenant, record, url, "" if target is None else url_for(record.target, target, asker))
+        except LookupFailed:  # of the target: that is said when the tenant is there
+            return place_of(tenant, record, url)
 
     def _follow(self) -> None:
         while not self._closed.is_set():
@@ -110,14 +118,14 @@ class FollowedMap:
         deadline = Deadline.after(STALE_S)
         began_s = self._clock.monotonic()
         try:
-            known, urls = self._records(deadline), self._addresses(deadline)
+            known, addresses = self._records(deadline), self._addresses(deadline)
         except LayerError as failure:
             if str(failure) != self._failure:
                 _log.warning("lookup: the map of tenants cannot be read: %s", failure)
             self._failure = str(failure)
             return
         with self._changed:
-            differs = (known, urls) != (self._known, self._urls)
-            self._known, self._urls, self._read_s, self._failure = known, urls, began_s, ""
+            differs = (known, addresses) != (self._known, self._addresses_known)
+            self._known, self._addresses_known, self._read_s, self._failure = known, addresses, began_s, ""
             if differs:
                 self._changed.notify_all()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Final
 
@@ -12,6 +12,7 @@ from layer.lookup.followed_map import FollowedMap
 from layer.services import Services
 from layer.statelog.api import LogRecord
 from layer.statelog.tail import PartitionTail
+from mapping.state_records.clusters import ClusterAddress
 from mapping.state_topics import TENANTS
 
 _QUEUE_KBYTES: Final = 1024
@@ -23,8 +24,8 @@ _CLOSE_S: Final = 5.0
 def following_map(services: Services) -> Iterator[FollowedMap]:
     """Followed while inside, by two threads. Memory: what `FollowedMap` and `PartitionTail` say."""
 
-    def addresses(deadline: Deadline) -> dict[str, str]:
-        return {name: at.service_url for name, at in services.clusters.registry(deadline).clusters.items()}
+    def addresses(deadline: Deadline) -> Mapping[str, ClusterAddress]:
+        return services.clusters.registry(deadline).clusters
 
     def open_reader() -> AssignedConsumer:
         config = services.settings.tail(client_id="tenants", fetch_queue_kbytes=_QUEUE_KBYTES, wait_ms=_WAIT_MS)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
 from layer.deadline import Deadline
@@ -16,7 +16,8 @@ from layer.lookup.places import LookupFailed, Place, decode_place
 TENANTS_PATH: Final = "/lookup/v1/tenants/"
 _ANSWER_S: Final = 5.0
 """How long a service may take to answer, beyond the time that it was asked to wait for a change."""
-_LARGEST: Final = 65_536
+_LARGEST: Final = 4 * 1024 * 1024
+_T = TypeVar("_T")
 
 
 class HttpDirectory:
@@ -25,8 +26,10 @@ class HttpDirectory:
     No connection is kept: a client asks at its start, and then once in half a minute for each tenant.
     """
 
-    def __init__(self, servers: Sequence[str]) -> None:
-        """`servers`: `host:port` each."""
+    def __init__(self, servers: Sequence[str], listener: str = "") -> None:
+        """`servers`: `host:port` each; `listener`: which of the clusters' addresses is wanted, '': that of the network
+        that this program is in."""
+        self._listener = {"listener": listener} if listener else {}
         self._servers = list(servers)
         self._preferred = 0
         self._closed = threading.Event()
@@ -35,12 +38,19 @@ class HttpDirectory:
 
     def place(self, tenant: str, deadline: Deadline) -> Place:
         """See `Directory.place`."""
-        return self._asked(TENANTS_PATH + quote(tenant, safe=""), min(_ANSWER_S, deadline.remaining_s()))
+        query = f"?{urlencode(self._listener)}" if self._listener else ""
+        path = f"{TENANTS_PATH}{quote(tenant, safe='')}{query}"
+        return self._asked(path, min(_ANSWER_S, deadline.remaining_s()), decode_place)
+
+    def topic_state(self, topic: str, deadline: Deadline) -> dict[str, Any]:
+        """What the service knows of a topic, `persistent://...`, on the clusters of its tenant. Raises LookupFailed."""
+        path = "/admin/v2/" + quote(topic.replace("://", "/", 1)) + "/state"
+        return self._asked(path, deadline.remaining_s(), dict)
 
     def changed(self, known: Place, wait_s: float) -> Place:
         """See `Directory.changed`."""
-        query = urlencode({"unless": known.version, "wait_s": f"{wait_s:g}"})
-        return self._asked(f"{TENANTS_PATH}{quote(known.tenant, safe='')}?{query}", wait_s + _ANSWER_S)
+        query = urlencode({"unless": known.version, "wait_s": f"{wait_s:g}", **self._listener})
+        return self._asked(f"{TENANTS_PATH}{quote(known.tenant, safe='')}?{query}", wait_s + _ANSWER_S, decode_place)
 
     def close(self) -> None:
         self._closed.set()
@@ -49,14 +59,14 @@ class HttpDirectory:
         for connection in waiting:
             _hang_up(connection)
 
-    def _asked(self, path: str, timeout_s: float) -> Place:
+    def _asked(self, path: str, timeout_s: float, decode: Callable[[Mapping[str, Any]], _T]) -> _T:
         failures = []
         for turn in range(len(self._servers)):
             if self._closed.is_set():
                 raise LookupFailed("the client is closed")
             number = (self._preferred + turn) % len(self._servers)
             try:
-                found = self._ask(self._servers[number], path, timeout_s)
+                found = decode(self._ask(self._servers[number], path, timeout_s))
             except (OSError, http.client.HTTPException, ValueError, Corrupt, LookupFailed) as failure:
                 failures.append(f"{self._servers[number]}: {str(failure) or type(failure).__name__}")
                 continue
@@ -64,7 +74,7 @@ class HttpDirectory:
             return found
         raise LookupFailed(f"no lookup service tells where the tenant is ({'; '.join(failures)})")
 
-    def _ask(self, server: str, path: str, timeout_s: float) -> Place:
+    def _ask(self, server: str, path: str, timeout_s: float) -> Mapping[str, Any]:
         host, _, port = server.rpartition(":")
         connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=max(0.001, timeout_s))
         with self._lock:
@@ -80,7 +90,9 @@ class HttpDirectory:
         said: Any = json.loads(body)
         if response.status != http.client.OK:
             raise LookupFailed(str(said.get("reason", said)) if isinstance(said, dict) else f"HTTP {response.status}")
-        return decode_place(said)
+        if not isinstance(said, dict):
+            raise Corrupt(f"{said!r:.200} is no answer of a lookup service")
+        return said
 
 
 def _hang_up(connection: http.client.HTTPConnection) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Final
+from typing import Any, Final
 
 import orjson
 
@@ -19,11 +19,23 @@ FORMAT: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterListener:
+    """One more address of a cluster: for clients that name it, and for those in one of `networks` (CIDR)."""
+
+    service_url: str
+    networks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterAddress:
-    """How another cluster is reached: `kafka://host:port,...` or `kafka+ssl://...`, and librdkafka's options."""
+    """How another cluster is reached: `kafka://host:port,...` or `kafka+ssl://...`, and librdkafka's options.
+
+    `service_url` is for everybody whom none of `listeners` is for. What was written before there were any has none.
+    """
 
     service_url: str
     kafka_config: Mapping[str, str] = field(default_factory=dict)
+    listeners: Mapping[str, ClusterListener] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +65,16 @@ def decode_clusters(value: bytes) -> ClusterRegistry:
             raise CorruptRecord(f"registry of clusters has format {parsed['v']!r}, expected {FORMAT}")
         clusters = {
             str(name): ClusterAddress(
-                str(found["service_url"]), {str(k): str(v) for k, v in found["kafka_config"].items()}
+                str(found["service_url"]),
+                {str(k): str(v) for k, v in found["kafka_config"].items()},
+                {str(listener): _listener(told) for listener, told in found.get("listeners", {}).items()},
             )
             for name, found in parsed["clusters"].items()
         }
         return ClusterRegistry(str(parsed["local"]), clusters)
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
         raise CorruptRecord(f"registry of clusters {value[:200]!r} cannot be read: {error!r}") from error
+
+
+def _listener(told: Mapping[str, Any]) -> ClusterListener:
+    return ClusterListener(str(told["service_url"]), tuple(str(network) for network in told["networks"]))

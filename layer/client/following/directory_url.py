@@ -17,8 +17,8 @@ _LOOKUP: Final = "pok+lookup"
 _MAP: Final = "pok+map"
 
 
-def directory_of(url: str) -> Directory | None:
-    """None for the URL of a cluster.
+def directory_of(url: str, listener: str = "") -> Directory | None:
+    """None for the URL of a cluster. `listener`: which of a cluster's addresses a service is asked for, by name.
 
     Raises:
         ValueError: it is of this kind, and names no service or no file.
@@ -33,4 +33,4 @@ def directory_of(url: str) -> Directory | None:
     servers = rest.rstrip("/").split(",")
     if not all(is_server(server) for server in servers):
         raise ValueError(f"the service URL must be {_LOOKUP}://host:port[,host:port...], got {url!r:.200}")
-    return HttpDirectory(servers)
+    return HttpDirectory(servers, listener)

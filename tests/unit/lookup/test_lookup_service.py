@@ -21,14 +21,31 @@ from layer.lookup.file_directory import FileDirectory
 from layer.lookup.followed_map import FollowedMap
 from layer.lookup.gateway import LookupGateway
 from layer.lookup.http_directory import HttpDirectory
+from layer.lookup.listeners import Asker, url_for
 from layer.lookup.places import LookupFailed, Place, decode_place
 from layer.registry.model import StoredSchema
 from layer.waiting import wait_until
 from mapping.schema_version import SchemaVersion
+from mapping.state_records.clusters import (
+    ClusterAddress,
+    ClusterListener,
+    ClusterRegistry,
+    decode_clusters,
+    encode_clusters,
+)
 from mapping.state_records.tenants import TenantRecord, TenantState
 from schema_compat import SchemaInfo, SchemaType
 
 URLS = {"west": "kafka://west:9092", "east": "kafka://east:9092"}
+INSIDE = ClusterListener("kafka://inside:9092", ("10.0.0.0/8", "fd00::/8"))
+RACK = ClusterListener("kafka://rack:9092", ("10.1.0.0/16",))
+HOME = ClusterListener("kafka://loop:9092", ("127.0.0.0/8",))
+BY_NAME = ClusterListener("kafka://vpn:9092")
+ADDRESSES = {
+    "west": ClusterAddress(URLS["west"], listeners={"inside": INSIDE, "rack": RACK, "vpn": BY_NAME}),
+    "east": ClusterAddress(URLS["east"]),
+    "home": ClusterAddress("kafka://home:9092", listeners={"loop": HOME, "vpn": BY_NAME}),
+}
 
 
 class Clusters:
@@ -43,12 +60,19 @@ class Clusters:
         info = SchemaInfo(SchemaType.STRING, b"", "s", {"a": "b"})
         return StoredSchema(SchemaVersion(version or 7), 0, info, "", "", 12)
 
+    def state(self, place: Place, topic: str) -> dict[str, Any]:
+        if topic != "persistent://acme/ns/orders":
+            raise pulsar.TopicNotFound(f"topic {topic} does not exist")
+        if place.cluster == "east":
+            raise pulsar.ConnectError("nobody answers")
+        return {"partitions": [], "subscriptions": {}, "url": place.service_url}
+
 
 class Service:
     def __init__(self) -> None:
         self.records = {"acme": TenantRecord("acme", "west", TenantState.ACTIVE, 1)}
         self.failure: Exception | None = None
-        self.map = FollowedMap(self._read, lambda deadline: URLS, SystemClock())
+        self.map = FollowedMap(self._read, lambda deadline: ADDRESSES, SystemClock())
         self.server = HttpServer("127.0.0.1", 0, LookupGateway(self.map, Clusters()))
         self.directory = HttpDirectory(["127.0.0.1:1", f"127.0.0.1:{self.server.port}"])
         assert wait_until(lambda: not self.map.failure(), Deadline.after(20))
@@ -198,3 +222,72 @@ def test_service_urls() -> None:
     for wrong in ("pok+lookup://", "pok+lookup://h", "pok+lookup://h:1,", "pok+map://"):
         with pytest.raises(ValueError, match="the service URL"):
             pulsar.Client(wrong)
+
+
+@pytest.mark.parametrize(
+    ("asker", "url"),
+    [
+        (Asker(), "west"),
+        (Asker("192.168.0.1"), "west"),
+        (Asker("10.2.0.1"), "inside"),
+        (Asker("10.1.0.1"), "rack"),
+        (Asker("::ffff:10.1.0.1"), "rack"),
+        (Asker("fd00::1%eth0"), "inside"),
+        (Asker("unix"), "west"),
+        (Asker("10.1.0.1", "vpn"), "vpn"),
+        (Asker("192.168.0.1", "inside"), "inside"),
+    ],
+)
+def test_who_asks_is_told_the_address_of_its_network(asker: Asker, url: str) -> None:
+    assert url_for("west", ADDRESSES["west"], asker) == f"kafka://{url}:9092"
+
+
+def test_a_service_tells_each_its_address(service: Service) -> None:
+    service.records["acme"] = TenantRecord("acme", "home", TenantState.SWITCHING, 2, "west")
+    service.map.look()
+    soon = Deadline.after(20)
+    assert wait_until(lambda: service.directory.place("acme", soon).cluster == "home", soon)
+    assert service.directory.place("acme", soon).service_url == "kafka://loop:9092", "this network's"
+    address = f"127.0.0.1:{service.server.port}"
+    named = HttpDirectory([address], "vpn")
+    known = named.place("acme", soon)
+    assert (known.service_url, known.target_url) == ("kafka://vpn:9092", "kafka://vpn:9092")
+    assert named.changed(known, 0.0) == known
+    with pytest.raises(LookupFailed, match="home has no listener 'none', known are: loop, vpn"):
+        HttpDirectory([address], "none").place("acme", soon)
+    service.records["acme"] = TenantRecord("acme", "home", TenantState.ACTIVE, 3)
+    service.map.look()
+    assert wait_until(lambda: not service.directory.place("acme", soon).switching, soon)
+    client = pulsar.Client(f"pok+lookup://{address}", listener_name="vpn", connection_timeout_ms=100)
+    with pytest.raises(pulsar.ConnectError):
+        client.create_producer("persistent://acme/ns/orders")
+    client.close()
+    with pytest.raises(pulsar.NotSupported, match="listener_name"):
+        pulsar.Client("kafka://a:1", listener_name="vpn")
+
+
+def test_the_state_of_a_topic_is_that_on_each_of_its_clusters(service: Service) -> None:
+    soon = Deadline.after(20)
+    topic = "persistent://acme/ns/orders"
+    west = {"partitions": [], "subscriptions": {}, "url": URLS["west"]}
+    found = service.directory.topic_state(topic, soon)
+    assert found == {
+        "topic": topic, "tenant": "acme", "state": "ACTIVE", "cluster": "west", "target": "",
+        "clusters": {"west": west},
+    }  # fmt: skip
+    service.records["acme"] = TenantRecord("acme", "west", TenantState.SWITCHING, 2, "east")
+    service.map.look()
+    assert wait_until(lambda: service.directory.place("acme", soon).switching, soon)
+    found = service.directory.topic_state(topic, soon)
+    assert (found["state"], found["target"]) == ("SWITCHING", "east")
+    assert found["clusters"] == {"west": west, "east": {"failure": "nobody answers"}}
+    with pytest.raises(LookupFailed, match="does not exist"):
+        service.directory.topic_state("persistent://acme/ns/none", soon)
+
+
+def test_a_registry_that_former_versions_wrote_is_read() -> None:
+    former = b'{"v":1,"local":"west","clusters":{"east":{"service_url":"kafka://east:9092","kafka_config":{"a":"b"}}}}'
+    east = ClusterAddress("kafka://east:9092", {"a": "b"})
+    assert decode_clusters(former) == ClusterRegistry("west", {"east": east})
+    registry = ClusterRegistry("west", {"east": ADDRESSES["west"], "west": east})
+    assert decode_clusters(encode_clusters(registry)) == registry
