@@ -239,6 +239,8 @@ class CursorState:
         self.resets += 1
         self.deleted.clear()
         self.batches.clear()
+        if self.deliveries is not None and self.deliveries.only_seen:
+            self.deliveries = None
         self.revision += 1
 
     def let_transactions_acknowledge(self) -> None:

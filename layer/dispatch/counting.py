@@ -16,10 +16,14 @@ from layer.dispatch.delivery_guard import DeliveryGuard
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.negative_acks import NegativeAcks
 from layer.dispatch.partition import OwnedPartition
+from mapping.state_records.deliveries import Deliveries
 
 
 class DeliveryCounting:
-    """Costs nothing where no consumer has a dead letter policy. `log_end` asks Kafka; it may raise StoreError."""
+    """Where no consumer has a dead letter policy it saves what the application saw, no more.
+
+    `log_end` asks Kafka; it may raise StoreError.
+    """
 
     def __init__(
         self,
@@ -52,7 +56,11 @@ class DeliveryCounting:
         """
         if owned.guard is not None:
             return
+        owned.saves_seen = True
         saved = owned.cursor.deliveries
+        seen = BitMap64()
+        if saved is not None and saved.only_seen:
+            seen, saved = self._take_seen(owned, saved), None
         if saved is not None and not saved.matter_from(owned.cursor.next_unacked):
             saved = None
         if saved is None and self._burial.max_redeliver_count() is None:
@@ -62,6 +70,7 @@ class DeliveryCounting:
         if saved is None:
             kept = BitMap64() if owned.keys is None else BitMap64(owned.keys.offsets_waiting())
             guard.adopt(owned.redeliveries, kept - BitMap64(owned.redeliveries))
+            guard.given_back(seen)  # nobody has them, under this owner
         else:
             again = guard.recover(saved, self._end_of_deliveries(owned, saved.limit), owned.cursor)
             owned.replay |= again
@@ -103,7 +112,10 @@ class DeliveryCounting:
         """These partitions are given up; not `orderly` when the program ends without having closed its consumers."""
         for number in partitions:
             owned = self._owned.get(number)
-            if owned is None or owned.guard is None:
+            if owned is None:
+                continue
+            if owned.guard is None:
+                owned.tell_seen()
                 continue
             held = BitMap64(o for o, feed in owned.in_flight.holders.items() if not self._burial.has(feed))
             for offsets in self._nacks.waiting(number).values():
@@ -118,6 +130,17 @@ class DeliveryCounting:
             for endpoint in self._endpoints:
                 held -= BitMap64(waiting.offset for waiting in endpoint.discard(owned.slot))
             owned.guard.abandon(held)
+
+    def _take_seen(self, owned: OwnedPartition, saved: Deliveries) -> BitMap64:
+        """What a former owner's application saw of messages of which nobody has told since."""
+        owned.cursor.deliveries = None  # once: later they are what `owned` knows
+        taken = BitMap64()
+        for (_, count), offsets in saved.counts.items():
+            for offset in offsets:
+                if not owned.cursor.is_acknowledged(offset) and offset not in owned.redeliveries:
+                    owned.redeliveries[offset] = count
+                    taken.add(offset)
+        return taken - BitMap64(owned.in_flight.holders)
 
     def _end_of_deliveries(self, owned: OwnedPartition, limit: int) -> int:
         """What was reserved beyond the log's end was not handed out."""

@@ -21,6 +21,7 @@ from layer.cursor.machine import CursorState
 from layer.cursor.residency import Residency
 from layer.cursor.saved import Save, Saved, Unneeded
 from layer.cursor.store import CursorStore
+from layer.dispatch import seen_counts
 from layer.dispatch.acknowledging import Acknowledging
 from layer.dispatch.chunks import Known
 from layer.dispatch.delayed import DelayedMessages
@@ -68,6 +69,8 @@ class OwnedPartition:
         self.in_flight = InFlight()
         self.replay = BitMap64()
         self.redeliveries: dict[int, int] = {}
+        self.saves_seen = False
+        """Without a guard the counts of `redeliveries` travel with the saves."""
         self.guard: DeliveryGuard | None = None
         """Where a dead letter policy is set."""
         self.active: Feed | None = None
@@ -545,9 +548,13 @@ class OwnedPartition:
         """Give the cursor what the next save is to hold of deliveries. Call it right before the save is prepared."""
         if self.cursor.leased_from is not None:
             self.cursor.leased_from = self.folded
-        guard = self.guard
-        self.cursor.deliveries = (
-            None
-            if guard is None
-            else guard.snapshot(self.saves.next_save, self.redeliveries, self.cursor.is_acknowledged)
-        )
+        acknowledged = self.cursor.is_acknowledged
+        if self.guard is not None:
+            self.cursor.deliveries = self.guard.snapshot(self.saves.next_save, self.redeliveries, acknowledged)
+        else:
+            self.cursor.deliveries = seen_counts.to_save(self.redeliveries, acknowledged) if self.saves_seen else None
+
+    def tell_seen(self) -> None:
+        """Have the next save be made for the counts that the last one may lack. For who gives the partition up."""
+        if self.guard is None and self.saves_seen and self.redeliveries:
+            self.cursor.revision += 1

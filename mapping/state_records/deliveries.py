@@ -1,4 +1,6 @@
-"""How often messages were delivered, as a cursor's saved state holds it (only where a dead letter policy is set).
+"""How often messages were delivered, as a cursor's saved state holds it.
+
+All of it where a dead letter policy is set; elsewhere only redeliveries as the application saw them (`only_seen`).
 
     deliveries = limit varint | suspects bitmap
                | counts: count varint, (deliveries varint, redeliveries varint, bitmap)*
@@ -26,7 +28,7 @@ class Deliveries:
     `limit`: no offset at or above it was handed out; 0 after an orderly end, when nobody holds anything.
     `suspects`: offsets that were held by a process that died.
     `counts`: offsets by (deliveries up to and including the one that this save permits, redeliveries as the application
-    sees them); an offset below `limit` that is not named was delivered once at most.
+    sees them); an offset below `limit` that is not named was delivered once at most. 0 deliveries: nobody counted.
     `put_off`: offsets that nobody holds and that come again, by Unix time in ms.
     """
 
@@ -34,6 +36,12 @@ class Deliveries:
     suspects: BitMap64 = field(default_factory=BitMap64)
     counts: Mapping[tuple[int, int], BitMap64] = field(default_factory=dict)
     put_off: Mapping[int, BitMap64] = field(default_factory=dict)
+
+    @property
+    def only_seen(self) -> bool:
+        """Nobody counted deliveries."""
+        counted = self.limit or self.suspects or self.put_off
+        return not counted and all(delivered == 0 for delivered, _ in self.counts)
 
     def matter_from(self, next_unacked: int) -> bool:
         """They say something of an offset at or above this one."""

@@ -6,6 +6,8 @@ import resource
 import time
 from collections.abc import Callable
 
+import pytest
+
 import layer as pulsar
 from layer.admin import AdminClient
 from tests.integration.sdk_support import (
@@ -241,3 +243,28 @@ def test_a_redelivery_storm_of_100_000_messages_takes_bounded_memory(client: pul
     assert refused == count
     grown_mb = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
     assert grown_mb < 250, f"{grown_mb:.0f} MB"
+
+
+@pytest.mark.parametrize("together", [True, False], ids=["beside each other", "one after the other"])
+@pytest.mark.parametrize("kind", [SHARED, pulsar.ConsumerType.KeyShared], ids=["Shared", "Key_Shared"])
+def test_counts_move_with_the_partition_without_a_policy(
+    service_url: str, unique: Unique, kind: pulsar.ConsumerType, together: bool
+) -> None:
+    topic = unique()
+
+    def subscribe(client: pulsar.Client) -> pulsar.Consumer:
+        return client.subscribe(topic, "s", kind, initial_position=EARLIEST, negative_ack_redelivery_delay_ms=50)
+
+    first, second = pulsar.Client(service_url), pulsar.Client(service_url)
+    send(first, topic, 2)
+    consumer = subscribe(first)
+    receive(consumer, 2)
+    for _ in range(2):  # both come again, then one of them twice
+        consumer.redeliver_unacknowledged_messages()
+        received = {message.data(): message for message in receive(consumer, 2)}
+    consumer.negative_acknowledge(received[b"0"])
+    assert counted(receive(consumer, 1)) == [("0", 3)]
+    other = subscribe(second) if together else None
+    first.close()
+    assert dict(counted(receive(other or subscribe(second), 2))) == {"0": 3, "1": 2}
+    second.close()
