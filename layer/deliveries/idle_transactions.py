@@ -1,6 +1,8 @@
-"""Before a cursor that nobody owns is moved: what transactions committed on it is brought to it, saved and cleaned.
+"""Before a cursor that nobody owns is moved, or told to others: what transactions committed on it is brought to it,
+saved and cleaned.
 
-Otherwise its next owner would find that on record and acknowledge it once more, behind the seek. Done as an owner does
+Otherwise its next owner would find that on record and acknowledge it once more, behind the seek; and other clusters
+would not hear of it. Done as an owner does
 it: a take-over, a save, the tombstones; every step may be the last one, and somebody may become the owner in between.
 """
 
@@ -8,14 +10,24 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import replace
+from typing import NamedTuple
 
 from layer.cursor.store import CursorStore
 from layer.deadline import Deadline
 from layer.deliveries.idle_cursors import IdleCursors, IdleReading
+from layer.metadata.subscription import Subscription
 from layer.transactions.pending_acks.journal import PendingAckJournal
 from layer.transactions.pending_acks.log import CursorName
 from layer.transactions.pending_acks.machine import PendingAcks
 from mapping.state_records.pending_acks import CursorLife
+from mapping.txn_id import TxnId
+
+
+class Pending(NamedTuple):
+    """Transactions whose acknowledgements no owner has taken in."""
+
+    decided: frozenset[TxnId]
+    open: frozenset[TxnId]
 
 
 class IdleTransactions:
@@ -25,6 +37,20 @@ class IdleTransactions:
         self._journal = journal
         self._cursors = cursors
         self._store = store
+
+    def pending(self, subscription: Subscription, deadline: Deadline) -> dict[int, Pending]:
+        """By partition, of those where there is something. Raises StoreError, Corrupt."""
+        topic = subscription.topic
+        names = {p: CursorName(str(topic.name), p, subscription.name) for p in subscription.served}
+        found: dict[int, Pending] = {}
+        on_record = self._journal.on_record(list(names.values()), deadline)
+        for partition, name in names.items():
+            acks = on_record[name]
+            life = CursorLife(topic.layout.incarnation, subscription.life(partition))
+            txns = frozenset(acks.life(life).transactions())
+            if txns:
+                found[partition] = Pending(txns & acks.ends.keys(), txns - acks.ends.keys())
+        return found
 
     def settle(self, reading: IdleReading, partition: int, deadline: Deadline) -> bool:
         """False when there is nothing to do; True when the cursor was saved: read it again.

@@ -54,6 +54,7 @@ from mapping.state_records.cursor_requests import (
 )
 from mapping.state_records.cursor_state import REQUEST_ID_BYTES
 from mapping.state_records.deliveries import Deliveries
+from mapping.txn_id import TxnId
 
 _log = logging.getLogger(__name__)
 
@@ -112,6 +113,20 @@ class LiveCursors:
                     asked.wait(min(_a_while(), deadline.remaining_s()))
                 if asked.left() and deadline.passed():
                     raise errors.DeadlineExceeded(_late(subscription, asked.left(), members))
+
+    def settle_transactions(self, subscription: Subscription, deadline: Deadline) -> bool:
+        """Have cursors saved on which transactions were committed, or aborted, that are not taken in yet, by their
+        owners or in the place of none; whether there were any. Raises as `change`."""
+        pending = self._transactions.pending(subscription, deadline)
+        wishes: dict[int, Wish] = {p: SaveNow() for p, each in pending.items() if each.decided}
+        if wishes:
+            self.change(subscription, wishes, deadline)
+        return bool(wishes)
+
+    def held_by_transactions(self, subscription: Subscription, deadline: Deadline) -> frozenset[TxnId]:
+        """Open transactions that have acknowledged something. Raises StoreError, Corrupt."""
+        pending = self._transactions.pending(subscription, deadline).values()
+        return frozenset().union(*(each.open for each in pending))
 
     def lay_down_deliveries(
         self, subscription: Subscription, deliveries: Mapping[int, Deliveries], deadline: Deadline
@@ -247,19 +262,28 @@ class LiveCursors:
 
     def _change_idle(self, subscription: Subscription, asked: _Asked, deadline: Deadline) -> None:
         """Change cursors that nobody owns, as a take-over and a save; nothing when somebody comes in between."""
-        for each in asked.left().values():
-            if isinstance(each.wish, SaveNow):  # what nobody has is saved
-                asked.answered(Answer(each.id))
-        left = asked.left()
-        if not left:
-            return
         try:
-            results = self._taken_in(subscription, left, deadline)
+            self._save_idle(subscription, asked, deadline)
+            left = asked.left()
+            results = self._taken_in(subscription, left, deadline) if left else ()
         except (errors.SubscriptionBusy, errors.Fenced, errors.CommitOutcomeUnknown) as failure:
             _log.debug("subscription=%s %s", subscription.name, failure)
             return
         for answer in results:
             asked.answered(answer)
+
+    def _save_idle(self, subscription: Subscription, asked: _Asked, deadline: Deadline) -> None:
+        """What nobody has is saved, but for what transactions did since. Raises as `save`."""
+        wanted = {p: each for p, each in asked.left().items() if isinstance(each.wish, SaveNow)}
+        pending = self._transactions.pending(subscription, deadline) if wanted else {}
+        unsettled = {p for p in wanted if p in pending and pending[p].decided}
+        if unsettled:
+            reading = self._idle.read(subscription, unsettled, deadline)
+            for partition in unsettled & reading.cursors.keys():
+                if self._transactions.settle(reading, partition, deadline):
+                    reading = self._idle.read(subscription, unsettled, deadline)
+        for each in wanted.values():
+            asked.answered(Answer(each.id))
 
     def _taken_in(
         self, subscription: Subscription, left: Mapping[int, Request], deadline: Deadline

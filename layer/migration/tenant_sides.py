@@ -177,8 +177,24 @@ class TenantSides:
             missing = self._lacking()
         patience = Deadline.after(self._patience_s)
         pairs = self._pairs()
+        self._wait_for_acknowledgements([mine for pair in pairs for mine, _ in pair.subscriptions], patience)
         found = [self._complete(pair, both, patience) for pair in pairs]
         return self._report(missing, pairs, found, both, bring_over)
+
+    def _wait_for_acknowledgements(self, subscriptions: Sequence[Subscription], patience: Deadline) -> None:
+        """Until no open transaction has acknowledged anything on the source: what it commits later would be lost. One
+        whose programs are dead is aborted when its time is over, by this process if nobody else does.
+
+        Raises:
+            DeadlineExceeded: it does not end.
+        """
+        node = self._left.node
+        for each in subscriptions:
+            while held := node.memberships.live_cursors.held_by_transactions(each, _call()):
+                node.hold_up(held)
+                names = ", ".join(map(str, sorted(held)[:10]))
+                patience.check(f"transactions {names} to end, which acknowledged on {each.name} of {each.topic.name}")
+                pause(_LOOK_SOON_S)
 
     def _complete(self, pair: _Pair, both: BothSides, patience: Deadline) -> dict[int, Compared]:
         """Wait until every copy is there; or, where some may have none (of transactions), until the replicator has

@@ -204,6 +204,8 @@ class SubscriptionSync:
         policy = self._node.applied_to([topic.name], REPLICATION_CLUSTERS, deadline)[topic.name]
         by_acknowledgements = subscription.replicated_by is ReplicatedBy.ACKNOWLEDGEMENTS
         peers = tuple(sorted({*policy} - {local})) if by_acknowledgements else ()
+        if peers:  # what was committed when nobody consumed is in no save
+            self._node.memberships.live_cursors.settle_transactions(subscription, deadline)
         commits = admin.committed(subscription.whole_group, topic.kafka_topic, list(subscription.served), deadline)
         ends = admin.end_offsets(topic.kafka_topic, list(subscription.served), deadline)
         indexes = self._origins.read_on(topic, ends, Deadline.after(min(_READ_S, deadline.remaining_s())))

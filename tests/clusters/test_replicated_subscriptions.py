@@ -152,6 +152,44 @@ def test_a_subscription_goes_on_in_another_cluster_and_comes_back(
         there.close()
 
 
+def test_what_transactions_acknowledged_is_told_also_when_they_end_after_the_last_consumer_left(
+    sides: tuple[Side, Side], namespace: str, topic: str
+) -> None:
+    west, east = sides
+    for each in sides:
+        each.admin.set_policy(namespace, "replication_clusters", ["west", "east"])
+    sender = west.client.create_producer(topic)
+    for number in range(6):
+        sender.send(b"%d" % number)
+    consumer = west.subscribe(topic)
+    received = receive(consumer, 6)
+    transacting = pulsar.Client(west.url, enable_transaction=True, operation_timeout_seconds=120)
+    try:
+        committed, left = transacting.new_transaction(600_000), transacting.new_transaction(600_000)
+        for message in received[:3]:
+            consumer.acknowledge(message, txn=committed)
+        consumer.acknowledge(received[3], txn=left)
+        consumer.close()
+        committed.commit()
+        live_cursors = west.admin.node.memberships.live_cursors
+        found = west.admin.node.topics.find(TopicName.parse(topic), Deadline.after(PATIENCE_S))
+        assert found is not None
+        subscription = west.admin.node.subscriptions.find(found, "s", Deadline.after(PATIENCE_S))
+        assert subscription is not None
+        assert len(live_cursors.held_by_transactions(subscription, Deadline.after(PATIENCE_S))) == 1, "a switch waits"
+        with west.replicating(), west.syncing() as from_west, east.syncing() as from_east:
+            until(lambda: west.has_copied(topic, to=east), "everything to be copied")
+            settle(from_west, from_east)
+            there = east.subscribe(topic)
+            seen = receive(there, 3)
+            assert sorted(message.data() for message in seen) == [b"3", b"4", b"5"], "one is held by what is open"
+            assert nothing_comes(there)
+            left.abort()
+        assert not live_cursors.held_by_transactions(subscription, Deadline.after(PATIENCE_S))
+    finally:
+        transacting.close()
+
+
 def test_what_is_copied_after_it_was_acknowledged_is_left_out(sides: tuple[Side, Side], topic: str) -> None:
     """Progress waits for no copy, and owners leave out what the service has not taken over yet."""
     west, east = sides

@@ -85,6 +85,16 @@ class PendingAckJournal:
             found.update(self._read(partition, names, low_waters, deadline, at))
         return found
 
+    def on_record(self, names: Sequence[CursorName], deadline: Deadline) -> dict[CursorName, CursorAcks]:
+        """What is on record of these cursors of one topic. Makes no state topic. Raises StoreError, Corrupt."""
+        if not names or not self._is_there(deadline):
+            return {name: CursorAcks() for name in names}
+
+        def look(log: PendingAckLog) -> dict[CursorName, CursorAcks]:
+            return {name: log.cursor(name).copy() for name in names}
+
+        return self._views.ask_pending_acks(names[0].topic, look, deadline)
+
     def knows_of(self, name: CursorName, deadline: Deadline) -> bool:
         """Whether anything is on record of this cursor. Makes no state topic."""
         if not self._is_there(deadline):
