@@ -38,7 +38,11 @@ class _Maintenance:
 
     def __init__(self, node: Node, member: str, deletion: LedgerDeletion) -> None:
         self._maintenance = Maintenance(
-            node, member=member, retirement=deletion.retirement, topic_deletion=deletion.topics
+            node,
+            member=member,
+            retirement=deletion.retirement,
+            open_trimming=deletion.open_trimming,
+            topic_deletion=deletion.topics,
         )
         work = (
             CursorTidying(node.log, node.clock, node.topics, node.subscriptions, node.admin),

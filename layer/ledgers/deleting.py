@@ -6,6 +6,7 @@ from layer.client.client import Client
 from layer.deadline import Deadline
 from layer.ledgers.deletion_events import VISIBLE_AFTER_S, KafkaDeletionEvents
 from layer.ledgers.log_use import KafkaLogUse
+from layer.ledgers.open_trimming import OpenTrimming
 from layer.ledgers.partition_look import PartitionLook
 from layer.ledgers.retirement import Retirement
 from layer.ledgers.topic_deletion import TopicDeletion
@@ -15,8 +16,8 @@ from layer.node import Node
 
 
 class LedgerDeletion:
-    """`retirement` and `topics` are for the thread of `Maintenance`; the worker, once there is one, has its own. Close
-    `Maintenance` first."""
+    """`retirement`, `open_trimming` and `topics` are for the thread of `Maintenance`; the worker, once there is one,
+    has its own. Close `Maintenance` first."""
 
     def __init__(
         self, client: Client, node: Node, *, visible_after_s: float = VISIBLE_AFTER_S, retry_s: float = RETRY_S
@@ -30,6 +31,7 @@ class LedgerDeletion:
         self._use = KafkaLogUse(node, node.memberships.cursors.read)
         self._events = KafkaDeletionEvents(client, node, visible_after_s=visible_after_s)
         self.retirement = Retirement(self._use, self._events, self._trusted)
+        self.open_trimming = OpenTrimming(self._use, node.clock)
         self.topics = TopicDeletion(node.topics, node.admin, self._events)
         self.worker: DeletionWorker | None = None
 

@@ -2,7 +2,8 @@
 
 Whoever makes one writes its record first, then looks at the lists here; an owner writes DELETING first, then looks at
 the subscriptions (`retirement.py`). So if the owner did not see the subscription, the subscription sees what is going,
-and begins behind it. What begins in the ledger that the log's end lies in need not look: that one never goes.
+and begins behind it. Owners raise the first offset of an open ledger in the same order (`open_trimming.py`). What
+begins at the log's end need not look.
 """
 
 from __future__ import annotations
@@ -48,19 +49,18 @@ class FirstLedgersLeft:
         """
         if topic.bound or not topic.name.is_persistent:
             return {}
-        size = topic.layout.entries_per_ledger
         ends = self._admin.end_offsets(topic.kafka_topic, list(starts), deadline)
-        closed = {p: start for p, start in starts.items() if start // size < ends[p] // size}
-        if not closed:
+        before = {p: start for p, start in starts.items() if start < ends[p]}
+        if not before:
             return {}
         name, life = str(topic.name.base), topic.layout.incarnation
         try:
             first = self._views.ask(
-                name, lambda lists: {p: first_kept(lists.ledgers(Place(name, life, p))) for p in closed}, deadline
+                name, lambda lists: {p: first_kept(lists.ledgers(Place(name, life, p))) for p in before}, deadline
             )
         except NotAuthorized as refused:
             if not self._warned:
                 self._warned = True
                 _log.warning("new subscriptions may begin with what is being deleted: %s", refused)
             return {}
-        return {p: first[p] for p, start in closed.items() if start < first[p]}
+        return {p: first[p] for p, start in before.items() if start < first[p]}

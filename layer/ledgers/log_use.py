@@ -11,20 +11,29 @@ from typing import Final, TypeAlias
 
 from layer.cursor.saved import Recovered
 from layer.deadline import Deadline
-from layer.errors import NoSuchNamespace
+from layer.errors import DeadlineExceeded, NoSuchNamespace, NoSuchTopic
 from layer.ledgers.following import LogRange
 from layer.ledgers.owner import TopicLogs
 from layer.ledgers.retirement import KeptByRule
-from layer.ledgers.trimming import Needs, Retention
-from layer.metadata.policies import RETENTION_SIZE_IN_MB, RETENTION_TIME_IN_MINUTES
+from layer.ledgers.trimming import MINUTE_MS, Needs, Retention, Rollover
+from layer.metadata.policies import (
+    LEDGER_MAX_ENTRIES,
+    LEDGER_MAX_MBYTES,
+    LEDGER_ROLLOVER_MINUTES,
+    RETENTION_SIZE_IN_MB,
+    RETENTION_TIME_IN_MINUTES,
+)
 from layer.metadata.subscription import Subscription
-from layer.metadata.topics import Topic
+from layer.metadata.topics import LONGEST_LOOK_S, Topic
 from layer.services import Services
 from layer.transactions.buffer.entries import BufferEntries
 from layer.transactions.buffer.model import BufferSnapshot, DataPartition
+from mapping.state_records.metadata import TopicRecord
 from mapping.topic_name import TopicName
 
 _log: Final = logging.getLogger(__name__)
+
+_ROLLOVER: Final = (LEDGER_ROLLOVER_MINUTES, LEDGER_MAX_MBYTES, LEDGER_MAX_ENTRIES)
 
 ReadCursors: TypeAlias = Callable[[Subscription, Deadline], Mapping[int, Recovered]]
 """As last saved. What an owner acknowledged since is needed a little longer, that is all."""
@@ -69,15 +78,20 @@ class KafkaLogUse:
     ) -> dict[str, dict[int, KeptByRule]]:
         horizon_ms = retention.horizon_ms(self._services.clock.now_ms())
         assert horizon_ms is not None  # noqa: S101 - there is a time
+        young = self._first_since(horizon_ms, topics, deadline)
+        return {name: {p: KeptByRule(retention, first) for p, first in found.items()} for name, found in young.items()}
+
+    def _first_since(
+        self, since_ms: int, topics: Sequence[TopicLogs], deadline: Deadline
+    ) -> dict[str, Mapping[int, int]]:
+        """By topic and partition the first offset that was published at or after this Unix time; the log's end where
+        there is none. What has no leader now is missing."""
         places = [(topic.kafka_topic, partition) for topic in topics for partition in topic.logs]
-        young = self._services.admin.offsets_at_time(places, horizon_ms, deadline)
-        found: dict[str, dict[int, KeptByRule]] = {}
+        told = self._services.admin.offsets_at_time(places, since_ms, deadline)
+        found: dict[str, Mapping[int, int]] = {}
         for topic in topics:
-            kept = found[topic.name] = {}
-            for partition, log in topic.logs.items():
-                if (topic.kafka_topic, partition) in young:
-                    first = young[topic.kafka_topic, partition]
-                    kept[partition] = KeptByRule(retention, log.end if first is None else first)
+            known = {p: told[topic.kafka_topic, p] for p in topic.logs if (topic.kafka_topic, p) in told}
+            found[topic.name] = {p: topic.logs[p].end if first is None else first for p, first in known.items()}
         return found
 
     def needs(self, topic: TopicLogs, partitions: Sequence[int], deadline: Deadline) -> Mapping[int, Needs]:
@@ -110,11 +124,54 @@ class KafkaLogUse:
             for partition in partitions
         }
 
+    def rollovers(self, topics: Sequence[TopicLogs], deadline: Deadline) -> Mapping[str, Rollover]:
+        by_name = {TopicName.parse(topic.name): topic for topic in topics if not topic.bound}
+        known = self._known_namespaces({name.namespace_name for name in by_name}, deadline)
+        names = [name for name in by_name if name.namespace_name in known]
+        bounds = [self._services.applied_to(names, policy, deadline) for policy in _ROLLOVER]
+        return {by_name[name].name: Rollover(*(bound[name] for bound in bounds)) for name in names}
+
+    def rolled_over(
+        self, topics: Sequence[TopicLogs], rollovers: Mapping[str, Rollover], deadline: Deadline
+    ) -> Mapping[str, Mapping[int, int]]:
+        by_minutes: dict[int, list[TopicLogs]] = defaultdict(list)
+        for topic in topics:
+            by_minutes[rollovers[topic.name].max_minutes].append(topic)
+        found: dict[str, Mapping[int, int]] = {}
+        for minutes, concerned in by_minutes.items():
+            found |= self._first_since(self._services.clock.now_ms() - minutes * MINUTE_MS, concerned, deadline)
+        return found
+
+    def delete_below(self, topic: TopicLogs, before: Mapping[int, int], deadline: Deadline) -> None:
+        opened = self._services.topics.find(TopicName.parse(topic.name), deadline)
+        if opened is None or opened.layout != topic.layout or opened.bound:
+            raise NoSuchTopic(f"topic {topic.name} was deleted")
+        delete_below(self._services, opened, before, deadline)
+
     def log_of(self, topic: Topic, partition: int, deadline: Deadline) -> LogRange | None:
         """None when it has no leader now."""
         found = self._services.admin.log_ranges([(topic.kafka_topic, partition)], deadline)
         where = (topic.kafka_topic, partition)
         return LogRange(*found[where]) if where in found else None
+
+
+def delete_below(services: Services, topic: Topic | TopicRecord, before: Mapping[int, int], deadline: Deadline) -> None:
+    """Delete everything below these offsets of a topic's partitions; nothing happens where it is gone already.
+
+    Kafka takes a name alone, which may be another topic's by now. So the topic's id is looked at just before, and a
+    process that was stopped in between does nothing.
+
+    Raises:
+        NoSuchTopic: the topic was deleted, and perhaps made anew.
+        DeadlineExceeded: too much time went by since that was looked at. And other LayerErrors.
+    """
+    began_s = services.clock.monotonic()
+    described = services.admin.describe_topic(topic.kafka_topic, deadline)
+    if described is None or described.topic_id != topic.kafka_topic_id:
+        raise NoSuchTopic(f"topic {topic.name} was deleted")
+    if services.clock.monotonic() - began_s > LONGEST_LOOK_S:
+        raise DeadlineExceeded(f"looking at {topic.kafka_topic} took longer than {LONGEST_LOOK_S:.0f} s")
+    services.admin.delete_records(topic.kafka_topic, before, deadline)
 
 
 def _snapshots(entries: BufferEntries, topic: Topic, partitions: Sequence[int]) -> dict[int, BufferSnapshot]:

@@ -23,6 +23,7 @@ from layer.ledgers.compacting import Compacting
 from layer.ledgers.expiring import MessageExpiry
 from layer.ledgers.group import GROUP_ID
 from layer.ledgers.kafka_topics import KafkaDataTopics
+from layer.ledgers.open_trimming import OpenTrimming
 from layer.ledgers.owner import LedgerOwner, TopicLogs, Turn
 from layer.ledgers.retirement import Retired, Retirement
 from layer.ledgers.topic_deletion import TopicDeletion
@@ -73,11 +74,14 @@ class Maintenance:
         every_s: float = EVERY_S,
         member: str = "",
         retirement: Retirement | None = None,
+        open_trimming: OpenTrimming | None = None,
         topic_deletion: TopicDeletion | None = None,
     ) -> None:
         """`member`: see `Services.member_sharing`. Without `retirement` no ledger ever leaves its list, without
-        `topic_deletion` nothing is done for topics that are being deleted."""
+        `open_trimming` the one that is written to keeps all that it has, without `topic_deletion` nothing is done for
+        topics that are being deleted."""
         self._retirement = retirement
+        self._open_trimming = open_trimming
         self._topic_deletion = topic_deletion
         self._services = services = node
         self._member = member
@@ -245,6 +249,8 @@ class Maintenance:
                 if owner.owner is not None:
                     topics = self._data.living(owner.state_partition, deadline)
                     done.append(self._retirement.run(owner, topics, deadline))  # type: ignore[union-attr]
+                    if self._open_trimming is not None:
+                        self._open_trimming.run(owner, topics, deadline)
             except Fenced as fenced:
                 _log.info("%s", fenced)
                 self._thread.wake()

@@ -312,6 +312,9 @@ def _as_before(change: Change, before: Ledger | None) -> Change:
     if before is None:
         return change
     record = replace(change.record, properties=before.record.properties)
+    if before.first > record.first:  # what lies below may be about to go (`open_trimming.py`)
+        record = replace(record, first=before.first, end=max(before.first, record.end))
+        change = replace(change, measure_from=before.first)
     if before.state is LedgerState.DELETING and record.state is LedgerState.CLOSED:
         record = replace(record, state=LedgerState.DELETING)
     return replace(change, record=record)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from layer.deadline import Deadline
-from layer.errors import DeadlineExceeded, NoLeaderNow, NoSuchTopic
+from layer.errors import NoLeaderNow
 from layer.ledgers.deletion import PartitionDoomed, PartitionGone, PartitionNow, PartitionState
 from layer.ledgers.following import LogRange
-from layer.ledgers.log_use import KafkaLogUse
+from layer.ledgers.log_use import KafkaLogUse, delete_below
 from layer.ledgers.model import Ledger, Place
 from layer.ledgers.topic_deletion import TopicDeletion, goes_by_ledgers
-from layer.metadata.topics import LONGEST_LOOK_S, Topic
+from layer.metadata.topics import Topic
 from layer.services import Services
 from mapping.ledger import LedgerLayout
 from mapping.state_records.metadata import TopicRecord
@@ -90,20 +90,5 @@ class PartitionLook:
             self._topic_deletion.end(life.doomed, deadline)
 
     def delete(self, topic: Topic | TopicRecord, partition: int, before: int, deadline: Deadline) -> None:
-        """Delete everything below `before`; nothing happens where it is gone already.
-
-        Kafka takes a name alone, which may be another topic's by now. So the topic's id is looked at just before, and
-        a process that was stopped in between does nothing.
-
-        Raises:
-            NoSuchTopic: the topic was deleted, and perhaps made anew.
-            DeadlineExceeded: too much time went by since that was looked at. And other LayerErrors.
-        """
-        clock = self._services.clock
-        began_s = clock.monotonic()
-        described = self._services.admin.describe_topic(topic.kafka_topic, deadline)
-        if described is None or described.topic_id != topic.kafka_topic_id:
-            raise NoSuchTopic(f"topic {topic.name} was deleted")
-        if clock.monotonic() - began_s > LONGEST_LOOK_S:
-            raise DeadlineExceeded(f"looking at {topic.kafka_topic} took longer than {LONGEST_LOOK_S:.0f} s")
-        self._services.admin.delete_records(topic.kafka_topic, {partition: before}, deadline)
+        """Delete everything below `before`; raises as `delete_below`."""
+        delete_below(self._services, topic, {partition: before}, deadline)

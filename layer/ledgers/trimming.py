@@ -51,6 +51,17 @@ class Retention:
 
 
 @dataclass(frozen=True, slots=True)
+class Rollover:
+    """When Pulsar closes a ledger: at each of these bounds, each at least 1. Source: `managedLedgerMax...` of Pulsar
+    4.0's broker. Differs from Pulsar: what is closed by them is the beginning of a range that stays open
+    (`open_trimming.py`), and `managedLedgerMinLedgerRolloverTimeMinutes` is not looked at."""
+
+    max_minutes: int = 240
+    max_megabytes: int = 2048
+    max_entries: int = 50_000
+
+
+@dataclass(frozen=True, slots=True)
 class Needs:
     """Who still needs a partition's log, each by the first offset that it needs.
 
@@ -103,6 +114,45 @@ def trimmable(ledgers: Sequence[Ledger], retention: Retention, needs: Needs, fir
             break
         going.append(ledger)
     return going
+
+
+def is_full(ledger: Ledger, rollover: Rollover, now_ms: int) -> bool:
+    """Whether Pulsar would have closed an open ledger with these messages; False where they were not looked at yet."""
+    record = ledger.record
+    return (
+        0 < record.first_publish_ms <= now_ms - rollover.max_minutes * MINUTE_MS
+        or _least_bytes(ledger) >= rollover.max_megabytes * MEGABYTE
+        or record.entries >= rollover.max_entries
+    )
+
+
+def open_trim(
+    ledger: Ledger, log_end: int, retention: Retention, first_young: int, rollover: Rollover, first_recent: int
+) -> int:
+    """Up to where, exclusive, the ledger that is written to may go, if nobody needs it; nothing goes where that is its
+    first offset, or less.
+
+    Args:
+        first_young: as for `trimmable`.
+        first_recent: offset of the first message that is younger than `rollover` lets a ledger become; the log's end
+            when none is.
+    """
+    entries = ledger.record.entries
+    by_count = ledger.first + entries // rollover.max_entries * rollover.max_entries
+    closed = max(first_recent, by_count, _before_last(ledger, rollover.max_megabytes))
+    kept = max(
+        first_young if retention.time_minutes >= 0 else 0,
+        _before_last(ledger, retention.size_mb) if retention.size_mb >= 0 else 0,
+    )
+    return min(closed, kept, log_end)
+
+
+def _before_last(ledger: Ledger, megabytes: int) -> int:
+    """The offset behind which there are at least so many megabytes; the ledger's first one where there are not."""
+    least, wanted = _least_bytes(ledger), megabytes * MEGABYTE
+    if wanted == 0:
+        return ledger.end
+    return ledger.first if least < wanted else ledger.end - -(-ledger.record.entries * wanted // least)
 
 
 def _least_bytes(ledger: Ledger) -> int:

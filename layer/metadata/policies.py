@@ -226,6 +226,28 @@ RETENTION_SIZE_IN_MB: Final = Policy(
     together=_RETENTION,
 )
 
+LEDGER_ROLLOVER_MINUTES: Final = Policy(
+    "managed_ledger_max_ledger_rollover_time_minutes",
+    int,
+    240,
+    "messages that are older count as those of a closed ledger, which may be deleted",
+    minimum=1,
+)
+LEDGER_MAX_MBYTES: Final = Policy(
+    "managed_ledger_max_size_per_ledger_mbytes",
+    int,
+    2048,
+    "what has so much behind it in its partition counts as a closed ledger, which may be deleted",
+    minimum=1,
+)
+LEDGER_MAX_ENTRIES: Final = Policy(
+    "managed_ledger_max_entries_per_ledger",
+    int,
+    50_000,
+    "so many entries count as a closed ledger, which may be deleted",
+    minimum=1,
+)
+
 REPLICATION_CLUSTERS: Final = Policy(
     "replication_clusters",
     list,
@@ -252,6 +274,9 @@ POLICIES: Final[Mapping[str, Policy]] = {
         COMPACTION_THRESHOLD,
         RETENTION_TIME_IN_MINUTES,
         RETENTION_SIZE_IN_MB,
+        LEDGER_ROLLOVER_MINUTES,
+        LEDGER_MAX_MBYTES,
+        LEDGER_MAX_ENTRIES,
         REPLICATION_CLUSTERS,
     )
 }

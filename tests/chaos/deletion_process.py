@@ -111,7 +111,11 @@ def main() -> None:
         maintenance = None
         if MAINTENANCE in orders.roles:
             maintenance = Maintenance(
-                admin.node, every_s=EVERY_S, retirement=deletion.retirement, topic_deletion=deletion.topics
+                admin.node,
+                every_s=EVERY_S,
+                retirement=deletion.retirement,
+                open_trimming=deletion.open_trimming,
+                topic_deletion=deletion.topics,
             )
         owned: list[int] = []
         say("runs")

@@ -29,7 +29,7 @@ from layer.waiting import wait_until
 from mapping.ledger import unpack_ledger_id
 from mapping.state_records.metadata import LifeState
 from mapping.state_topics import LEDGERS
-from mapping.topic_name import TopicName
+from mapping.topic_name import TopicName, kafka_topic
 from tests.integration.command_line import CommandLine
 
 pytestmark = pytest.mark.kafka
@@ -48,7 +48,11 @@ class Deleting:
         self.deletion = LedgerDeletion(client, admin.node, visible_after_s=0.1, retry_s=0.2)
         self.worker = self.deletion.work()
         self.maintenance = Maintenance(
-            admin.node, every_s=0.3, retirement=self.deletion.retirement, topic_deletion=self.deletion.topics
+            admin.node,
+            every_s=0.3,
+            retirement=self.deletion.retirement,
+            open_trimming=self.deletion.open_trimming,
+            topic_deletion=self.deletion.topics,
         )
 
     def starts_at(self, topic: str, *offsets: int) -> None:
@@ -93,6 +97,60 @@ def _topic(client: pulsar.Client, admin: AdminClient, name: str, entries: int, *
         admin.create_subscription(name, subscription, from_earliest=True)
     _send(client, name, entries)
     return name
+
+
+def test_what_is_old_goes_from_the_ledger_that_is_written_to(
+    client: pulsar.Client, admin: AdminClient, deleting: Deleting, bootstrap: str, unique: Callable[..., str]
+) -> None:
+    """A quiet topic keeps what was acknowledged no longer than Pulsar, whatever a ledger's range of offsets is."""
+    quiet, kept, busy = unique("quiet"), unique("kept"), unique("busy")
+    raw = Producer({"bootstrap.servers": bootstrap})
+    for topic in (quiet, kept):
+        admin.create_topic(topic)
+        admin.create_subscription(topic, "s", from_earliest=True)
+        for number in range(20):
+            old_ms = int(1000 * time.time()) - 5 * HOUR_MS
+            raw.produce(kafka_topic(TopicName.parse(topic)), b"%d" % number, partition=0, timestamp=old_ms)
+        assert raw.flush(PATIENCE_S) == 0
+        _send(client, topic, 3)
+    admin.set_policy(kept, "retention_time_in_minutes", 600)
+    _send(client, busy, 25)
+    admin.create_subscription(busy, "s", from_earliest=True)
+    admin.set_policy(busy, "managed_ledger_max_entries_per_ledger", 10)
+    admin.set_policy(quiet, "managed_ledger_max_ledger_rollover_time_minutes", 3)
+    admin.clear_backlog(kept, "s")
+    admin.skip(quiet, "s", 15)
+
+    deleting.starts_at(quiet, 15)
+    admin.clear_backlog(quiet, "s")
+    deleting.starts_at(quiet, 20)  # the rest would lie in a ledger that is open
+    assert [one.entries for one in admin.list_ledgers(quiet)] == [3]
+    admin.skip(busy, "s", 23)
+    deleting.starts_at(busy, 20)
+    late = client.subscribe(busy, "late", initial_position=EARLIEST)
+    assert [message.message_id().entry_id() for message in (late.receive(30_000), late.receive(30_000))] == [20, 21]
+    deleting.rounds()
+    assert deleting.starts(kept) == [0]
+
+
+def test_a_topic_of_which_all_went_goes_on(
+    client: pulsar.Client, admin: AdminClient, deleting: Deleting, unique: Callable[..., str]
+) -> None:
+    topic = unique()
+    consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
+    admin.set_policy(topic, "managed_ledger_max_entries_per_ledger", 1)
+    _send(client, topic, 5)
+    for _ in range(5):
+        last = consumer.receive(30_000)
+        consumer.acknowledge(last)
+    deleting.starts_at(topic, 5)
+    reader = client.create_reader(topic, pulsar.MessageId.earliest)
+    assert not reader.has_message_available()
+    assert admin.subscription_stats(topic, "s").backlog == 0
+    _send(client, topic, 1)
+    assert reader.read_next(30_000).message_id().entry_id() == 5
+    assert consumer.receive(30_000).message_id().entry_id() == 5
+    assert client.subscribe(topic, "late", initial_position=EARLIEST).receive(30_000).message_id().entry_id() == 5
 
 
 def test_what_every_subscription_acknowledged_goes_and_what_anybody_needs_stays(
