@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from layer import errors
-from layer.clock import Clock, SystemClock
+from layer.clock import Clock, ClusterClock, SystemClock
 from layer.cursor.checkpoints import Checkpoints
 from layer.cursor.store import CursorStore
 from layer.deadline import Deadline
@@ -91,6 +91,8 @@ class Services:
         settings.security.check()
         self.settings = settings
         self.clock: Clock = SystemClock()
+        self.cluster_clock = ClusterClock(self.clock)
+        """What processes say of time to one another is said by it."""
         self._producers: dict[tuple[str, int, str], KafkaProducer] = {}
         self.state_apart = False
         """What is written to the state log has a producer of its own. Where coordinators are served, a callback of a
@@ -111,7 +113,7 @@ class Services:
             raise
         self.idle_offsets = IdleOffsets(self.admin, lambda author: OffsetWriter(settings.offset_writer(), author))
         self.departures = Departures(self.admin, GoodByes(settings.common()), self.clock)
-        self.log = KafkaStateLog(log_fetcher, self.state_producer, self.admin)
+        self.log = KafkaStateLog(log_fetcher, self.state_producer, self.admin, self.cluster_clock.heard)
         self.namespaces = Namespaces(Entities(self.log, NAMESPACES, NAMESPACE_KEYS, self.clock), self.clock)
         self.clusters = Clusters(Entities(self.log, NAMESPACES, REGISTRY_KEYS, self.clock))
         self.tenants = Tenants(Entities(self.log, TENANTS, TENANT_KEYS, self.clock))
@@ -127,10 +129,10 @@ class Services:
         self.subscriptions = Subscriptions(
             Entities(self.log, SUBSCRIPTIONS, SUBSCRIPTION_KEYS, self.clock),
             self.admin,
-            self.clock,
+            self.cluster_clock,
             first_left=FirstLedgersLeft(self.ledger_views, self.admin).starts,
         )
-        self.producers = ProducerRegistry(self.log, self.clock, self.fetcher, self.admin)
+        self.producers = ProducerRegistry(self.log, self.cluster_clock, self.fetcher, self.admin)
         self.schemas = SchemaRegistry(
             configured_storage(self.log, self.clock),
             self._schema_policies,

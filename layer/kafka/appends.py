@@ -8,7 +8,7 @@ from functools import partial as bound
 from itertools import islice
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from confluent_kafka import KafkaException
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException
 
 from layer.deadline import Deadline
 from layer.errors import (
@@ -55,6 +55,7 @@ def append_all(
     partition: int,
     records: Sequence[NewRecord],
     deadline: Deadline,
+    stamped: Callable[[int], None] = lambda stored_ms: None,
 ) -> list[int]:
     """Append in this order, wait until every in-sync replica has all of them, and give their offsets.
 
@@ -65,17 +66,23 @@ def append_all(
         DeadlineExceeded, AppendFailed, NotAuthorized, RecordTooLarge: certainly none was written.
         AppendOutcomeUnknown: any of them may have been, or may still be.
     """
-    return append_apart(producer, [(kafka_topic, partition, records)], deadline)[0]
+    return append_apart(producer, [(kafka_topic, partition, records)], deadline, stamped)[0]
 
 
-def append_apart(producer: Callable[[], KafkaProducer], groups: Sequence[Group], deadline: Deadline) -> list[list[int]]:
-    """The same for several partitions at once, which do not wait for one another: the offsets of each group.
+def append_apart(
+    producer: Callable[[], KafkaProducer],
+    groups: Sequence[Group],
+    deadline: Deadline,
+    stamped: Callable[[int], None] = lambda stored_ms: None,
+) -> list[list[int]]:
+    """The same for several partitions at once, which do not wait for one another: the offsets of each group. `stamped`
+    is told when the last one was stored, where Kafka says so (LogAppendTime).
 
     Raises:
         SomeNotAppended: all records of the other groups were written.
         And as `append_all`, of the whole.
     """
-    appends = _Appends(groups)
+    appends = _Appends(groups, stamped)
     deadline.check(appends.what)
     places = [(kafka_topic, partition, record) for kafka_topic, partition, records in groups for record in records]
     used: dict[KafkaProducer, None] = {}
@@ -142,7 +149,8 @@ def _hand_over(
 class _Appends(Waiting):
     """What became of records that were handed over together. Callbacks come one at a time."""
 
-    def __init__(self, groups: Sequence[Group]) -> None:
+    def __init__(self, groups: Sequence[Group], stamped: Callable[[int], None]) -> None:
+        self._stamped = stamped
         self.what = "append to " + ", ".join(f"{topic}-{partition}" for topic, partition, _ in groups)
         self._topics = [topic for topic, _, records in groups for _ in records]
         self._groups = [number for number, (_, _, records) in enumerate(groups) for _ in records]
@@ -160,7 +168,14 @@ class _Appends(Waiting):
             self._failures.append(producer.why_refused(error, self._topics[index], self.what))
         self._open -= 1
         if self._open == 0:
+            self._tell_time(error, record)
             self.settle()
+
+    def _tell_time(self, error: Any, record: KafkaRecord) -> None:
+        if error is None:
+            kind, stored_ms = record.timestamp()
+            if kind == TIMESTAMP_LOG_APPEND_TIME:
+                self._stamped(stored_ms)
 
     def not_handed_over(self, index: int, reason: LayerError) -> LayerError:
         """The error to raise when record `index` did not even reach the queue: the ones before it did."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import secrets
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
@@ -115,6 +116,11 @@ class Entities(Generic[E]):
     def remove(self, place: str, entity: E, deadline: Deadline, *, below: float = inf) -> None:
         """See `CompareAndSet.remove`."""
         self._at(self._topic.partition_for(place)).remove(entity, deadline, below=below)
+
+    def touch(self, place: str, entity: E, deadline: Deadline) -> None:
+        """Append what changes nothing, for the answer's time: the tombstone of an attempt that nobody made."""
+        key = self._keys.encode(entity, 1, secrets.token_hex(16))
+        self._log.append(self._topic, self._topic.partition_for(place), key, None, deadline)
 
     def beside(self, place: str, deadline: Deadline) -> dict[E, Versioned]:
         """Every entity that lies in the same partition as `place`, with its state."""

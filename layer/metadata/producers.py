@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Final
 
 from layer import errors
-from layer.clock import Clock
+from layer.clock import Clock, learn_time
 from layer.deadline import Deadline
 from layer.metadata.entities import Entities, EntityKeys, Versioned, readable
 from layer.metadata.fence_records import MOST_CLEANED, DataLog, FenceRecords, Offsets
@@ -162,6 +162,7 @@ class ProducerRegistry:
             admission[:] = [admit(claims, applicant, lambda other, claim: self._lives(place, other, claim, deadline))]
             return encode_claims(admission[0].claims)
 
+        learn_time(self._clock, lambda: self._entities.touch(place, place, deadline))
         if not self._holds(place):
             self._give_sign(place, deadline)
         self._entities.update(place, place, admitted, deadline)

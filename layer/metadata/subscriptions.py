@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Final, Protocol, TypeAlias
 
 from layer import errors
-from layer.clock import Clock
+from layer.clock import Clock, learn_time
 from layer.deadline import Deadline
 from layer.dispatch.strategy import SubscriptionType
 from layer.metadata.entities import Entities, EntityKeys, Versioned, readable
@@ -159,6 +159,7 @@ class Subscriptions:
             replaced[name] = record
             return encode(changed)
 
+        self._learn_time(topic, name, deadline)
         current = self._entities.update(str(topic.name), (str(topic.name), name), opened, deadline)
         current = self._behind_what_goes(topic, name, current, starts, deadline)
         record = decode_subscription(current.value)
@@ -359,6 +360,14 @@ class Subscriptions:
 
     def _current(self, topic: Topic, name: str, deadline: Deadline) -> Versioned | None:
         return self._entities.read(str(topic.name), (str(topic.name), name), deadline)
+
+    def _learn_time(self, topic: Topic, name: str, deadline: Deadline) -> None:
+        """What claims say of time is said, and judged, by the brokers' clock."""
+        entity = str(topic.name), name
+        try:
+            learn_time(self._clock, lambda: self._entities.touch(str(topic.name), entity, deadline))
+        except errors.NotAuthorized:
+            return  # it changes nothing then, and what it reads it judges by its own clock
 
     def _renew(self, subscription: Subscription, session: str, deadline: Deadline) -> None:
         def renewed(current: Versioned | None) -> bytes | None:

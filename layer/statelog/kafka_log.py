@@ -44,8 +44,16 @@ class KafkaStateLog:
     An append whose deadline passed may still reach the log: see `append_all`.
     """
 
-    def __init__(self, fetcher: Fetcher, producer: Callable[[], KafkaProducer], admin: KafkaAdmin) -> None:
+    def __init__(
+        self,
+        fetcher: Fetcher,
+        producer: Callable[[], KafkaProducer],
+        admin: KafkaAdmin,
+        stamped: Callable[[int], None] = lambda stored_ms: None,
+    ) -> None:
+        """`stamped` is told the brokers' time with each append, where the topic has it (`ClusterClock.heard`)."""
         self._producer = producer
+        self._stamped = stamped
         self._admin = admin
         self._fetcher = fetcher
         self._there: set[str] = set()
@@ -62,9 +70,8 @@ class KafkaStateLog:
         self, topic: StateTopic, partition: int, records: Sequence[_Record], deadline: Deadline
     ) -> list[int]:
         self._make_ready(topic, partition, deadline)
-        return append_all(
-            self._producer, topic.kafka_name, partition, [NewRecord(key, value) for key, value in records], deadline
-        )
+        new = [NewRecord(key, value) for key, value in records]
+        return append_all(self._producer, topic.kafka_name, partition, new, deadline, self._stamped)
 
     def append_apart(self, groups: Sequence[Group], deadline: Deadline) -> None:
         for topic, partition, _ in groups:
@@ -76,6 +83,7 @@ class KafkaStateLog:
                 for topic, partition, records in groups
             ],
             deadline,
+            self._stamped,
         )
 
     # Reading ------------------------------------------------------------------------------------------------------
