@@ -9,7 +9,14 @@ from layer.client.errors import pulsar_errors
 from layer.deadline import Deadline
 from layer.metadata.clusters import check_replication_clusters
 from layer.metadata.namespaces import CLUSTER
-from layer.metadata.policies import REPLICATION_CLUSTERS, applied, policy_named, with_policy, without_policy
+from layer.metadata.policies import (
+    REPLICATION_CLUSTERS,
+    applied,
+    check_level,
+    policy_named,
+    with_policy,
+    without_policy,
+)
 from layer.node import Node
 from mapping.topic_name import TopicName
 
@@ -36,10 +43,11 @@ class PolicyAdmin:
 
         Raises:
             InvalidConfiguration: there is no such policy, or it does not take this value (replication_clusters takes
-                names of registered clusters, where this one has a name).
+                names of registered clusters, where this one has a name), or it is one of the cluster alone.
             TopicNotFound: namespace or topic do not exist.
         """
         with pulsar_errors():
+            check_level(name, cluster=where == CLUSTER)
             if name == REPLICATION_CLUSTERS.name:
                 names = REPLICATION_CLUSTERS.taken(value)
                 check_replication_clusters(names, self.node.clusters.registry(self._deadline()))

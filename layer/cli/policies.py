@@ -40,7 +40,8 @@ def set_policy(settings: Settings, where: str, name: str, value: str) -> None:
 def show_policies(settings: Settings, where: str, name: str | None, *, applied: bool) -> None:
     """One policy's value alone, or all with their names."""
     with admin_of(settings) as admin:
-        names = POLICIES if name is None else (name,)
+        there = [each.name for each in POLICIES.values() if where == CLUSTER or not each.of_cluster]
+        names = there if name is None else [name]
         found = {each: admin.get_policy(where, each, applied_value=applied) for each in names}
     if settings.json:
         write_json(found if name is None else found[name])

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from typing import Annotated, Final, Optional
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Optional
 
 import typer
 from prometheus_client import CollectorRegistry
@@ -21,9 +21,11 @@ from layer.duties.health import KafkaAnswers, ServiceHealth
 from layer.duties.running import RunningDuties
 from layer.duties.state import DutyName
 from layer.duties.web import ServiceServer
+from layer.errors import InvalidOption
 from layer.exceptions import ConnectError, Timeout
 from layer.metadata.processes import SERVICE
 from layer.metrics import MetricsCollector
+from layer.transactions.operators_limits import parsed_limits
 
 DEFAULT_PORT: Final = 9464
 _AGAIN_S: Final = 2.0
@@ -55,6 +57,15 @@ def serve(
         typer.Option("--without", help="Leave this to others. May be repeated."),
     ] = None,
     cluster_config: ClusterConfigOption = None,
+    transactions: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            "--transactions",
+            metavar="POLICY=VALUE",
+            help="A limit of the coordinators of transactions in this process, instead of the cluster's policy of that "
+            "name. May be repeated.",
+        ),
+    ] = None,
     stop_timeout: Annotated[
         float, typer.Option("--stop-timeout", min=0, max=3600, help="How long ending its work may take, in seconds.")
     ] = 20.0,
@@ -66,6 +77,7 @@ def serve(
     """
     duties = _chosen(only or (), without or ())
     secrets = read_cluster_config(cluster_config or ())
+    limits = _limits(transactions or ())
     health = ServiceHealth()
     registry = CollectorRegistry()
     registry.register(MetricsCollector())
@@ -76,6 +88,7 @@ def serve(
         with told_to_stop() as stop:
             admin = _connected(settings, health, stop)
             if admin is not None:
+                admin.node.transactions.limits = limits
                 try:
                     _run(settings, admin, duties, secrets, health, stop, stop_timeout)
                 finally:
@@ -89,6 +102,19 @@ def _chosen(only: list[DutyName] | tuple[()], without: list[DutyName] | tuple[()
     if not chosen:
         raise typer.BadParameter("nothing is left to be done", param_hint="--without")
     return chosen
+
+
+def _limits(words: Sequence[str]) -> dict[str, Any]:
+    """POLICY=VALUE, by name."""
+    for word in words:
+        if "=" not in word:
+            raise typer.BadParameter(f"expected POLICY=VALUE, got {word!r:.60}", param_hint="--transactions")
+    try:
+        return parsed_limits(
+            {name.strip(): value.strip() for name, _, value in (word.partition("=") for word in words)}
+        )
+    except InvalidOption as wrong:
+        raise typer.BadParameter(str(wrong), param_hint="--transactions") from wrong
 
 
 def _connected(settings: Settings, health: ServiceHealth, stop: threading.Event) -> AdminClient | None:

@@ -36,6 +36,8 @@ class Policy:
     minimum: int = 0
     """Of a policy that takes a number."""
     in_bytes: bool = False
+    of_cluster: bool = False
+    """It can be set for the cluster alone."""
     together: str = ""
     """Policies with the same word here are inherited together: where one of them is set, those that are not have their
     defaults."""
@@ -255,6 +257,55 @@ REPLICATION_CLUSTERS: Final = Policy(
     "clusters that messages are copied to; this cluster's own name may be among them",
 )
 
+MAX_ACTIVE_TRANSACTIONS_PER_COORDINATOR: Final = Policy(
+    "max_active_transactions_per_coordinator",
+    int,
+    10_000,
+    "open transactions that a coordinator may have; others are refused",
+    minimum=1,
+    of_cluster=True,
+)
+TRANSACTION_MAX_TIMEOUT_IN_SECONDS: Final = Policy(
+    "transaction_max_timeout_in_seconds",
+    int,
+    86_400,
+    "the longest time-out that a transaction may be begun with",
+    minimum=1,
+    of_cluster=True,
+)
+TRANSACTION_LOG_BATCHED_WRITE_MAX_RECORDS: Final = Policy(
+    "transaction_log_batched_write_max_records",
+    int,
+    512,
+    "records that a coordinator appends to its log at once",
+    minimum=1,
+    of_cluster=True,
+)
+TRANSACTION_LOG_BATCHED_WRITE_MAX_SIZE: Final = Policy(
+    "transaction_log_batched_write_max_size",
+    int,
+    4 * 1024 * 1024,
+    "bytes that a coordinator appends to its log at once; a larger record goes alone",
+    minimum=1,
+    in_bytes=True,
+    of_cluster=True,
+)
+TRANSACTION_LOG_BATCHED_WRITE_MAX_DELAY_IN_MILLIS: Final = Policy(
+    "transaction_log_batched_write_max_delay_in_millis",
+    int,
+    0,
+    "how long a coordinator waits for others to be written with, at most",
+    of_cluster=True,
+)
+OF_TRANSACTIONS: Final = (
+    MAX_ACTIVE_TRANSACTIONS_PER_COORDINATOR,
+    TRANSACTION_MAX_TIMEOUT_IN_SECONDS,
+    TRANSACTION_LOG_BATCHED_WRITE_MAX_RECORDS,
+    TRANSACTION_LOG_BATCHED_WRITE_MAX_SIZE,
+    TRANSACTION_LOG_BATCHED_WRITE_MAX_DELAY_IN_MILLIS,
+)
+"""Limits of coordinators, see `layer.transactions.operators_limits`."""
+
 POLICIES: Final[Mapping[str, Policy]] = {
     policy.name: policy
     for policy in (
@@ -278,6 +329,7 @@ POLICIES: Final[Mapping[str, Policy]] = {
         LEDGER_MAX_MBYTES,
         LEDGER_MAX_ENTRIES,
         REPLICATION_CLUSTERS,
+        *OF_TRANSACTIONS,
     )
 }
 """What may be set."""
@@ -291,6 +343,12 @@ def policy_named(name: str) -> Policy:
         hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(POLICIES)}"
         raise errors.InvalidOption(f"there is no policy {name!r:.60}; {hint}")
     return found
+
+
+def check_level(name: str, *, cluster: bool) -> None:
+    """Raises InvalidOption: there is no such policy, or it is the cluster's and set elsewhere."""
+    if policy_named(name).of_cluster and not cluster:
+        raise errors.InvalidOption(f"policy {name} is one of the cluster: set it with pok cluster policy")
 
 
 def with_policy(policies: Mapping[str, Any], name: str, value: object) -> Mapping[str, Any]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from layer.deadline import Deadline
 from layer.duties.state import DutyName, DutyState
-from layer.errors import Closed
+from layer.errors import Closed, NotAuthorized, StoreError
 from layer.kafka.assigned import AssignedConsumer
 from layer.kafka.group import GroupCallbacks, GroupConsumer
+from layer.metadata.namespaces import CLUSTER
 from layer.services import FETCH_QUEUE_KBYTES, Services
 from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
 from layer.transactions.client_transaction import TransactionClient
@@ -17,9 +20,11 @@ from layer.transactions.coordinator import Coordinator, random_session
 from layer.transactions.coordinator_access import ClusterAccess
 from layer.transactions.coordinator_group import GROUP_ID, CoordinatorGroup
 from layer.transactions.coordinator_log import CoordinatorLog
+from layer.transactions.coordinator_rules import CoordinatorSettings
 from layer.transactions.coordinators import Coordinators
 from layer.transactions.kafka_partitions import KafkaDataPartitions
 from layer.transactions.logged_outcomes import LoggedOutcomes
+from layer.transactions.operators_limits import coordinator_settings
 from layer.transactions.remote_coordinator import RemoteCoordinator
 from layer.transactions.request_tail import RequestTail
 from layer.transactions.sealing import Sealing
@@ -30,6 +35,7 @@ from mapping.state_records.transaction_requests import End
 from mapping.state_topics import TRANSACTION_COORDINATOR_ASSIGN, TRANSACTION_REQUESTS
 from mapping.txn_id import TxnId
 
+_log: Final = logging.getLogger(__name__)
 _ASSIGNED_S: Final = 10.0
 _SERVING_S: Final = 5.0
 _REQUESTS_WAIT_MS: Final = 500
@@ -68,6 +74,10 @@ class Transactions:
         self._rounds: UpkeepRounds | None = None
         self._closed = False
         self._lock = threading.Lock()
+        self.limits: Mapping[str, Any] = {}
+        """Policies of transactions that count for this process instead of the cluster's. To be set before it joins."""
+        self.settings = CoordinatorSettings()
+        """Of the coordinators of this process, from `join` on."""
 
     # Using --------------------------------------------------------------------------------------------------------
 
@@ -83,12 +93,21 @@ class Transactions:
             if self._closed:
                 raise Closed("transactions of this process were closed")
             if self._group is None:
+                self.settings = self._settings_now(deadline)
                 self._services.state_apart = True
                 self._group = CoordinatorGroup(self._coordinators, self._open_member)
                 self._rounds = UpkeepRounds(self._upkeep, self._sealing, self._coordinators.serving)
             group = self._group
         if group.wait_until_assigned(_at_most(_ASSIGNED_S, deadline)):
             wait_until(self._serves_its_share, _at_most(_SERVING_S, deadline))
+
+    def _settings_now(self, deadline: Deadline) -> CoordinatorSettings:
+        """Without the right to read the cluster's policies, or an answer, what counts where none are set."""
+        try:
+            return coordinator_settings(self.limits, self._services.namespaces.policies(CLUSTER, deadline))
+        except (NotAuthorized, StoreError) as failure:
+            _log.warning("the cluster's policies of transactions cannot be read, defaults count: %s", failure)
+            return coordinator_settings(self.limits)
 
     def _serves_its_share(self) -> bool:
         return bool(self._coordinators.serving()) or not self._coordinators.owned()
@@ -155,6 +174,7 @@ class Transactions:
             log,
             self._outcomes,
             requests,
+            settings=self.settings,
             clock=self._services.clock,
             meter=self._services.meters.coordinator(number),
         )
