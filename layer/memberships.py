@@ -38,6 +38,7 @@ from layer.saved_cursors import SavedCursors
 from layer.services import Services
 from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
 from layer.waiting import wait_until
+from mapping.state_records.cursor_state import decode_commit_metadata
 from mapping.state_topics import DELIVERIES
 from mapping.topic_name import TopicName
 
@@ -163,8 +164,14 @@ class Memberships:
             members = self._services.admin.describe_group(subscription.group, deadline).members
             return frozenset(member.client_id for member in members if not is_over(member.client_id))
 
+        def saved_version(partition: int, deadline: Deadline) -> int:
+            topic = subscription.topic.kafka_topic
+            found = self._services.admin.committed(subscription.group, topic, [partition], deadline).get(partition)
+            metadata = None if found is None else decode_commit_metadata(found.metadata)
+            return -1 if metadata is None else metadata.lineage.version
+
         topic = str(subscription.topic.name)
-        return LeaseChannel(self.deliveries, topic, subscription.name, live_members, self._lease_errands)
+        return LeaseChannel(self.deliveries, topic, subscription.name, live_members, saved_version, self._lease_errands)
 
     def _wait_until_seen(
         self, subscription: Subscription, member: SubscriptionMember, client_id: str, deadline: Deadline

@@ -35,13 +35,16 @@ class LeaseChannel:
         topic: str,
         subscription: str,
         live_members: Callable[[Deadline], Collection[str]],
+        saved_version: Callable[[int, Deadline], int],
         errands: Executor,
     ) -> None:
-        """`live_members` asks Kafka's group for the client ids of those who are not known to be gone."""
+        """`live_members` asks Kafka's group for the client ids of those who are not known to be gone, `saved_version`
+        for the version of a partition's cursor that it has committed."""
         self._channel = channel
         self._topic = topic
         self._subscription = subscription
         self._live_members = live_members
+        self._saved_version = saved_version
         self._errands = errands
         self._hear: Callable[[Sequence[lease_terms.Heard]], None] = lambda records: None
         self._listener: Callable[[Sequence[Heard]], None] = self._heard
@@ -105,6 +108,9 @@ class LeaseChannel:
 
     def group(self) -> Future[Collection[str]]:
         return self._run(lambda: self._live_members(Deadline.after(_GROUP_S)))
+
+    def saved_version(self, partition: int) -> Future[int]:
+        return self._run(lambda: self._saved_version(partition, Deadline.after(_GROUP_S)))
 
     def stop(self) -> None:
         self._hear = lambda records: None

@@ -176,5 +176,9 @@ def report_corrupt(cursor: object, offset: int, reason: Exception) -> None:
     _log.error("cursor=%s offset=%d is skipped and acknowledged, it cannot be read: %s", cursor, offset, reason)
 
 
+def report_beyond_end(cursor: object, offset: int, end: int) -> None:
+    _log.warning("cursor=%s somebody names offset %d, the log ends at %d: taken for that", cursor, offset, end)
+
+
 def report_stop(cursor: object, reason: str) -> None:
     _log.error("cursor=%s stopped: %s", cursor, reason)

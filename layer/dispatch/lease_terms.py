@@ -48,6 +48,10 @@ class LeaseTraffic(Protocol):
     def group(self) -> Future[Collection[str]]:
         """The client ids of the live members of the Kafka group."""
 
+    def saved_version(self, partition: int) -> Future[int]:
+        """The version of the cursor that the Kafka group has committed: whoever took over has made it higher before
+        saying so. -1 for none. Raises StoreError."""
+
     def stop(self) -> None:
         """Hear no more. A second call does nothing."""
 

@@ -102,6 +102,8 @@ class Leasing:
         self._had_enough_s = 0.0
         """When this process owned a partition last (Failover: all), or had not joined the group."""
         self._looks = GroupLooks(terms.traffic)
+        self._doubted: dict[int, tuple[OwnedPartition, Future[int]]] = {}
+        """Partitions that somebody says to have taken over, and what the group has committed of them."""
         self._reports_heard = 0
         self._paced = (0, 0.0)
         """How many there were at the last look, and when that was."""
@@ -156,6 +158,7 @@ class Leasing:
             self._records.read()
         else:
             self._records.rest()
+        self._look_at_doubted()
         if self.lessor.in_use:
             self._look_after_members(now_s)
         self.send()
@@ -252,13 +255,40 @@ class Leasing:
             self.lessee.hear(None, record)
         elif partition in self._owned:
             owned = self._owned[partition]
-            fenced = isinstance(record, TakeOver) and record.life == self._terms.life
-            if fenced and record.version > owned.saves.saved.lineage.version:  # type: ignore[union-attr]
-                owned.quiet = True  # Kafka's group will say so, too
+            if isinstance(record, TakeOver) and record.life == self._terms.life:
+                self._is_taken_over(partition, owned, record.version)
             if isinstance(record, Lease | Recall):
                 self.lessee.pass_over(record)
         else:
             self.lessee.hear(self._handle.slot(partition), record)
+
+    def _is_taken_over(self, partition: int, owned: OwnedPartition, version: int) -> None:
+        """Somebody says so. Nothing more goes out until Kafka's group has said whether it is true: whoever takes over
+        saves first, so that a version which the group does not know is nobody's."""
+        if version > owned.saves.saved.lineage.version and partition not in self._doubted:
+            owned.quiet = True
+            self._doubt(partition, owned)
+
+    def _doubt(self, partition: int, owned: OwnedPartition) -> None:
+        answer = self._terms.traffic.saved_version(partition)
+        self._doubted[partition] = (owned, answer)
+        answer.add_done_callback(lambda _: self._wake())
+
+    def _look_at_doubted(self) -> None:
+        for partition, (owned, answer) in list(self._doubted.items()):
+            if self._owned.get(partition) is not owned:
+                del self._doubted[partition]
+            elif answer.done():
+                if answer.exception() is not None:
+                    self._doubt(partition, owned)
+                    continue
+                del self._doubted[partition]
+                if answer.result() > owned.saves.saved.lineage.version:
+                    continue  # it is true, and the group tells this member soon
+                _log.warning("cursor=%s a TAKE_OVER that nobody saved is passed over", owned.identity)
+                if not self.lessor.is_being_taken_over(partition):
+                    owned.quiet = False
+                    self._go_on([partition])
 
     def _look_after_members(self, now_s: float) -> None:
         for owned in self._owned.values():

@@ -360,6 +360,10 @@ class Lessor:
         for member in list(self._members.values()):
             self._expel(member, "what was written to it may be lost")
 
+    def is_being_taken_over(self, number: int) -> bool:
+        """Not everybody has said yet what they hold of it."""
+        return number in self._take_overs.asked
+
     def not_heard(self) -> None:
         """Something that members said is gone."""
         for member in list(self._members.values()):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from layer import errors
@@ -220,6 +221,7 @@ class Ownership:
             owned.intake.delayed = DelayedMessages() if self._delays else None
             owned.intake.compacted = self._handle.compacted.get(number)
             owned.intake.elsewhere = self._handle.acknowledged_elsewhere(number)
+            owned.log_end = partial(self._dispatcher.log_end, owned)
             self._dispatcher.serve(owned)
             opened[number] = owned
             previous[number] = found

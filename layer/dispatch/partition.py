@@ -23,6 +23,7 @@ from layer.cursor.saved import Save, Saved, Unneeded
 from layer.cursor.store import CursorStore
 from layer.dispatch import seen_counts
 from layer.dispatch.acknowledging import Acknowledging
+from layer.dispatch.batches import report_beyond_end
 from layer.dispatch.chunks import Known
 from layer.dispatch.delayed import DelayedMessages
 from layer.dispatch.delivery import Delivery, Feed, PartitionSlot
@@ -89,6 +90,9 @@ class OwnedPartition:
         """Its owner's, once it is owned."""
         self.read_again: Callable[[int], Any | None] = lambda offset: None
         """The record of one entry; None when it cannot be had just now."""
+        self.log_end: Callable[[], int] | None = None
+        """Asks Kafka where the log ends; raises StoreError. None: what others say is believed."""
+        self._log_end_seen = 0
         self.due_soon = self.intake.due_soon
         self._read_ahead = ReadAhead()
         self._absent: deque[int] = deque()
@@ -371,12 +375,27 @@ class OwnedPartition:
         if self.guard is not None:
             self.guard.still_held(offsets)
 
+    def bounded(self, position: int) -> int:
+        """A position that another process named, but none beyond the log's end: what is not written yet is nobody's to
+        acknowledge. Kafka is asked for that only when it lies beyond what is known. Raises StoreError."""
+        known = max(self.read_position, self._log_end_seen)
+        if position <= known or self.log_end is None:
+            return position
+        self._log_end_seen = end = self.log_end()
+        if position > end:
+            report_beyond_end(self.identity, position - 1, end)
+        return min(position, max(end, self.read_position))
+
     def acknowledge_elsewhere(self, offsets: list[int], batches: Mapping[int, tuple[int, int]]) -> None:
         """Consumers in other processes acknowledged these entries, and messages of batch entries, whoever holds them.
 
         Raises:
             StoreError: what the cursor knows of them is out of memory and cannot be read back; nothing was changed.
         """
+        if offsets or batches:
+            end = self.bounded(max(max(offsets, default=0), max(batches, default=0)) + 1)
+            offsets = [offset for offset in offsets if offset < end]
+            batches = {offset: acks for offset, acks in batches.items() if offset < end}
         self._acknowledging.elsewhere(offsets, batches, self.meter)
         if self.guard is not None:
             self.guard.handed_out(self.cursor.next_unacked - 1)

@@ -124,12 +124,15 @@ class OwnerRequests:
         return result
 
     def _seek(self, owned: OwnedPartition, wish: Seek) -> None:
-        if wish.offset > owned.read_position:
+        offset = owned.bounded(wish.offset)
+        if offset > owned.read_position:
             self._ownership.learn_fences(owned.slot.number)
-        begun = BatchAckSet(wish.batch_size, (1 << wish.begun) - 1) if wish.begun > 0 else None
-        self._dispatcher.seek(owned, wish.offset, begun)
+        inside = wish.begun > 0 and offset == wish.offset
+        begun = BatchAckSet(wish.batch_size, (1 << wish.begun) - 1) if inside else None
+        self._dispatcher.seek(owned, offset, begun)
 
     def _acknowledge_up_to(self, owned: OwnedPartition, upto: int) -> None:
+        upto = owned.bounded(upto + 1) - 1
         if upto >= owned.read_position:
             self._ownership.learn_fences(owned.slot.number)
         self._dispatcher.acknowledge_up_to(owned, upto)

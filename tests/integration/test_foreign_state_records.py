@@ -8,7 +8,14 @@ import pytest
 from confluent_kafka import Producer
 
 import layer as pulsar
-from mapping.state_topics import PRODUCERS, SUBSCRIPTIONS, TOPICS, StateTopic
+from layer.admin import AdminClient
+from layer.deadline import Deadline
+from layer.waiting import wait_until
+from mapping.state_keys import DeliveryKey, encode_key
+from mapping.state_records.cursor_requests import AcknowledgeUpTo, CursorLife, Request, Seek, encode_request
+from mapping.state_records.leases import TakeOver
+from mapping.state_records.leases import encode as encode_lease
+from mapping.state_topics import DELIVERIES, PRODUCERS, SUBSCRIPTIONS, TOPICS, StateTopic
 from mapping.topic_name import TopicName
 from tests.integration.sdk_support import PATIENCE_MS
 
@@ -63,3 +70,38 @@ def test_an_open_transaction_of_kafka_hides_nothing(
         use(service_url, topic)
     finally:
         holding.abort_transaction(20)
+
+
+def test_forged_requests_acknowledge_nothing_that_is_not_written_yet(
+    client: pulsar.Client, admin: AdminClient, bootstrap: str, unique: Unique
+) -> None:
+    topic = unique()
+    producer = client.create_producer(topic)
+    producer.send(b"before")
+    consumer = client.subscribe(
+        topic, "s", consumer_type=pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest
+    )
+    assert consumer.receive(PATIENCE_MS).data() == b"before"
+    deadline = Deadline.after(20)
+    found = admin.node.topics.open(TopicName.parse(topic), deadline)
+    subscription = admin.node.subscriptions.find(found, "s", deadline)
+    assert subscription is not None
+    life = CursorLife(found.kafka_topic_id, found.layout.incarnation, subscription.incarnation)
+    name = str(TopicName.parse(topic))
+    records = [
+        encode_request(Request(b"12345678", life, AcknowledgeUpTo(2**62))),
+        encode_request(Request(b"23456789", life, Seek(2**62))),
+        encode_lease(TakeOver(life, b"0123456789abcdef", 2**40)),
+    ]
+    raw = Producer({"bootstrap.servers": bootstrap})
+    for value in records:
+        raw.produce(DELIVERIES.kafka_name, value, encode_key(DeliveryKey(name, 0, "s")), DELIVERIES.partition_for(name))
+    assert raw.flush(20) == 0
+    # What was in the log when the owner heard of it is acknowledged, what comes then is delivered.
+    assert wait_until(lambda: admin.subscription_stats(topic, "s").backlog == 0, Deadline.after(60))
+    for number in range(3):
+        producer.send(b"%d" % number)
+        message = consumer.receive(PATIENCE_MS)
+        assert message.data() == b"%d" % number
+        consumer.acknowledge(message)
+    consumer.close()

@@ -32,6 +32,7 @@ from layer.kafka.records import CommittedOffset
 from layer.statelog.memory_log import MemoryStateLog
 from mapping.ledger import LedgerLayout
 from mapping.state_records.cursor_requests import CursorLife
+from mapping.state_records.cursor_state import decode_commit_metadata
 from mapping.state_records.leases import Lease, LeaseRecord, Report, TakeOver, decode, encode
 from tests.simulation.played_records import Record, key_of
 
@@ -89,6 +90,8 @@ class World:
         """Operators seek all the time, also while an owner asks who holds what."""
         self.moves = rng.random() < 0.5
         """Consumers are closed and processes leave, in good order; what they refused just before counts or not."""
+        self.forgeries = rng.random() < 0.1
+        """Somebody writes TAKE_OVERs who took nothing over."""
         self.troubles = 0
         """Deaths, pauses and failures of appends: after one, deliveries may repeat and counts start over."""
         self.dead_letters: set[int] = set()
@@ -158,6 +161,12 @@ class Written(Future[list[int]]):
         while not self.done():
             self.answers.pop(0)()
         return super().result(timeout)
+
+
+def world_version(world: World) -> int:
+    """Of the cursor that the group has committed."""
+    metadata = None if world.commit is None else decode_commit_metadata(world.commit.metadata)
+    return -1 if metadata is None else metadata.lineage.version
 
 
 class Traffic:
@@ -238,10 +247,18 @@ class Traffic:
         self.answers.append(lambda: answer.set_result(frozenset(self.world.group)))
         return answer
 
+    def saved_version(self, partition: int) -> Future[int]:
+        answer = Future[int]()
+        self.answers.append(lambda: answer.set_result(world_version(self.world)))
+        return answer
+
     def stop(self) -> None:
         self.hear = lambda records: None
 
     def step(self) -> None:
+        if self.world.forgeries and self.world.rng.random() < 0.01:
+            forged = TakeOver(LIFE, self.world.rng.randbytes(16), 2**40)
+            self.world.deliveries.append((0, encode(forged)))
         if self.answers and self.world.rng.random() < 0.6:
             self.answers.pop(0)()
         log = self.world.deliveries

@@ -87,7 +87,9 @@ class Member:
 
     def __init__(self, channel: PlayedChannel) -> None:
         self.errands = Errands()
-        self.lease_channel = LeaseChannel(cast("Any", channel), TOPIC, "s", lambda deadline: (), self.errands)
+        self.lease_channel = LeaseChannel(
+            cast("Any", channel), TOPIC, "s", lambda deadline: (), lambda partition, deadline: -1, self.errands
+        )
         self.inbox = LeaseInbox(
             self.lease_channel.read, lambda: None, lambda _: False, most_records=MOST_RECORDS, most_bytes=MOST_BYTES
         )
