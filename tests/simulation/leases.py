@@ -90,7 +90,9 @@ class World:
         """Operators seek all the time, also while an owner asks who holds what."""
         self.moves = rng.random() < 0.5
         """Consumers are closed and processes leave, in good order; what they refused just before counts or not."""
-        self.forgeries = rng.random() < 0.1
+        self.forger = random.Random(hash(rng.getstate()))
+        """Of its own, so that what else happens is as it is without forgeries."""
+        self.forgeries = self.forger.random() < 0.1
         """Somebody writes TAKE_OVERs who took nothing over."""
         self.troubles = 0
         """Deaths, pauses and failures of appends: after one, deliveries may repeat and counts start over."""
@@ -256,8 +258,8 @@ class Traffic:
         self.hear = lambda records: None
 
     def step(self) -> None:
-        if self.world.forgeries and self.world.rng.random() < 0.01:
-            forged = TakeOver(LIFE, self.world.rng.randbytes(16), 2**40)
+        if self.world.forgeries and self.world.forger.random() < 0.01:
+            forged = TakeOver(LIFE, self.world.forger.randbytes(16), 2**40)
             self.world.deliveries.append((0, encode(forged)))
         if self.answers and self.world.rng.random() < 0.6:
             self.answers.pop(0)()
