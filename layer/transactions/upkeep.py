@@ -53,10 +53,12 @@ class Subscriptions(Protocol):
     def find(self, topic: Topic, name: str, deadline: Deadline) -> Subscription | None: ...
 
 
-class LogStarts(Protocol):
+class LogRanges(Protocol):
     """What is asked of `KafkaAdmin`."""
 
     def start_offsets(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> dict[int, int]: ...
+
+    def end_offsets(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> dict[int, int]: ...
 
 
 class _Cursor(NamedTuple):
@@ -75,14 +77,14 @@ class Upkeep:
         views: TransactionViews,
         topics: Topics,
         subscriptions: Subscriptions,
-        log_starts: LogStarts,
+        log_ranges: LogRanges,
         clock: Clock,
     ) -> None:
         self._log = log
         self._views = views
         self._topics = topics
         self._subscriptions = subscriptions
-        self._log_starts = log_starts
+        self._log_ranges = log_ranges
         self._clock = clock
         self._cleanings: dict[DataPartition, BufferCleaning] = {}
         self._next_topic: dict[tuple[str, int], str] = {}
@@ -129,31 +131,41 @@ class Upkeep:
                 self._next_topic[TRANSACTION_BUFFER_SNAPSHOT.name, partition] = topic
                 break
             try:
-                starts = self._starts(topic, places[topic], _at_most(_TOPIC_S, deadline))
+                ranges = self._ranges(topic, places[topic], _at_most(_TOPIC_S, deadline))
             except LayerError as failure:
                 self._tell(topic, failure)
                 continue
-            question = partial(self._due, starts=starts, now_ms=now_ms)
+            question = partial(self._due, ranges=ranges, now_ms=now_ms)
             keys = self._views.ask_buffer_log(partition, question, deadline)
             done += self._tombstone(TRANSACTION_BUFFER_SNAPSHOT, partition, keys[: most - done], deadline)
         return done
 
-    def _starts(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> dict[DataPartition, int | None]:
-        """Where the logs of these partitions begin; None of those that are gone."""
+    def _ranges(
+        self, topic: str, partitions: Sequence[int], deadline: Deadline
+    ) -> dict[DataPartition, tuple[int, int] | None]:
+        """Where the logs of these partitions begin and end; None of those that are gone."""
         life = self._topics.last_life(TopicName.parse(topic), deadline)
         if life is None:
             return {}
         there = [] if life.topic is None else [p for p in partitions if p < life.topic.partitions]
         starts: dict[int, int] = {}
+        ends: dict[int, int] = {}
         if life.topic is not None and there:
-            starts = self._log_starts.start_offsets(life.topic.kafka_topic, there, deadline)
-        return {DataPartition(topic, p, life.incarnation): starts.get(p, 0) if p in there else None for p in partitions}
+            starts = self._log_ranges.start_offsets(life.topic.kafka_topic, there, deadline)
+            ends = self._log_ranges.end_offsets(life.topic.kafka_topic, there, deadline)
+        return {
+            DataPartition(topic, p, life.incarnation): (starts.get(p, 0), ends.get(p, 0)) if p in there else None
+            for p in partitions
+        }
 
-    def _due(self, entries: BufferEntries, starts: dict[DataPartition, int | None], now_ms: int) -> list[bytes]:
+    def _due(
+        self, entries: BufferEntries, ranges: dict[DataPartition, tuple[int, int] | None], now_ms: int
+    ) -> list[bytes]:
         found: list[bytes] = []
-        for where, start in starts.items():
+        for where, log in ranges.items():
             of_partition = self._cleanings.setdefault(where, BufferCleaning(where))
-            found += [encode_key(key) for key in of_partition.due(entries, start, now_ms)]
+            start, end = (None, 0) if log is None else log
+            found += [encode_key(key) for key in of_partition.due(entries, start, now_ms, end)]
         return found
 
     # Pending acks -------------------------------------------------------------------------------------------------

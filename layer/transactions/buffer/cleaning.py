@@ -5,7 +5,9 @@
   write to the topic of the present; an ABORTED when it is sealed, and of a topic that is gone when no record comes late
   any more (as long as it is there `Sealing` looks through it first).
 * An ABORTED or VOID an hour after the log start passed the last record that it speaks of: by then no reader holds such
-  a record any more, and none comes late. An ABORTED only at or below its coordinator's low-water mark and after the
+  a record any more, and none comes late. Of one that is not sealed (topics whose lateness nobody bounds are bound ones)
+  the last record may lie behind what it names: the log start has to pass the end that the log has when the time for
+  late ones is over, too. An ABORTED only at or below its coordinator's low-water mark and after the
   OPENs beside it: what makes an OPEN void must not go before it.
 """
 
@@ -29,11 +31,16 @@ class BufferCleaning:
         """`where` has the present life, or of a topic that is gone the last one."""
         self._where = where
         self._passed_ms: dict[TransactionBufferKey, int] = {}
+        self._last_ends: dict[TransactionBufferKey, int] = {}
+        """Of unsealed entries: where the log ended when nothing came late any more."""
 
-    def due(self, entries: BufferEntries, log_start: int | None, now_ms: int) -> list[TransactionBufferKey]:
+    def due(
+        self, entries: BufferEntries, log_start: int | None, now_ms: int, log_end: int = 0
+    ) -> list[TransactionBufferKey]:
         """What may be tombstoned now. `entries` at the end; `log_start` is the data partition's first offset, None when
-        the partition is gone."""
+        the partition is gone; `log_end` its end, asked for after `now_ms`."""
         found: list[TransactionBufferKey] = []
+        last_ends: dict[TransactionBufferKey, int] = {}
         passed: dict[TransactionBufferKey, int] = {}
         open_ones = entries.open_bounds(self._where)
         for txn in entries.transactions(self._where):
@@ -49,12 +56,23 @@ class BufferCleaning:
                     over = isinstance(entry, VoidEntry) or self._is_over(entry, txn, entries, log_start, now_ms)
                     if over and _may_go(entry, txn, entries, has_open=has_open):
                         found.append(key)
-                elif _end(entry) <= log_start:
+                elif isinstance(entry, AbortedEntry) and not entry.sealed and now_ms <= entry.late_until_ms:
+                    continue
+                elif self._last_record(key, entry, last_ends, log_end) <= log_start:
                     passed[key] = self._passed_ms.get(key, now_ms)
                     if now_ms - passed[key] >= KEPT_FOR_MS and _may_go(entry, txn, entries, has_open=has_open):
                         found.append(key)
-        self._passed_ms = passed
+        self._passed_ms, self._last_ends = passed, last_ends
         return found
+
+    def _last_record(
+        self, key: TransactionBufferKey, entry: BufferEntry, last_ends: dict[TransactionBufferKey, int], log_end: int
+    ) -> int:
+        """Behind it."""
+        if not isinstance(entry, AbortedEntry) or entry.sealed:
+            return _end(entry)
+        last_ends[key] = self._last_ends.get(key, log_end)
+        return max(_end(entry), last_ends[key])
 
     def _is_over(
         self, entry: AbortedEntry, txn: TxnId, entries: BufferEntries, log_start: int | None, now_ms: int

@@ -267,6 +267,19 @@ def test_an_aborted_entry_goes_an_hour_after_the_log_start_passed_it(entries: En
     assert cleaning.due(entries, 10, 100 + KEPT_FOR_MS) == entries.keys_of(HERE, T1, BufferKind.ABORTED)
 
 
+def test_one_that_is_not_sealed_stays_while_a_late_record_behind_it_may_be_in_the_log(entries: Entries) -> None:
+    entries.put(T1, aborted([4], end=5, sealed=False, late_until_ms=1000))
+    entries.low(1)
+    cleaning = BufferCleaning(HERE)
+    assert cleaning.due(entries, 5, 1000, log_end=8) == [], "one may come at 8, and another one at 20"
+    assert cleaning.due(entries, 12, 1001, log_end=21) == []
+    assert cleaning.due(entries, 20, 1001 + 2 * KEPT_FOR_MS, log_end=40) == []
+    assert cleaning.due(entries, 21, 1001 + 3 * KEPT_FOR_MS, log_end=50) == []
+    assert cleaning.due(entries, 22, 1001 + 4 * KEPT_FOR_MS, log_end=60) == entries.keys_of(
+        HERE, T1, BufferKind.ABORTED
+    )
+
+
 def test_what_makes_an_open_void_does_not_go_before_it(entries: Entries) -> None:
     entries.put(T1, opened(0))
     entries.put(T1, aborted([0]))

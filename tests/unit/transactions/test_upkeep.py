@@ -80,6 +80,9 @@ class Cluster:
     def start_offsets(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> dict[int, int]:
         return dict.fromkeys(partitions, self.log_start)
 
+    def end_offsets(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> dict[int, int]:
+        return dict.fromkeys(partitions, self.log_start)
+
 
 class Rig:
     """Upkeep of the one partition that has records."""
