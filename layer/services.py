@@ -34,7 +34,7 @@ from layer.metadata.namespaces import NAMESPACE_KEYS, Namespaces
 from layer.metadata.policies import DEDUPLICATION, Policy, applied
 from layer.metadata.processes import member_client_id
 from layer.metadata.producers import ProducerRegistry
-from layer.metadata.subscriptions import SUBSCRIPTION_KEYS, Subscriptions
+from layer.metadata.subscriptions import SUBSCRIPTION_KEYS, SUBSCRIPTION_PLACE, Subscriptions
 from layer.metadata.topics import TOPIC_KEYS, Topics
 from layer.meters import Meters
 from layer.migration.from_pulsar.steps import IMPORT_KEYS, Imports
@@ -127,7 +127,7 @@ class Services:
         )
         self.ledger_views = LedgerViews(self.log, self, self.clock)
         self.subscriptions = Subscriptions(
-            Entities(self.log, SUBSCRIPTIONS, SUBSCRIPTION_KEYS, self.clock),
+            Entities(self.log, SUBSCRIPTIONS, SUBSCRIPTION_KEYS, self.clock, place_of=SUBSCRIPTION_PLACE),
             self.admin,
             self.cluster_clock,
             first_left=FirstLedgersLeft(self.ledger_views, self.admin).starts,

@@ -26,6 +26,7 @@ from layer.ledgers.kafka_topics import KafkaDataTopics
 from layer.ledgers.open_trimming import OpenTrimming
 from layer.ledgers.owner import LedgerOwner, TopicLogs, Turn
 from layer.ledgers.retirement import Retired, Retirement
+from layer.ledgers.shares import Share
 from layer.ledgers.topic_deletion import TopicDeletion
 from layer.ledgers.unused import UnusedThings
 from layer.node import Node
@@ -99,13 +100,20 @@ class Maintenance:
         self._data = KafkaDataTopics(services.topics, services.admin, self._reader)
         cursors, change = node.memberships.cursors.read, node.memberships.live_cursors.change
         self._backlogs = BacklogKeeper(node, cursors, change, self._data.measure)
-        self._duties: dict[str, Callable[[Sequence[TopicLogs], Deadline], int]] = {
+        duties: dict[str, Callable[[Sequence[TopicLogs], Deadline], int]] = {
             "messages that expire": MessageExpiry(node, cursors, change).run,
-            "backlog quotas": self._backlogs.run,
+            "backlog quotas": self._hold_backlogs,
             "what nobody uses": UnusedThings(
                 node, cursors, node.memberships.delete_subscription, node.memberships.delete_topic
             ).run,
             "compaction": Compacting(node, self._data.measure).run,
+        }
+        self._over = Deadline.never()
+        """When the round that is under way has to end."""
+        self._exceeded = 0
+        self._duties = {
+            name: Share(lambda topics, run=run: run(topics, self._over), services.clock)  # type: ignore[misc]
+            for name, run in duties.items()
         }
         self._thread = RoundsThread(
             "pok-maintenance",
@@ -182,7 +190,7 @@ class Maintenance:
         self._tell_of(done)
         if done.more:
             return 0.0
-        return min(_EXCEEDED_S, self._every_s) if self._backlogs.exceeded else self._every_s
+        return min(_EXCEEDED_S, self._every_s) if self._exceeded else self._every_s
 
     def _tell_of(self, done: Round) -> None:
         if done.partitions and done.partitions == len(self.owned()):
@@ -198,7 +206,9 @@ class Maintenance:
         changed = 0
         if self._topic_deletion is not None:
             changed = self._topic_deletion.run([owner.state_partition for owner in owners], deadline)
-        changed += sum(self._done(duty, topics, deadline) for duty in self._duties)
+        self._over, self._exceeded = deadline, 0
+        done = [self._done(duty, topics, deadline) for duty in self._duties]
+        changed += sum(number for number, _ in done)
         turns, failed, unmeasured = self._measured(owners, deadline)
         retired = self._retire(owners, deadline)
         return Round(
@@ -207,19 +217,28 @@ class Maintenance:
             sum(turn.written for turn in turns),
             changed,
             sum(each.removed for each in retired),
-            unmeasured or any(turn.more for turn in turns) or any(each.more for each in retired),
+            unmeasured
+            or any(left for _, left in done)
+            or any(turn.more for turn in turns)
+            or any(each.more for each in retired),
         )
 
-    def _done(self, duty: str, topics: Sequence[TopicLogs], deadline: Deadline) -> int:
-        """How much one of the duties changed; what keeps it from being done keeps no other one."""
+    def _hold_backlogs(self, topics: Sequence[TopicLogs], deadline: Deadline) -> int:
+        held = self._backlogs.run(topics, deadline)
+        self._exceeded += self._backlogs.exceeded
+        return held
+
+    def _done(self, duty: str, topics: Sequence[TopicLogs], deadline: Deadline) -> tuple[int, bool]:
+        """How much one of the duties changed, and whether it has topics left; what keeps it from being done keeps no
+        other one."""
         try:
-            return self._duties[duty](topics, deadline)
+            return self._duties[duty].run(topics)
         except Closed:
             raise
         except LayerError as failure:
             deadline.check(duty)
             _log.warning("%s: not all was done now: %s", duty, failure)
-            return 0
+            return 0, False
 
     def _measured(self, owners: Sequence[LedgerOwner], deadline: Deadline) -> tuple[list[Turn], int, bool]:
         """The turns of those for whom there was time, how many could not have theirs, and whether some had none."""

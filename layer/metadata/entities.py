@@ -70,13 +70,16 @@ class Entities(Generic[E]):
         *,
         keep_winners: bool = False,
         kept: Callable[[bytes], bytes] = whole,
+        place_of: Callable[[E], str] | None = None,
     ) -> None:
+        """`place_of`: where an entity lies, for `at`."""
         self._log = log
         self._topic = topic
         self._keys = keys
         self._clock = clock
         self._keep_winners = keep_winners
         self._kept = kept
+        self._place_of = place_of
         self._partitions: dict[int, CompareAndSet[E]] = {}
         self._lock = threading.Lock()
 
@@ -122,6 +125,10 @@ class Entities(Generic[E]):
         key = self._keys.encode(entity, 1, secrets.token_hex(16))
         self._log.append(self._topic, self._topic.partition_for(place), key, None, deadline)
 
+    def at(self, place: str, deadline: Deadline) -> dict[E, Versioned]:
+        """The entities of `place`, with their states."""
+        return self._at(self._topic.partition_for(place)).entities_at(place, deadline)
+
     def beside(self, place: str, deadline: Deadline) -> dict[E, Versioned]:
         """Every entity that lies in the same partition as `place`, with its state."""
         return self._at(self._topic.partition_for(place)).entities(deadline)
@@ -150,5 +157,6 @@ class Entities(Generic[E]):
                     clock=self._clock,
                     keep_winners=self._keep_winners,
                     kept=self._kept,
+                    place_of=self._place_of,
                 )
             return store

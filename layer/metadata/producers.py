@@ -415,10 +415,11 @@ class ProducerRegistry:
         """Find out which of our producers were thrown out."""
         with self._lock:
             held = {key: memberships[0] for key, memberships in self._held.items() if memberships}
-        one_of_each = {PRODUCERS.partition_for(topic): topic for topic, _ in held}
+        ours = {topic for topic, _ in held}
         claims: dict[str, ProducerClaims] = {}
-        for topic in one_of_each.values():
-            for record in readable(self._entities.of_partition(topic, deadline), decode_claims):
+        for topic in {PRODUCERS.partition_for(topic): topic for topic in ours}.values():
+            beside = self._entities.beside(topic, deadline)
+            for record in readable((beside[place] for place in ours & beside.keys()), decode_claims):
                 claims[record.topic] = record
         for (topic, name), membership in held.items():
             if stands(claims.get(topic, ProducerClaims(topic, 0)), name, membership.claim):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from typing import Final, Protocol, TypeAlias
 
 from layer import errors
@@ -40,6 +41,7 @@ _MARK: Final = b'"replicated":true'
 SUBSCRIPTION_KEYS: Final[EntityKeys[tuple[str, str]]] = EntityKeys(
     SubscriptionKey, lambda key: (str(key.topic), str(key.subscription)), lambda names: names
 )
+SUBSCRIPTION_PLACE: Final[Callable[[tuple[str, str]], str]] = itemgetter(0)
 
 
 class GroupsAndLogs(Groups, Protocol):
@@ -87,9 +89,7 @@ class Subscriptions:
     def list(self, topic: Topic, deadline: Deadline) -> list[Subscription]:
         """The subscriptions of a topic, by name."""
         found = []
-        for (place, _), current in self._entities.beside(str(topic.name), deadline).items():
-            if place != str(topic.name):
-                continue
+        for current in self._entities.at(str(topic.name), deadline).values():
             record = decode_subscription(current.value)
             if _alive(record, topic):
                 found.append(self._opened(topic, current, record))

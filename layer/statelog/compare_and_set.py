@@ -81,6 +81,7 @@ class CompareAndSet(Generic[E]):
         clock: Clock | None = None,
         keep_winners: bool = False,
         kept: Callable[[bytes], bytes] = whole,
+        place_of: Callable[[E], str] | None = None,
         new_attempt: Callable[[], str] = random_attempt,
         most_proposals: int = MOST_PROPOSALS,
     ) -> None:
@@ -93,7 +94,7 @@ class CompareAndSet(Generic[E]):
         self._new_attempt = new_attempt
         self._most_proposals = most_proposals
         self._view: LogView[VersionedEntities[E]] = LogView(
-            log, topic, partition, lambda: VersionedEntities(keys, kept), clock or SystemClock()
+            log, topic, partition, lambda: VersionedEntities(keys, kept, place_of), clock or SystemClock()
         )
 
     # Reading ------------------------------------------------------------------------------------------------------
@@ -105,6 +106,10 @@ class CompareAndSet(Generic[E]):
     def entities(self, deadline: Deadline) -> dict[E, Versioned]:
         """Every entity of the partition with its state, read to the end first."""
         return self._view.ask(lambda entities: entities.states(), deadline)
+
+    def entities_at(self, place: str, deadline: Deadline) -> dict[E, Versioned]:
+        """The same of one place alone (`place_of`)."""
+        return self._view.ask(lambda entities: entities.states_at(place), deadline)
 
     def winners(self, entity: E, deadline: Deadline) -> list[Versioned]:
         """The winner of every version, oldest first, read to the end first. Complete only with `keep_winners`."""

@@ -98,9 +98,17 @@ class VersionedEntities(Generic[E]):
     Memory: some 600 bytes a record, and `kept` of its value, which raises nothing.
     """
 
-    def __init__(self, keys: VersionedKeys[E], kept: Callable[[bytes], bytes] = whole) -> None:
+    def __init__(
+        self,
+        keys: VersionedKeys[E],
+        kept: Callable[[bytes], bytes] = whole,
+        place_of: Callable[[E], str] | None = None,
+    ) -> None:
+        """`place_of`: what `states_at` is asked by, if it is."""
         self._keys = keys
         self._kept = kept
+        self._place_of = place_of
+        self._at: dict[str, set[E]] = {}
         self._versions: dict[E, dict[int, dict[str, Versioned]]] = {}  # attempts in log order
 
     def apply(self, record: LogRecord) -> None:
@@ -111,6 +119,8 @@ class VersionedEntities(Generic[E]):
         if record.value is None:
             self._forget(key)
         else:
+            if self._place_of is not None and key.entity not in self._versions:
+                self._at.setdefault(self._place_of(key.entity), set()).add(key.entity)
             attempts = self._versions.setdefault(key.entity, {}).setdefault(key.version, {})
             if key.attempt not in attempts:
                 value = self._kept(record.value)
@@ -122,8 +132,11 @@ class VersionedEntities(Generic[E]):
         attempts.pop(key.attempt, None)
         if not attempts:
             versions.pop(key.version, None)
-        if not versions:
-            self._versions.pop(key.entity, None)
+        if not versions and self._versions.pop(key.entity, None) is not None and self._place_of is not None:
+            place = self._place_of(key.entity)
+            self._at[place].discard(key.entity)
+            if not self._at[place]:
+                del self._at[place]
 
     def state(self, entity: E) -> Versioned | None:
         """The entity's state, or None when nobody has written it yet."""
@@ -132,6 +145,13 @@ class VersionedEntities(Generic[E]):
 
     def states(self) -> dict[E, Versioned]:
         return {entity: _first(versions[max(versions)]) for entity, versions in self._versions.items()}
+
+    def states_at(self, place: str) -> dict[E, Versioned]:
+        """Of the entities of one place alone. Raises LookupError without `place_of`."""
+        if self._place_of is None:
+            raise LookupError("nobody said which place an entity is of")
+        versions = {entity: self._versions[entity] for entity in self._at.get(place, ())}
+        return {entity: _first(found[max(found)]) for entity, found in versions.items()}
 
     def winners(self, entity: E) -> list[Versioned]:
         """The winner of every version still present, oldest first. Complete where winners are never cleaned."""

@@ -1,0 +1,60 @@
+"""A share of a maintenance round: many topics with one duty keep nobody waiting for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from layer.errors import StoreError
+from layer.ledgers.owner import TopicLogs
+from layer.ledgers.shares import AT_ONCE, Share
+from mapping.ledger import LedgerLayout
+from tests.clocks import SetClock
+
+
+def topics(count: int) -> list[TopicLogs]:
+    return [TopicLogs(f"t{number:05}", "", LedgerLayout(1, 10), {}) for number in range(count)]
+
+
+class Duty:
+    """Takes a second for each topic."""
+
+    def __init__(self, clock: SetClock) -> None:
+        self.clock = clock
+        self.seen: list[str] = []
+        self.refused = ""
+
+    def __call__(self, some: Sequence[TopicLogs]) -> int:
+        if any(topic.name == self.refused for topic in some):
+            raise StoreError("not now")
+        self.seen += [topic.name for topic in some]
+        self.clock.seconds += len(some)
+        return len(some)
+
+
+def test_few_topics_are_done_in_one_round() -> None:
+    clock = SetClock()
+    duty = Duty(clock)
+    assert Share(duty, clock).run(topics(AT_ONCE)) == (AT_ONCE, False)
+
+
+def test_many_topics_take_rounds_that_go_on_one_behind_the_other() -> None:
+    clock = SetClock()
+    duty = Duty(clock)
+    share = Share(duty, clock, share_s=1.0)
+    assert share.run(topics(3 * AT_ONCE)) == (AT_ONCE, True)
+    assert share.run(topics(3 * AT_ONCE)) == (AT_ONCE, True)
+    assert share.run(topics(3 * AT_ONCE)) == (AT_ONCE, True)  # behind the last ones are the first
+    assert duty.seen == [topic.name for topic in topics(3 * AT_ONCE)]
+
+
+def test_topics_that_cannot_be_done_do_not_hold_up_those_behind_them() -> None:
+    clock = SetClock()
+    duty = Duty(clock)
+    duty.refused = "t00000"
+    share = Share(duty, clock, share_s=1.0)
+    with pytest.raises(StoreError):
+        share.run(topics(2 * AT_ONCE))
+    assert share.run(topics(2 * AT_ONCE)) == (AT_ONCE, True)
+    assert duty.seen[0] == f"t{AT_ONCE:05}"

@@ -1,0 +1,29 @@
+"""Entities of one place, without a walk through all that lie in the same partition."""
+
+from __future__ import annotations
+
+import random
+
+from layer.clock import SystemClock
+from layer.deadline import Deadline
+from layer.metadata.entities import Entities
+from layer.metadata.subscriptions import SUBSCRIPTION_KEYS, SUBSCRIPTION_PLACE
+from layer.statelog.memory_log import MemoryStateLog
+from mapping.state_topics import SUBSCRIPTIONS
+
+NEVER = Deadline.never()
+
+
+def test_those_of_a_place_are_those_among_all_whatever_was_written_and_removed() -> None:
+    rng = random.Random(5)
+    entities = Entities(MemoryStateLog(), SUBSCRIPTIONS, SUBSCRIPTION_KEYS, SystemClock(), place_of=SUBSCRIPTION_PLACE)
+    places = [f"persistent://public/default/t{number}" for number in range(20)]
+    for _ in range(400):
+        place, name = rng.choice(places), f"s{rng.randrange(5)}"
+        if rng.random() < 0.3:
+            entities.remove(place, (place, name), NEVER)
+        else:
+            entities.update(place, (place, name), lambda found: b"%d" % (found.version if found else 0), NEVER)
+    for place in places:
+        among_all = {entity: found for entity, found in entities.beside(place, NEVER).items() if entity[0] == place}
+        assert entities.at(place, NEVER) == among_all
