@@ -8,6 +8,7 @@ import typer
 
 from layer.cli.command import command
 from layer.cli.connection import admin_of
+from layer.cli.http_options import LOCAL, CertificateOption, HostOption, KeyOption, TokenOption, guard_of
 from layer.cli.output import news, show_pairs, show_result, show_table, write_json, write_line
 from layer.cli.settings import Settings
 from layer.cli.stopping import told_to_stop
@@ -17,13 +18,21 @@ from layer.http_server import HttpServer
 from layer.lookup.cluster_metadata import ClusterMetadata
 from layer.lookup.following_map import following_map
 from layer.lookup.gateway import LookupGateway
-from layer.lookup.http_directory import HttpDirectory
+from layer.lookup.http_directory import HttpDirectory, LookupAccess
 from mapping.topic_name import TopicName
 
 DEFAULT_PORT: Final = 9465
 _ASK_S: Final = 5.0
 _STATE_S: Final = 30.0
 """Both clusters are asked, and some of their brokers."""
+
+_TLS: Final = "https://"
+
+
+def _asked(server: str) -> tuple[list[str], LookupAccess]:
+    """With `https://` before it, the services answer HTTPS."""
+    return server.removeprefix(_TLS).split(","), LookupAccess.from_environment(tls=server.startswith(_TLS))
+
 
 app = typer.Typer(help="Tell clients which cluster has their tenant.", no_args_is_help=True)
 
@@ -32,7 +41,10 @@ app = typer.Typer(help="Tell clients which cluster has their tenant.", no_args_i
 def serve(
     settings: Settings,
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="0: a free one.")] = DEFAULT_PORT,
-    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "0.0.0.0",  # noqa: S104
+    host: HostOption = LOCAL,
+    tls_certificate: CertificateOption = "",
+    tls_key: KeyOption = "",
+    token_file: TokenOption = "",
 ) -> None:
     """Answer for the map of tenants (pok tenants) of this cluster until SIGTERM or Ctrl-C.
 
@@ -43,7 +55,8 @@ def serve(
         metadata = ClusterMetadata(settings.kafka_config)
         try:
             with pulsar_errors():
-                server = HttpServer(host, port, LookupGateway(followed, metadata))
+                guard = guard_of(tls_certificate, tls_key, token_file)
+                server = HttpServer(host, port, LookupGateway(followed, metadata), guard)
             try:
                 show_result(
                     settings,
@@ -63,7 +76,12 @@ def get(
     settings: Settings,
     tenant: Annotated[str, typer.Argument(metavar="TENANT")],
     server: Annotated[
-        str, typer.Option("--server", metavar="HOST:PORT[,...]", help="Lookup services, asked in turns.")
+        str,
+        typer.Option(
+            "--server",
+            metavar="HOST:PORT[,...]",
+            help="Lookup services, asked in turns; https:// before: TLS.",
+        ),
     ] = f"localhost:{DEFAULT_PORT}",
     listener: Annotated[
         str, typer.Option("--listener", help="Which of the cluster's addresses; left out: that of your network.")
@@ -71,7 +89,7 @@ def get(
 ) -> None:
     """Ask a lookup service where a tenant is, as a client does."""
     with pulsar_errors():
-        place = HttpDirectory(server.split(","), listener).place(tenant, Deadline.after(_ASK_S))
+        place = HttpDirectory(*_asked(server), listener).place(tenant, Deadline.after(_ASK_S))
     if settings.json:
         write_json(place.as_json())
     else:
@@ -83,13 +101,18 @@ def state(
     settings: Settings,
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     server: Annotated[
-        str, typer.Option("--server", metavar="HOST:PORT[,...]", help="Lookup services, asked in turns.")
+        str,
+        typer.Option(
+            "--server",
+            metavar="HOST:PORT[,...]",
+            help="Lookup services, asked in turns; https:// before: TLS.",
+        ),
     ] = f"localhost:{DEFAULT_PORT}",
 ) -> None:
     """Ask a lookup service about a topic's partitions: offsets, cursors, who owns them and is served; of both clusters
     while its tenant moves."""
     with pulsar_errors():
-        found = HttpDirectory(server.split(",")).topic_state(str(TopicName.parse(topic)), Deadline.after(_STATE_S))
+        found = HttpDirectory(*_asked(server)).topic_state(str(TopicName.parse(topic)), Deadline.after(_STATE_S))
     if settings.json:
         write_json(found)
         return

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 from layer.admin import AdminClient
 from layer.cli.cluster_config import ClusterConfigOption, read_cluster_config
 from layer.cli.command import command
+from layer.cli.http_options import LOCAL, CertificateOption, HostOption, KeyOption, TokenOption, guard_of
 from layer.cli.output import news, show_result
 from layer.cli.settings import CONNECT_TIMEOUT_MS, OPERATION_TIMEOUT_S, Settings
 from layer.cli.stopping import told_to_stop
@@ -47,7 +48,10 @@ def serve(
             "--port", min=0, max=65535, help="Answer GET /metrics, /health/live and /health/ready; 0: a free one."
         ),
     ] = DEFAULT_PORT,
-    host: Annotated[str, typer.Option("--host", help="The address to listen on.")] = "0.0.0.0",  # noqa: S104
+    host: HostOption = LOCAL,
+    tls_certificate: CertificateOption = "",
+    tls_key: KeyOption = "",
+    token_file: TokenOption = "",
     only: Annotated[
         Optional[list[DutyName]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
         typer.Option("--only", help="Do this and what else is named so. May be repeated."),
@@ -82,7 +86,8 @@ def serve(
     registry = CollectorRegistry()
     registry.register(MetricsCollector())
     with pulsar_errors():
-        server = ServiceServer(host, port, registry, health)
+        guard = guard_of(tls_certificate, tls_key, token_file)
+        server = ServiceServer(host, port, registry, health, guard)
     try:
         news(f"metrics and health on port {server.port}")
         with told_to_stop() as stop:

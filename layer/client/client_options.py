@@ -22,6 +22,7 @@ DEFAULT_MAX_TOPICS: Final = 200
 
 STAND_IN_VARIABLE: Final = "POK_STAND_IN"
 LOOKUP_SCHEME: Final = "pok+lookup://"
+_LOOKUP_SCHEMES: Final = (LOOKUP_SCHEME, "pok+lookup+ssl://")
 _YES: Final = frozenset({"", "1", "true", "yes", "on"})
 _NO: Final = frozenset({"0", "false", "no", "off"})
 
@@ -88,7 +89,7 @@ class ClientOptions:
         check_type_or_none(bool, "stand_in", self.stand_in)
         self.stands_in()
         check_type_or_none(str, "listener_name", self.listener_name)
-        follows = isinstance(self.service_url, str) and self.service_url.startswith(LOOKUP_SCHEME)
+        follows = isinstance(self.service_url, str) and self.service_url.startswith(_LOOKUP_SCHEMES)
         not_yet(
             f"listener_name with another URL than {LOOKUP_SCHEME}... (Kafka's listeners have ports of their own)",
             when=self.listener_name is not None and not follows,

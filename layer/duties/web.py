@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
 from layer.duties.health import Health, ServiceHealth
-from layer.http_server import Application, HttpServer, answered
+from layer.http_server import OPEN, Application, Guard, HttpServer, answered
 
 LIVE: Final = "/health/live"
 READY: Final = "/health/ready"
@@ -18,9 +19,14 @@ _METRICS: Final = "/metrics"
 class ServiceServer(HttpServer):
     """Listens from when it is made until `close`."""
 
-    def __init__(self, host: str, port: int, registry: CollectorRegistry, health: ServiceHealth) -> None:
-        """Raises as `HttpServer`."""
-        super().__init__(host, port, _app(registry, health))
+    def __init__(
+        self, host: str, port: int, registry: CollectorRegistry, health: ServiceHealth, guard: Guard = OPEN
+    ) -> None:
+        """A token is wanted for the metrics alone: who starts and stops services asks for their health without one.
+
+        Raises as `HttpServer`.
+        """
+        super().__init__(host, port, _app(registry, health), replace(guard, open_paths=frozenset((LIVE, READY))))
 
 
 def _app(registry: CollectorRegistry, health: ServiceHealth) -> Application:

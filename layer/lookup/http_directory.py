@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+import ssl
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -20,17 +23,44 @@ _LARGEST: Final = 4 * 1024 * 1024
 _T = TypeVar("_T")
 
 
+@dataclass(frozen=True, slots=True)
+class LookupAccess:
+    """How services are asked. `authorities`: a PEM file of who may have signed their certificates; '' for the system's.
+    `token`: what they want to hear; '' for nothing."""
+
+    tls: bool = False
+    token: str = field(default="", repr=False)
+    authorities: str = ""
+
+    @staticmethod
+    def from_environment(*, tls: bool) -> LookupAccess:
+        """`POK_LOOKUP_TOKEN` and `POK_LOOKUP_CA` say the rest."""
+        return LookupAccess(tls, os.environ.get("POK_LOOKUP_TOKEN", ""), os.environ.get("POK_LOOKUP_CA", ""))
+
+    def connection(self, server: str, timeout_s: float) -> http.client.HTTPConnection:
+        """Raises OSError: the file of authorities cannot be read."""
+        host, _, port = server.rpartition(":")
+        if not self.tls:
+            return http.client.HTTPConnection(host.strip("[]"), int(port), timeout=timeout_s)
+        context = ssl.create_default_context(cafile=self.authorities or None)
+        return http.client.HTTPSConnection(host.strip("[]"), int(port), timeout=timeout_s, context=context)
+
+
+_PLAIN: Final = LookupAccess()
+
+
 class HttpDirectory:
     """Asks the services in turns: the next one when one does not answer. Thread-safe.
 
     No connection is kept: a client asks at its start, and then once in half a minute for each tenant.
     """
 
-    def __init__(self, servers: Sequence[str], listener: str = "") -> None:
+    def __init__(self, servers: Sequence[str], access: LookupAccess = _PLAIN, listener: str = "") -> None:
         """`servers`: `host:port` each; `listener`: which of the clusters' addresses is wanted, '': that of the network
         that this program is in."""
         self._listener = {"listener": listener} if listener else {}
         self._servers = list(servers)
+        self._access = access
         self._preferred = 0
         self._closed = threading.Event()
         self._lock = threading.Lock()
@@ -75,12 +105,14 @@ class HttpDirectory:
         raise LookupFailed(f"no lookup service tells where the tenant is ({'; '.join(failures)})")
 
     def _ask(self, server: str, path: str, timeout_s: float) -> Mapping[str, Any]:
-        host, _, port = server.rpartition(":")
-        connection = http.client.HTTPConnection(host.strip("[]"), int(port), timeout=max(0.001, timeout_s))
+        connection = self._access.connection(server, max(0.001, timeout_s))
         with self._lock:
             self._waiting.add(connection)
         try:
-            connection.request("GET", path, headers={"Accept": "application/json"})
+            headers = {"Accept": "application/json"}
+            if self._access.token:
+                headers["Authorization"] = f"Bearer {self._access.token}"
+            connection.request("GET", path, headers=headers)
             response = connection.getresponse()
             body = response.read(_LARGEST)
         finally:

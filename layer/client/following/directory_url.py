@@ -1,6 +1,7 @@
 """Service URLs of clients that follow a map of tenants.
 
 pok+lookup://host:port[,host:port...]     lookup services (pok lookup serve)
+pok+lookup+ssl://host:port[,...]          the same by HTTPS
 pok+map:///etc/pok/tenants.json           a file (see `FileDirectory`)
 """
 
@@ -10,10 +11,11 @@ from typing import Final
 
 from layer.client.service_url import is_server
 from layer.lookup.file_directory import FileDirectory
-from layer.lookup.http_directory import HttpDirectory
+from layer.lookup.http_directory import HttpDirectory, LookupAccess
 from layer.lookup.places import Directory
 
 _LOOKUP: Final = "pok+lookup"
+_LOOKUP_TLS: Final = "pok+lookup+ssl"
 _MAP: Final = "pok+map"
 
 
@@ -24,7 +26,7 @@ def directory_of(url: str, listener: str = "") -> Directory | None:
         ValueError: it is of this kind, and names no service or no file.
     """
     scheme, separator, rest = url.partition("://")
-    if not separator or scheme not in (_LOOKUP, _MAP):
+    if not separator or scheme not in (_LOOKUP, _LOOKUP_TLS, _MAP):
         return None
     if scheme == _MAP:
         if not rest:
@@ -32,5 +34,5 @@ def directory_of(url: str, listener: str = "") -> Directory | None:
         return FileDirectory(rest)
     servers = rest.rstrip("/").split(",")
     if not all(is_server(server) for server in servers):
-        raise ValueError(f"the service URL must be {_LOOKUP}://host:port[,host:port...], got {url!r:.200}")
-    return HttpDirectory(servers, listener)
+        raise ValueError(f"the service URL must be {scheme}://host:port[,host:port...], got {url!r:.200}")
+    return HttpDirectory(servers, LookupAccess.from_environment(tls=scheme == _LOOKUP_TLS), listener)

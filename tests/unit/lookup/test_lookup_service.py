@@ -6,6 +6,7 @@ import http.client
 import json
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,12 @@ import layer as pulsar
 from layer.client.following.directory_url import directory_of
 from layer.clock import SystemClock
 from layer.deadline import Deadline
-from layer.errors import AppendFailed, Corrupt
-from layer.http_server import HttpServer
+from layer.errors import AppendFailed, Corrupt, InvalidOption
+from layer.http_server import Guard, HttpServer, read_token
 from layer.lookup.file_directory import FileDirectory
 from layer.lookup.followed_map import FollowedMap
 from layer.lookup.gateway import LookupGateway
-from layer.lookup.http_directory import HttpDirectory
+from layer.lookup.http_directory import HttpDirectory, LookupAccess
 from layer.lookup.listeners import Asker, url_for
 from layer.lookup.places import LookupFailed, Place, decode_place
 from layer.registry.model import StoredSchema
@@ -35,6 +36,7 @@ from mapping.state_records.clusters import (
 )
 from mapping.state_records.tenants import TenantRecord, TenantState
 from schema_compat import SchemaInfo, SchemaType
+from tests.certificates import Authority
 
 URLS = {"west": "kafka://west:9092", "east": "kafka://east:9092"}
 INSIDE = ClusterListener("kafka://inside:9092", ("10.0.0.0/8", "fd00::/8"))
@@ -249,12 +251,12 @@ def test_a_service_tells_each_its_address(service: Service) -> None:
     assert wait_until(lambda: service.directory.place("acme", soon).cluster == "home", soon)
     assert service.directory.place("acme", soon).service_url == "kafka://loop:9092", "this network's"
     address = f"127.0.0.1:{service.server.port}"
-    named = HttpDirectory([address], "vpn")
+    named = HttpDirectory([address], listener="vpn")
     known = named.place("acme", soon)
     assert (known.service_url, known.target_url) == ("kafka://vpn:9092", "kafka://vpn:9092")
     assert named.changed(known, 0.0) == known
     with pytest.raises(LookupFailed, match="home has no listener 'none', known are: loop, vpn"):
-        HttpDirectory([address], "none").place("acme", soon)
+        HttpDirectory([address], listener="none").place("acme", soon)
     service.records["acme"] = TenantRecord("acme", "home", TenantState.ACTIVE, 3)
     service.map.look()
     assert wait_until(lambda: not service.directory.place("acme", soon).switching, soon)
@@ -291,3 +293,40 @@ def test_a_registry_that_former_versions_wrote_is_read() -> None:
     assert decode_clusters(former) == ClusterRegistry("west", {"east": east})
     registry = ClusterRegistry("west", {"east": ADDRESSES["west"], "west": east})
     assert decode_clusters(encode_clusters(registry)) == registry
+
+
+def test_a_service_with_a_certificate_and_a_token_answers_those_who_have_it(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    identity = authority.issue("lookup", address="127.0.0.1")
+    followed = FollowedMap(
+        lambda deadline: {"acme": TenantRecord("acme", "west", TenantState.ACTIVE, 1)},
+        lambda deadline: ADDRESSES,
+        SystemClock(),
+    )
+    guard = Guard(str(identity.certificate), str(identity.key), "secret")
+    server = HttpServer("127.0.0.1", 0, LookupGateway(followed, Clusters()), guard)
+    address, soon = f"127.0.0.1:{server.port}", Deadline.after(20)
+    try:
+        assert wait_until(lambda: not followed.failure(), soon)
+        knows = LookupAccess(tls=True, token="secret", authorities=str(authority.file))
+        assert HttpDirectory([address], knows).place("acme", soon).cluster == "west"
+        with pytest.raises(LookupFailed, match="wants its token"):
+            HttpDirectory([address], replace(knows, token="guess")).place("acme", soon)
+        with pytest.raises(LookupFailed, match="certificate verify failed"):
+            HttpDirectory([address], replace(knows, authorities="")).place("acme", soon)
+        with pytest.raises(LookupFailed):
+            HttpDirectory([address]).place("acme", soon)
+    finally:
+        server.close()
+        followed.close()
+
+
+def test_what_guards_a_service_has_to_be_there(tmp_path: Path) -> None:
+    with pytest.raises(InvalidOption, match="is no PEM file"):
+        Guard(str(tmp_path / "none.pem")).context()
+    with pytest.raises(InvalidOption, match="cannot be read"):
+        read_token(str(tmp_path / "none"))
+    empty = tmp_path / "empty"
+    empty.write_text("\n")
+    with pytest.raises(InvalidOption, match="is empty"):
+        read_token(str(empty))
