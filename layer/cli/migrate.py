@@ -19,7 +19,8 @@ from layer.cli.output import news, show_names, show_pairs, show_result, write_js
 from layer.cli.settings import CONNECT_TIMEOUT_MS, OPERATION_TIMEOUT_S, Settings
 from layer.client.errors import pulsar_errors
 from layer.deadline import Deadline
-from layer.migration.inventory import inventory, lacking
+from layer.migration.acls import carry
+from layer.migration.inventory import inventory, lacking, not_persistent
 from layer.migration.report import Report
 from layer.migration.worker import MigrationWorker
 from mapping.state_records.migrations import MigrationRecord
@@ -51,6 +52,7 @@ def plan(settings: Settings, tenant: TenantArgument, to: ToOption, cluster_confi
             deadline = Deadline.after(_CALL_S)
             here, there = inventory(source, tenant, deadline), inventory(target, tenant, deadline)
             missing = lacking(here, there)
+            missing += not_persistent(source, tenant, deadline) + carry(source, target, tenant, deadline, dry=True)
         news(f"tenant {tenant} has {len(here.namespaces)} namespaces and {len(here.topics)} topics")
         show_names(settings, missing)
 
@@ -217,6 +219,7 @@ def _show_report(settings: Settings, report: Report) -> None:
             {
                 "good": report.good,
                 "problems": report.problems(),
+                "not_moved": list(report.not_moved),
                 "partitions": [
                     {
                         "topic": each.topic,
@@ -234,4 +237,6 @@ def _show_report(settings: Settings, report: Report) -> None:
         return
     for each in report.partitions:
         news(f"{each.topic} partition {each.partition}: {each.compared.equal} equal, digest {each.compared.digest}")
+    for left in report.not_moved:
+        news(left)
     show_names(settings, report.problems())

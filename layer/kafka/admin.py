@@ -22,7 +22,9 @@ from confluent_kafka.admin import (
 
 from layer import errors
 from layer.deadline import Deadline
+from layer.kafka import acls as acl_values
 from layer.kafka import handles
+from layer.kafka.acls import Acl
 from layer.kafka.errors import is_no_such_topic, translate
 from layer.kafka.events import ErrorEvents
 from layer.kafka.group_requests import GroupRequests
@@ -305,6 +307,34 @@ class KafkaAdmin:
         for where, future in futures.items():
             what = f"deleting records of {topic}-{where.partition} below {where.offset}"
             self._result(future, deadline, what, on_topic("Delete", topic))
+
+    # Rights -------------------------------------------------------------------------------------------------------
+
+    def acls(self, deadline: Deadline) -> list[Acl] | None:
+        """Those of topics and of groups; None where Kafka keeps none.
+
+        Raises:
+            NotAuthorized: this client may not read them (Describe on the cluster).
+        """
+        found: list[Acl] = []
+        for wanted in acl_values.filters():
+            future = self._handle.describe_acls(wanted, **self._budget(deadline))
+            try:
+                bindings = future.result(timeout=min(deadline.remaining_s(), _LONGEST_S) + 1.0)
+            except KafkaException as failure:
+                if failure.args[0].code() == KafkaError.SECURITY_DISABLED:
+                    return None
+                raise translate(failure, "reading ACLs", on_cluster("Describe")) from failure
+            except FutureTimeoutError as late:
+                raise errors.DeadlineExceeded("reading ACLs: no answer in time") from late
+            found += [acl for each in bindings if (acl := acl_values.read(each)) is not None]
+        return found
+
+    def create_acls(self, acls: Sequence[Acl], deadline: Deadline) -> None:
+        """Raises NotAuthorized: this client may not make them (Alter on the cluster); some may be made."""
+        wanted = [acl_values.binding(each) for each in acls]
+        for future in self._handle.create_acls(wanted, **self._budget(deadline)).values():
+            self._result(future, deadline, "making ACLs", on_cluster("Alter"))
 
     # Groups -------------------------------------------------------------------------------------------------------
 

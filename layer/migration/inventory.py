@@ -80,6 +80,14 @@ def subscriptions(node: Node, topic: Topic, deadline: Deadline) -> list[Subscrip
     return [each for each in found if cluster_of(each.name) is None]
 
 
+def not_persistent(source: AdminClient, tenant: str, deadline: Deadline) -> list[str]:
+    """Topics that stay behind, one sentence each."""
+    topics, namespaces = source.node.topics, source.node.namespaces.list(tenant, deadline)
+    names = [record.name for namespace in namespaces for record in topics.list(namespace, deadline)]
+    behind = [name for name in names if not TopicName.parse(name).is_persistent]
+    return [f"topic {name} is not persistent, and not moved" for name in behind]
+
+
 def lacking(source: Inventory, target: Inventory) -> list[str]:
     """What of the source's metadata the target has not, or otherwise, one sentence each; what it has beyond is its own.
 

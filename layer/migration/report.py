@@ -19,10 +19,12 @@ class PartitionReport:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`lacking`: what of the source's metadata the target has not, one sentence each."""
+    """`lacking`: what of the source's metadata the target has not, one sentence each. `not_moved`: what somebody else
+    has to see to, which keeps nobody from switching."""
 
     lacking: tuple[str, ...]
     partitions: tuple[PartitionReport, ...]
+    not_moved: tuple[str, ...] = ()
 
     @property
     def good(self) -> bool:

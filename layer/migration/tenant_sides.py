@@ -17,8 +17,9 @@ from layer.deadline import Deadline
 from layer.metadata.policies import REPLICATION_CLUSTERS, with_policy
 from layer.metadata.subscription import Subscription
 from layer.metadata.topics import Topic
+from layer.migration.acls import carry
 from layer.migration.both_sides import BothSides
-from layer.migration.inventory import inventory, lacking, subscriptions
+from layer.migration.inventory import inventory, lacking, not_persistent, subscriptions
 from layer.migration.metadata import sync_metadata
 from layer.migration.report import PartitionReport, Report
 from layer.migration.sides import Compared
@@ -90,6 +91,8 @@ class TenantSides:
     def begin(self) -> None:
         """Have the target know what the source does, and replicators copy from there. Raises as `sync_metadata`."""
         sync_metadata(self._left, self._reached, self._tenant, Deadline.after(_READ_S))
+        for left in carry(self._left, self._reached, self._tenant, Deadline.after(_READ_S)):
+            _log.warning("tenant=%s %s", self._tenant, left)
         self.replicate()
 
     def replicate(self) -> None:
@@ -232,7 +235,11 @@ class TenantSides:
         reports: list[PartitionReport] = []
         for pair, compared, differ in zip(pairs, found, self._with_each(read, doing, deadline), strict=True):
             reports += _reports(pair, compared, differ)
-        return Report(tuple(missing), tuple(reports))
+        return Report(tuple(missing), tuple(reports), tuple(self._not_moved(deadline)))
+
+    def _not_moved(self, deadline: Deadline) -> list[str]:
+        left = not_persistent(self._left, self._tenant, deadline)
+        return left + carry(self._left, self._reached, self._tenant, deadline, dry=True)
 
     def _with_each(self, read: Sequence[_Read], doing: Doing, deadline: Deadline) -> list[dict[int, list[str]]]:
         """Do this with each subscription that both sides have of the same partitions, of all these topics; gives for

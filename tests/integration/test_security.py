@@ -17,9 +17,11 @@ from layer.admin import AdminClient
 from layer.deadline import Deadline
 from layer.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError, SecureListeners
 from layer.errors import NotAuthorized
+from layer.kafka.acls import Acl
 from layer.kafka.good_byes import GoodByes
 from layer.ledgers.deleting import LedgerDeletion
 from layer.ledgers.maintenance import Maintenance
+from layer.migration.acls import carry
 from mapping.subscription_group import group_id
 from mapping.topic_name import TopicName, kafka_topic
 from tests.certificates import Authority, Identity
@@ -202,6 +204,36 @@ def test_a_supplier_that_fails_is_told_at_once(cluster: SecureCluster) -> None:
         client.create_producer(TOPIC)
     assert "12345" not in str(refused.value)
     client.close()
+
+
+def test_acls_of_a_tenant_are_carried_over_or_told(cluster: SecureCluster) -> None:
+    """Source and target are one cluster here; a topic that is bound has another name on the target."""
+    with AdminClient(f"kafka://{cluster.broker.bootstrap}") as admin:
+        admin.create_namespace("acme/shop")
+        deadline = Deadline.after(60)
+        admin.node.admin.create_topic("acme-foreign", 1, {}, deadline)
+        admin.bind_topic("persistent://acme/shop/bound", "acme-foreign")
+        cluster.grant("bob", [("Read", "topic", "acme-foreign"), ("Read", "group", "acme-foreign/*")])
+        cluster.grant("bob", [("DescribeConfigs", "topic", "acme.shop.*"), ("Read", "topic", "elsewhere")])
+        expected = {
+            Acl("topic", "acme.shop.bound", False, "User:bob", "*", "Read", allows=True),
+            Acl("group", "acme.shop.bound/", True, "User:bob", "*", "Read", allows=True),
+        }
+        planned = [f"to be run on the target: {acl.command()}" for acl in sorted(expected)]
+        mine = [each for each in carry(admin, admin, "acme", deadline, dry=True) if "bob" in each]
+        assert mine == planned
+        assert not expected & set(admin.node.admin.acls(deadline) or ())
+        login = pulsar.AuthenticationBasic("alice", PASSWORDS["alice"])
+        cluster.grant("alice", [("Describe", "cluster", "kafka-cluster")])
+        with AdminClient(
+            cluster.url("SASL"), authentication=login, tls_trust_certs_file_path=str(cluster.authority.file)
+        ) as alice:
+            refused, *commands = [each for each in carry(admin, alice, "acme", deadline) if "not of this" not in each]
+            assert "ACLs cannot be made on the target" in refused
+            assert commands == planned
+        assert not [each for each in carry(admin, admin, "acme", deadline) if "bob" in each]
+        until(lambda: expected <= set(admin.node.admin.acls(deadline) or ()), "the rights to be in force")
+        cluster.revoke_all("bob")
 
 
 def test_what_no_acl_allows_names_the_missing_right(cluster: SecureCluster) -> None:
