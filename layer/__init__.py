@@ -37,6 +37,7 @@ from layer.client.enums import (
     PartitionsRoutingMode,
     ProducerAccessMode,
     RegexSubscriptionMode,
+    SubscriptionMode,
 )
 from layer.client.key_shared import ConsumerKeySharedPolicy, KeySharedPolicy
 from layer.client.logger import ConsoleLogger, FileLogger
@@ -109,6 +110,7 @@ __all__ = [
     "SerDe",
     "ServiceInfo",
     "ServiceInfoProvider",
+    "SubscriptionMode",
     "TableView",
     "Transaction",
     "TransactionState",

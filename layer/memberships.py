@@ -95,11 +95,15 @@ class Memberships:
         deadline: Deadline,
         partition: int | None = None,
         replicated: bool = False,
+        non_durable: bool = False,
     ) -> tuple[Subscription, SubscriptionMember]:
         """Attach a consumer; the first one of a subscription makes this process a member of its group. With `partition`
-        it is one of that partition alone. `replicated`: this consumer wants the subscription to be.
+        it is one of that partition alone. `replicated`: this consumer wants the subscription to be. `non_durable`: it
+        is to end with its last consumer.
 
         Raises:
+            Refused: it is durable and `non_durable` is asked for, or the other way round.
+            NoSuchSubscription: `non_durable`, and its former last consumer removed it just then; try again.
             SubscriptionBusy: somebody holds the subscription in a way that excludes this consumer.
         """
         place = topic.name if partition is None else topic.name.with_partition(partition)
@@ -111,10 +115,13 @@ class Memberships:
                     raise errors.SubscriptionBusy(
                         f"subscription {name} of {place} has a live {member.type.value} consumer in this process"
                     )
+                if shared.subscription.non_durable is not non_durable:
+                    raise errors.Refused(f"subscription {name} of {place} has a live consumer of the other mode")
                 member.attach(endpoint)
                 shared.endpoints.add(endpoint)
                 return shared.subscription, member
             self._check_other_way(topic, name, partition)
+            self._remove_left_over(topic, name, deadline)
             session = secrets.token_hex(16)
             client_id = member_client_id(self._services.settings.client_id, session)
             claimant = Claimant(session, client_id, endpoint.name) if kind is SubscriptionType.EXCLUSIVE else None
@@ -126,6 +133,7 @@ class Memberships:
                 claimant=claimant,
                 deadline=deadline,
                 partition=partition,
+                non_durable=non_durable,
             )
             subscription = replace(subscription, replicated=subscription.replicated or replicated)
             compacted = compacted_ranges(self._services, topic, subscription.served, deadline) if read_compacted else {}
@@ -143,7 +151,8 @@ class Memberships:
             )
             try:
                 member.start(endpoint)
-                if partition is not None:  # from then on it is seen by those who want the whole topic
+                # From then on it is seen by those who want the whole topic, or would remove it.
+                if partition is not None or non_durable:
                     member.wait_until_assigned(deadline)
                 elif not topic.name.is_persistent:
                     self._wait_until_seen(subscription, member, client_id, deadline)
@@ -311,6 +320,41 @@ class Memberships:
         shared = self._shared_member(subscription.place, subscription.name)
         with shared.lock:
             self._leave(shared, endpoint, deadline, release=True)
+            if subscription.non_durable and shared.member is None:
+                try:
+                    self.remove_if_unused(subscription, deadline)
+                except errors.LayerError as failure:
+                    _log.warning("subscription=%s is left over for now: %s", subscription.name, failure)
+
+    def remove_if_unused(self, subscription: Subscription, deadline: Deadline) -> bool:
+        """Delete a non-durable subscription, unless it has live consumers; whether it is gone. Members that Kafka does
+        not know to be dead yet are waited for, for a session's time at most.
+
+        Raises:
+            DeadlineExceeded: they did not go in time.
+        """
+        gone = False
+
+        def settled() -> bool:
+            nonlocal gone
+            if any(self._has_members(group, deadline) for group in subscription.groups):
+                return True
+            try:
+                self.delete_subscription(replace(subscription, partition=None), deadline)
+            except errors.SubscriptionBusy:
+                return False
+            gone = True
+            return True
+
+        if not wait_until(settled, deadline):
+            raise errors.DeadlineExceeded(f"subscription {subscription.name} has dead members that Kafka still has")
+        return gone
+
+    def _remove_left_over(self, topic: Topic, name: str, deadline: Deadline) -> None:
+        """What a non-durable subscription of this name has left whose consumers are dead: the next one begins anew."""
+        found = self._services.subscriptions.find(topic, name, deadline)
+        if found is not None and found.non_durable:
+            self.remove_if_unused(found, deadline)
 
     def _leave(self, shared: _SharedMember, endpoint: Endpoint, deadline: Deadline, *, release: bool) -> None:
         member, subscription = shared.member, shared.subscription

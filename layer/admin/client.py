@@ -177,7 +177,9 @@ class AdminClient(
             deadline = self._deadline()
             opened = self._topic(topic, deadline)
             starts, ends = self._log_ends(opened, deadline)
-            subscriptions = {found.name: found for found in self._subscriptions(opened, deadline)}
+            subscriptions = {
+                found.name: found for found in self._subscriptions(opened, deadline) if not found.non_durable
+            }
             backlogs = {
                 name: sum(p.backlog for p in self._cursors(found, starts, ends, {}, deadline))
                 for name, found in subscriptions.items()

@@ -53,6 +53,8 @@ class SubscriptionStats:
     """The consumer groups of partitions that were ever consumed by themselves."""
     replicated_by: str = ""
     """How other clusters hear what it has done with: `acknowledgements` or `snapshots`; '' if it is not replicated."""
+    durable: bool = True
+    """Messages are kept for it; False: it ends with its last consumer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,7 @@ class SubscriptionAdmin(PolicyAdmin):
                 found.by_partition,
                 dict(found.partition_groups),
                 found.replicated_by.value if found.replicated else "",
+                not found.non_durable,
             )
 
     def subscription_consumers(self, topic: str, subscription: str) -> list[ConsumerStats]:
@@ -280,8 +281,9 @@ class SubscriptionAdmin(PolicyAdmin):
         return [found for found in self.node.subscriptions.list(topic, deadline) if self._is_there(found, deadline)]
 
     def _is_there(self, subscription: Subscription, deadline: Deadline) -> bool:
-        """On a non-persistent topic a subscription is there as long as its consumers are."""
-        return subscription.topic.name.is_persistent or any(
+        """A non-durable subscription is there as long as its consumers are, and so is any of a non-persistent topic."""
+        lasts = subscription.topic.name.is_persistent and not subscription.non_durable
+        return lasts or any(
             not is_over(member.client_id)
             for group in subscription.groups
             for member in self.node.admin.describe_group(group, deadline).members

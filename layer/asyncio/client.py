@@ -22,6 +22,7 @@ from layer.client.enums import (
     PartitionsRoutingMode,
     ProducerAccessMode,
     RegexSubscriptionMode,
+    SubscriptionMode,
 )
 from layer.client.message_id import MessageId, NativeMessageId
 from layer.client.producer import Producer as BlockingProducer
@@ -123,6 +124,7 @@ class Client:
         is_pattern_topic: bool = False,
         *,
         retry_enable: bool = False,
+        subscription_mode: SubscriptionMode = SubscriptionMode.Durable,
     ) -> Consumer:
         """A consumer of a subscription, which is created if it does not exist (as is the topic).
 
@@ -166,6 +168,7 @@ class Client:
             dead_letter_policy=dead_letter_policy,
             crypto_failure_action=crypto_failure_action,
             retry_enable=retry_enable,
+            subscription_mode=subscription_mode,
         )
         return Consumer(await self._bridge.call(subscribe, BlockingConsumer.close), self._bridge)
 

@@ -24,6 +24,7 @@ from layer.client.enums import (
     PartitionsRoutingMode,
     ProducerAccessMode,
     RegexSubscriptionMode,
+    SubscriptionMode,
 )
 from layer.client.errors import pulsar_errors
 from layer.client.failover import ProbedClusters
@@ -309,6 +310,7 @@ class Client:
         priority_level: int = 0,
         retry_enable: bool = False,
         expire_time_of_incomplete_chunked_message_ms: int = 60_000,
+        subscription_mode: SubscriptionMode = SubscriptionMode.Durable,
     ) -> Consumer:
         """A consumer of a subscription, which is created if it does not exist (as is the topic).
 
@@ -324,6 +326,11 @@ class Client:
         redeliveries or retries unless `dead_letter_policy` says otherwise, by default in `<topic>-<subscription>-DLQ`,
         one for all partitions. Delays count on Shared and Key_Shared only; letters are sent unencrypted, as Java's.
 
+        With `subscription_mode` NonDurable (ours; source: Java's `SubscriptionMode`) the subscription begins at
+        `initial_position`, ends with its last consumer in any process, also a killed one, and keeps no message from
+        being deleted. All types have it. A durable subscription of the same name excludes it. Non-persistent topics
+        have no others.
+
         Of chunked messages that are not complete yet, `max_pending_chunked_message` for each partition (0: any number)
         and at most 64 MiB of them keep their payload; the others are read again when they are complete, or are
         acknowledged, oldest first, with `auto_ack_oldest_chunked_message_on_queue_full`. One of which nothing came for
@@ -334,6 +341,7 @@ class Client:
             ConsumerBusy: the subscription has consumers that exclude this one.
             ConsumerAssignError: its sticky ranges overlap with another consumer's.
             IncompatibleSchema: it may not read the topic with this schema; with every reason.
+            NotAllowedError: the subscription is there, and is not of this `subscription_mode`.
             TopicNotFound, InvalidTopicName, ConnectError, AlreadyClosed: as the official client.
             NotSupported: an option that this version does not have.
         """
@@ -367,6 +375,7 @@ class Client:
             priority_level=priority_level,
             retry_enable=retry_enable,
             expire_time_of_incomplete_chunked_message_ms=expire_time_of_incomplete_chunked_message_ms,
+            subscription_mode=subscription_mode,
         )
         check_type((str, list, re.Pattern), "topic", topic)
         options.check()

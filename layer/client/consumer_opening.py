@@ -12,7 +12,13 @@ from layer.client.consumer import Consumer
 from layer.client.dead_letter_policy import ConsumerDeadLetterPolicy
 from layer.client.dead_letters import DeadLetterWriter
 from layer.client.encryption import consumer_encryption
-from layer.client.enums import ConsumerCryptoFailureAction, ConsumerType, InitialPosition, RegexSubscriptionMode
+from layer.client.enums import (
+    ConsumerCryptoFailureAction,
+    ConsumerType,
+    InitialPosition,
+    RegexSubscriptionMode,
+    SubscriptionMode,
+)
 from layer.client.errors import pulsar_errors
 from layer.client.incoming_schema import IncomingValues, incoming_values
 from layer.client.key_shared import ConsumerKeySharedPolicy, key_shared_rule
@@ -75,6 +81,7 @@ class ConsumerOptions:
     priority_level: int
     retry_enable: bool
     expire_time_of_incomplete_chunked_message_ms: int
+    subscription_mode: SubscriptionMode = SubscriptionMode.Durable
 
     def check(self) -> None:
         """Raises ValueError, TypeError or InvalidConfiguration, naming the value and what was expected."""
@@ -94,6 +101,8 @@ class ConsumerOptions:
         kind = self.consumer_type
         if self.is_read_compacted and kind not in (ConsumerType.Exclusive, ConsumerType.Failover):
             raise InvalidConfiguration(f"is_read_compacted is for Exclusive and Failover, not {kind.name}")
+        if self.subscription_mode is SubscriptionMode.NonDurable and self.replicate_subscription_state_enabled:
+            raise InvalidConfiguration("replicate_subscription_state_enabled: a NonDurable subscription has no state")
         check_texts("properties", self.properties)
 
     def _check_types(self) -> None:
@@ -127,6 +136,7 @@ class ConsumerOptions:
         check_type(InitialPosition, "initial_position", self.initial_position)
         check_type_or_none(ConsumerKeySharedPolicy, "key_shared_policy", self.key_shared_policy)
         check_type_or_none(ConsumerBatchReceivePolicy, "batch_receive_policy", self.batch_receive_policy)
+        check_type(SubscriptionMode, "subscription_mode", self.subscription_mode)
         check_type(RegexSubscriptionMode, "regex_subscription_mode", self.regex_subscription_mode)
         check_type_or_none(ConsumerDeadLetterPolicy, "dead_letter_policy", self.dead_letter_policy)
         backoff = self.negative_ack_redelivery_backoff
@@ -159,19 +169,29 @@ def open_consumer(topic: str, options: ConsumerOptions, session: Session) -> Con
         partition = name.partition if name.partition >= 0 else None
         admit_reading(node, opened, options.schema, deadline)
         values = incoming_values(options.schema, name.base, node.schemas, session.operation_timeout_s)
-        inbox = _inbox(options, opened.partitions if partition is None else 1, letters, values, name.is_persistent)
-        subscription, member = node.memberships.subscribe(
-            opened,
-            options.subscription_name,
-            _TYPES[options.consumer_type],
-            inbox,
-            from_earliest=options.initial_position is InitialPosition.Earliest,
-            ack_persist_interval_s=session.ack_persist_interval_s,
-            read_compacted=options.is_read_compacted,
-            deadline=deadline,
-            partition=partition,
-            replicated=options.replicate_subscription_state_enabled,
-        )
+        non_durable = options.subscription_mode is SubscriptionMode.NonDurable and name.is_persistent
+        while True:
+            inbox = _inbox(options, opened.partitions if partition is None else 1, letters, values, name.is_persistent)
+            try:
+                subscription, member = node.memberships.subscribe(
+                    opened,
+                    options.subscription_name,
+                    _TYPES[options.consumer_type],
+                    inbox,
+                    from_earliest=options.initial_position is InitialPosition.Earliest,
+                    ack_persist_interval_s=session.ack_persist_interval_s,
+                    read_compacted=options.is_read_compacted,
+                    deadline=deadline,
+                    partition=partition,
+                    replicated=options.replicate_subscription_state_enabled,
+                    non_durable=non_durable,
+                )
+            except errors.NoSuchSubscription:
+                if not non_durable:
+                    raise
+                deadline.check(f"subscription {options.subscription_name} to be removed by its former consumers")
+                continue
+            break
         if options.properties or options.replicate_subscription_state_enabled:
             node.subscriptions.remember(
                 subscription, options.properties or {}, options.replicate_subscription_state_enabled, deadline

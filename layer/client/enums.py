@@ -70,3 +70,12 @@ class RegexSubscriptionMode(_Named):
     PersistentOnly = 0
     NonPersistentOnly = 1
     AllTopics = 2
+
+
+class SubscriptionMode(_Named):
+    """Source: the Java client's `SubscriptionMode`; the official Python client has none."""
+
+    Durable = 0
+    """The subscription stays, with everything that is not acknowledged."""
+    NonDurable = 1
+    """It ends with its last consumer, and nothing is kept for it."""

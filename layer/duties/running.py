@@ -20,6 +20,7 @@ from layer.replication.subscriptions_duty import ReplicatedSubscriptions
 from layer.tidying.cursors import CursorTidying
 from layer.tidying.dead_lives import DeadLives
 from layer.tidying.idle_groups import IdleGroups
+from layer.tidying.non_durable import NonDurableTidying
 from layer.tidying.rounds import TidyingRounds
 from layer.tidying.signs import SignTidying
 
@@ -49,6 +50,7 @@ class _Maintenance:
             IdleGroups(node.log, node.clock, node.topics, node.subscriptions, node.admin),
             SignTidying(node.log, node.clock, node.producers),
             DeadLives(node.log, node.clock, node.topics),
+            NonDurableTidying(node.clock, node.topics, node.subscriptions, node.memberships),
         )
         self._tidying = TidyingRounds(work, self._maintenance.owned)
         self._closed = False

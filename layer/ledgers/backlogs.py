@@ -120,7 +120,7 @@ class BacklogKeeper:
         if topic is None or topic.layout != logs.layout:
             return None
         cursors: dict[int, dict[str, int]] = defaultdict(dict)
-        subscriptions = {each.name: each for each in self._services.subscriptions.list(topic, deadline)}
+        subscriptions = {each.name: each for each in self._services.subscriptions.durable(topic, deadline)}
         for name, subscription in subscriptions.items():
             for partition, cursor in self._read_cursors(subscription, deadline).items():
                 cursors[partition][name] = cursor.state.next_unacked

@@ -103,7 +103,7 @@ class KafkaLogUse:
     def needs_of(self, topic: Topic, partitions: Sequence[int], deadline: Deadline) -> dict[int, Needs]:
         """Of a topic that was just found to be alive. `compacted` is what was found with it."""
         cursors: dict[int, list[int]] = {partition: [] for partition in partitions}
-        for subscription in self._services.subscriptions.list(topic, deadline):
+        for subscription in self._services.subscriptions.durable(topic, deadline):
             for partition, cursor in self._read_cursors(subscription, deadline).items():
                 if partition in cursors:
                     cursors[partition].append(cursor.state.next_unacked)

@@ -42,6 +42,8 @@ class Subscription:
     partition_types: Mapping[int, SubscriptionType] = field(default_factory=dict)
     replicated_by: ReplicatedBy = ReplicatedBy.ACKNOWLEDGEMENTS
     follows: bool = False
+    non_durable: bool = False
+    """It ends with its last consumer: nothing is kept for it, and what a killed one leaves counts nowhere."""
 
     def start_offset(self, partition: int) -> int:
         """Where its cursor starts; a partition added later starts at 0."""

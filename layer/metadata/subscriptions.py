@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -105,6 +106,10 @@ class Subscriptions:
             if record.replicated and record.state is LifeState.ACTIVE
         )
 
+    def durable(self, topic: Topic, deadline: Deadline) -> builtins.list[Subscription]:
+        """Those of a topic for which messages are kept, by name."""
+        return [each for each in self.list(topic, deadline) if not each.non_durable]
+
     def active(self, deadline: Deadline) -> Sequence[SubscriptionRecord]:
         """The records of all subscriptions of the cluster that were not deleted; those of topics that are gone, too."""
         found = readable(self._entities.all(deadline), decode_subscription)
@@ -120,6 +125,7 @@ class Subscriptions:
         claimant: Claimant | None,
         deadline: Deadline,
         partition: int | None = None,
+        non_durable: bool = False,
     ) -> Subscription:
         """The subscription, created if it is not there, ready to be joined with this type.
 
@@ -128,6 +134,7 @@ class Subscriptions:
         then on, with a type and a claim of its own.
 
         Raises:
+            Refused: it is durable and `non_durable` is asked for, or the other way round.
             SubscriptionBusy: it is claimed by somebody else, has live consumers of another type, or is served in the
                 other way: as a whole, or partition by partition.
         """
@@ -146,10 +153,13 @@ class Subscriptions:
                     str(topic.name), name, LifeState.ACTIVE, kind.value,
                     {str(p): offset for p, offset in starts.items()},
                     topic_incarnation=topic.layout.incarnation, created_ms=self._clock.now_ms(),
-                    partitions=None if partition is None else wanted,
+                    partitions=None if partition is None else wanted, non_durable=non_durable,
                 )  # fmt: skip
                 return encode(taken(blank, partition, kind.value, claim))
             assert current is not None  # noqa: S101 - there is a record
+            if record.non_durable is not non_durable:  # Source: Pulsar's PersistentTopic.internalSubscribe
+                kind_there = "non-durable" if record.non_durable else "durable"
+                raise errors.Refused(f"{topic.name} has a {kind_there} subscription with the same name, {name}")
             self._occupants.check_free(topic, record, partition, kind, claimant, deadline)
             self._resolve(topic, missing(record, partition, wanted), starts, from_earliest, deadline)
             changed = spread(taken(record, partition, kind.value, claim), partition, starts)
@@ -456,6 +466,7 @@ class Subscriptions:
             {p: SubscriptionType(found.type) for p, found in seats.items()},
             record.replicated_by,
             record.follows,
+            record.non_durable,
         )
 
 

@@ -76,7 +76,7 @@ def _entry(node: Node, record: TopicRecord, deadline: Deadline) -> TopicEntry | 
 
 def subscriptions(node: Node, topic: Topic, deadline: Deadline) -> list[Subscription]:
     """The tenant's own, by name: without those by which topics are copied to other clusters."""
-    found = node.subscriptions.list(topic, deadline)
+    found = node.subscriptions.durable(topic, deadline)
     return [each for each in found if cluster_of(each.name) is None]
 
 

@@ -153,6 +153,8 @@ class SubscriptionRecord:
     """Where it is `replicated`."""
     follows: bool = False
     """It was made because other clusters have it: what lies before their beginnings is not wanted here either."""
+    non_durable: bool = False
+    """It ends with its last consumer, and keeps nothing from being deleted."""
 
 
 def encode(record: TopicRecord | NamespaceRecord | SubscriptionRecord) -> bytes:

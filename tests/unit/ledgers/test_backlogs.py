@@ -48,7 +48,7 @@ class World:
         )
         self.namespaces = SimpleNamespace(policies_of=lambda names, _: {name: {} for name in names})
         self.subscriptions = SimpleNamespace(
-            list=lambda topic, _: [SimpleNamespace(name=name) for name in self.cursors]
+            durable=lambda topic, _: [SimpleNamespace(name=name) for name in self.cursors]
         )
         self.admin = SimpleNamespace(offsets_at_time=self._offsets_at_time)
 
