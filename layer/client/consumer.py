@@ -212,7 +212,8 @@ class Consumer(Receiving):
         delay_s = self._nack_delay_s
         if self._nack_backoff is not None:
             delay_s = self._nack_backoff.next(message.redelivery_count() if isinstance(message, Message) else 0) / 1000
-        self._member.negative_acknowledge(slot, offset, self._endpoint, delay_s)
+        place = self._places.in_batch(message, slot, offset) if self._member.type.is_shared else None
+        self._member.negative_acknowledge(slot, offset, self._endpoint, delay_s, place)
 
     def reconsume_later(self, message: Message, delay_ms: int, properties: dict[str, str] | None = None) -> None:
         """Have a copy of this message delivered after `delay_ms` (0 to ten years), and acknowledge the message.

@@ -37,6 +37,7 @@ class PartitionSlot:
         "forgotten",
         "layout",
         "nacks",
+        "nacks_in_batch",
         "number",
         "partition_field",
         "topic_name",
@@ -54,6 +55,8 @@ class PartitionSlot:
         self.cumulative: deque[int] = deque()
         self.nacks: deque[tuple[float, float, int, Endpoint]] = deque()
         """(now on the monotonic clock, delay, offset, consumer)."""
+        self.nacks_in_batch: deque[tuple[float, float, int, Endpoint, int, int]] = deque()
+        """The same of messages of batch entries, then batch index and number of messages (Shared, Key_Shared)."""
         self.acks_in_batch: deque[BatchAck] = deque()
         self.ack_in_batch = self.acks_in_batch.append
         self.cumulative_in_batch: deque[BatchAck] = deque()

@@ -14,6 +14,7 @@ from layer.clock import Clock
 from layer.cursor.batch_acks import BatchAckSet
 from layer.cursor.ledger_acks import LedgerAcks, below
 from layer.dispatch.ack_timeouts import AckTimeouts
+from layer.dispatch.batch_refusals import BatchRefusals, HeldHere
 from layer.dispatch.burial import Burial
 from layer.dispatch.chunk_rules import joint_rules
 from layer.dispatch.chunks import Known
@@ -73,6 +74,9 @@ class Dispatcher:
         self._blocked = False
         self.late_elsewhere: Callable[[int, BitMap64, Endpoint], None] = lambda partition, offsets, endpoint: None
         """Told of messages of other processes' partitions that were not acknowledged in time."""
+        self.held_elsewhere: Callable[[int], HeldHere | None] = lambda partition: None
+        """What this process's consumers hold of another process's partition."""
+        self.refusals = BatchRefusals(handle.kafka_topic, fetcher, clock, self._held, self._redeliver_late)
         self.came_again: Callable[[int], None] = lambda partition: None
         """Told of partitions whose messages come again, whoever has them."""
 
@@ -93,7 +97,8 @@ class Dispatcher:
         """When, on the monotonic clock, the next delayed message or redelivery is due."""
         if self._reading_ahead.under_way:
             return self._clock.monotonic()
-        times = [self._nacks.next_due(), *(e.ack_timeouts.next_due() for e in self._endpoints if e.ack_timeouts)]
+        times = [e.ack_timeouts.next_due() for e in self._endpoints if e.ack_timeouts]
+        times += [self._nacks.next_due(), self.refusals.next_due()]
         for owned in self._owned.values():
             if owned.delayed:
                 times.append(self._next_delayed(owned.delayed))
@@ -238,6 +243,11 @@ class Dispatcher:
             StoreError: an id made by hand lies beyond what was read, and the log's end could not be asked for; its
                 partition's acknowledgements wait for the next call.
         """
+        if self._shared:
+            for partition, offset in self.refusals.drain(self._handle.slots()):
+                guard = None if partition not in self._owned else self._owned[partition].guard
+                if guard is not None:
+                    guard.survived((offset,))
         for owned in self._owned.values():
             slot = owned.slot
             if slot.has_acknowledgements():
@@ -282,7 +292,21 @@ class Dispatcher:
         for endpoint in self._endpoints:
             if endpoint.ack_timeouts is not None:
                 for partition, offsets in endpoint.ack_timeouts.expired(now).items():
-                    self._redeliver_late(partition, offsets, endpoint)
+                    whole = self.refusals.late(partition, offsets, endpoint) if self._shared else offsets
+                    if whole:
+                        self._redeliver_late(partition, whole, endpoint)
+        self.refusals.step()
+
+    def _held(self, partition: int) -> HeldHere | None:
+        """What this process's consumers hold of a partition."""
+        owned = self._owned.get(partition)
+        if owned is None:
+            return self.held_elsewhere(partition)
+
+        def acked(offset: int) -> BatchAckSet | None:
+            return owned.held.with_held(offset, owned.cursor.batches.get(offset))
+
+        return HeldHere(owned.slot, owned.in_flight, acked, owned.redeliveries)
 
     def _redeliver(self, partition: int, offsets: BitMap64, endpoint: Endpoint | None) -> None:
         owned = self._owned.get(partition)
@@ -316,6 +340,7 @@ class Dispatcher:
             self._rewind(owned)
 
     def redeliver_all(self, endpoint: Endpoint) -> None:
+        self.refusals.forget_consumer(endpoint)
         for owned in self._owned.values():
             feed = endpoint.feed(owned.slot)
             if self._shared:
@@ -464,5 +489,6 @@ class Dispatcher:
             owned.rewind()
             return
         self._forget_deliveries(owned)
+        owned.slot.nacks_in_batch.clear()
         owned.slot.nacks.clear()  # of what comes again anyway; the partition may be ours again in a moment
         owned.rewind()

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from pyroaring import BitMap64
 
 from layer.cursor.batch_acks import BatchAckSet
+from layer.dispatch.batch_refusals import HeldHere
 from layer.dispatch.chunks import Known
 from layer.dispatch.delivery import Feed, PartitionSlot
 from layer.dispatch.endpoint import Endpoint
@@ -73,6 +74,10 @@ class LeasedPartition:
         """Where messages go to one consumer at a time."""
         self.comes_again = False
         """A consumer gave everything back: it gets nothing before the owner has heard that, and recalled it."""
+
+    def as_held(self) -> HeldHere:
+        """The same, for those to whom it does not matter who owns the partition."""
+        return HeldHere(self.slot, self.in_flight, self.batches.get, self.redeliveries)
 
     def hold(self, entries: Sequence[LeasedEntry], feed: Feed) -> None:
         plain: list[int] = []

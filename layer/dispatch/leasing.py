@@ -112,6 +112,7 @@ class Leasing:
         self.lessee = Lessee(terms.life, terms.client_id, endpoints, in_order=in_order)
         self._records = LeasedRecords(str(handle), handle.kafka_topic, terms.reader, clock, self.lessee)
         dispatcher.late_elsewhere = self.lessee.late
+        dispatcher.held_elsewhere = self.lessee.held
         dispatcher.came_again = self.lessor.came_again
         terms.traffic.listen(self.heard, self.is_patient)
 

@@ -17,6 +17,7 @@ from typing import Final
 
 from pyroaring import BitMap64
 
+from layer.dispatch.batch_refusals import HeldHere
 from layer.dispatch.delivery import PartitionSlot
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.lease_acks import LeaseAcks
@@ -233,6 +234,11 @@ class Lessee:
         held = [offset for offset in offsets if leased.in_flight.holders.get(offset) is feed]
         if held:
             self._give_back(leased, held, endpoint)
+
+    def held(self, partition: int) -> HeldHere | None:
+        """What this process's consumers hold of a partition."""
+        leased = self.partitions.get(partition)
+        return None if leased is None else leased.as_held()
 
     def redeliver_all(self, endpoint: Endpoint) -> None:
         """Everything that this consumer holds is to come again."""

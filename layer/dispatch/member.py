@@ -108,10 +108,21 @@ class SubscriptionMember:
         """Have `command` run by the member's thread."""
         return self._commands.run(command)
 
-    def negative_acknowledge(self, slot: PartitionSlot, offset: int, endpoint: Endpoint, delay_s: float) -> None:
-        """Have one message delivered again after `delay_s`. On Exclusive and Failover everything unacknowledged comes
-        again, as the official client does."""
-        slot.nacks.append((self._clock.monotonic(), delay_s, offset, endpoint))
+    def negative_acknowledge(
+        self,
+        slot: PartitionSlot,
+        offset: int,
+        endpoint: Endpoint,
+        delay_s: float,
+        in_batch: tuple[int, int] | None = None,
+    ) -> None:
+        """Have one message delivered again after `delay_s`, of a batch entry that with this index and number of
+        messages. On Exclusive and Failover everything unacknowledged comes again, as the official client does."""
+        now_s = self._clock.monotonic()
+        if in_batch is None or not self.type.is_shared:
+            slot.nacks.append((now_s, delay_s, offset, endpoint))
+        else:
+            slot.nacks_in_batch.append((now_s, delay_s, offset, endpoint, *in_batch))
 
     def acknowledge_in(self, txn: TxnId, partition: int, ack: TxnAck, deadline: Deadline) -> Future[None]:
         """Have a transaction acknowledge this; the future is settled as `TransactionAcks.ask` says, or with Closed. Of

@@ -135,6 +135,7 @@ class Serving:
         if now - self._last_save_s >= self._persist_every_s:
             self._last_save_s = now
             self.dispatcher.counting.end_where_over()
+            self.dispatcher.refusals.sweep()
             self._reader.put_late_on_record()
             self.ownership.saver.sweep()
             self.ownership.saver.save_in_background()
