@@ -2,7 +2,7 @@
 
 Shared and Key_Shared. Only what was refused comes again: the others stay with their consumer, and what comes again goes
 to that one too, because an entry has one holder. Once nothing else of the entry is held it goes the way of entries, to
-any consumer. Differs from Pulsar: there the whole entry comes again, without what is acknowledged (docs/differences.md).
+any consumer. Differs from Pulsar: there all of it that is not acknowledged comes again (docs/differences.md).
 
 It is a matter between a consumer and its process, whoever owns the partition: owners hear nothing of it, and how often
 a message was refused this way is counted here, for as long as the entry stays with its consumer. A message that was

@@ -460,7 +460,7 @@ def test_only_what_is_refused_or_takes_too_long_comes_again(
     client: pulsar.Client, unique: Unique, kind: pulsar.ConsumerType
 ) -> None:
     topic = unique()
-    options = {"negative_ack_redelivery_delay_ms": 50, "unacked_messages_timeout_ms": 10_000}
+    options: dict[str, Any] = {"negative_ack_redelivery_delay_ms": 50, "unacked_messages_timeout_ms": 10_000}
     consumer = client.subscribe(topic, "s", kind, initial_position=EARLIEST, **options)
     producer = client.create_producer(
         topic, batching_enabled=True, batching_max_messages=1000, batching_max_publish_delay_ms=5000
@@ -468,7 +468,7 @@ def test_only_what_is_refused_or_takes_too_long_comes_again(
     send_batch(producer, *map(str, range(1000)), **({} if kind is SHARED else {"partition_key": "k"}))
     held = receive(consumer, 300)
     consumer.negative_acknowledge(held[7])
-    texts = []
+    texts: list[str] = []
     while not texts or texts[-1] != "7":  # behind what waits in the inbox
         message = consumer.receive(PATIENCE_MS)
         texts.append(message.data().decode())

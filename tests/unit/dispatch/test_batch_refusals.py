@@ -75,8 +75,7 @@ class Process:
         """Batch index and redeliveries of what comes."""
         self.clock.seconds += after_s
         self.refusals.step()
-        found = [places(self.consumer.queue.popleft()) for _ in range(len(self.consumer.queue))]
-        return found
+        return [places(self.consumer.queue.popleft()) for _ in range(len(self.consumer.queue))]
 
 
 def test_what_is_refused_comes_again_at_its_time_and_is_counted() -> None:
