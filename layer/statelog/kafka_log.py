@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias, TypeVar
@@ -34,6 +35,16 @@ _METADATA_PAUSE_S: Final = 0.02
 _LEARNS_OF_TOPIC_S: Final = 5.0  # how long a broker that starts may not know a topic that is there
 _ASK_S: Final = 5.0
 _NOT_WORTH_A_RETRY: Final = (NotAuthenticated, NotAuthorized, OffsetOutOfRange, RecordTooLarge, StateTopicMismatch)
+
+
+_log: Final = logging.getLogger(__name__)
+
+
+def keeps(needed: str, value: str) -> bool:
+    """Whether a topic's option promises at least what is needed: numbers may be higher."""
+    if needed.isdigit() and value.isdigit():
+        return int(value) >= int(needed)
+    return value == needed
 
 
 class KafkaStateLog:
@@ -190,18 +201,26 @@ class KafkaStateLog:
             self._check_cleanup(topic, deadline)
 
     def _check_cleanup(self, topic: StateTopic, deadline: Deadline) -> None:
-        """A state topic that Kafka deletes from would forget; raises StateTopicMismatch."""
+        """A state topic that Kafka deletes from would forget; raises StateTopicMismatch. Of what is less grave the log
+        tells."""
         try:
-            policy = self._patiently(
-                topic, deadline, lambda: self._admin.topic_configs(topic.kafka_name, deadline)
-            ).get("cleanup.policy")
+            configs = self._patiently(topic, deadline, lambda: self._admin.topic_configs(topic.kafka_name, deadline))
         except NotAuthorized:
             return  # pok doctor names the missing right
+        policy = configs.get("cleanup.policy")
         if policy is not None and policy != topic.cleanup.value:
             raise StateTopicMismatch(
                 f"state topic {topic.kafka_name} has cleanup.policy={policy} and must have {topic.cleanup.value}: "
                 "set it with Kafka's tools, or what is in the topic will be lost"
             )
+
+        for option in ("min.compaction.lag.ms", "message.timestamp.type"):
+            value, needed = configs.get(option), topic.configs.get(option)
+            if value is not None and needed is not None and not keeps(needed, value):
+                _log.warning(
+                    "state topic %s has %s=%s and should have %s: `pok doctor` says why, and how to set it",
+                    topic.kafka_name, option, value, needed,
+                )  # fmt: skip
 
     def _create(self, topic: StateTopic, deadline: Deadline) -> None:
         self._admin.create_topic(topic.kafka_name, topic.partitions, topic.configs, deadline)

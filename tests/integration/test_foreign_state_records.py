@@ -6,12 +6,14 @@ from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer
+from typer.testing import CliRunner
 
 import layer as pulsar
 from layer.admin import AdminClient
+from layer.cli.main import app
 from layer.deadline import Deadline
 from layer.waiting import wait_until
-from mapping.state_keys import DeliveryKey, encode_key
+from mapping.state_keys import DeliveryKey, TopicKey, encode_key
 from mapping.state_records.cursor_requests import AcknowledgeUpTo, CursorLife, Request, Seek, encode_request
 from mapping.state_records.leases import TakeOver
 from mapping.state_records.leases import encode as encode_lease
@@ -105,3 +107,25 @@ def test_forged_requests_acknowledge_nothing_that_is_not_written_yet(
         assert message.data() == b"%d" % number
         consumer.acknowledge(message)
     consumer.close()
+
+
+def test_the_doctor_names_what_cannot_be_read_and_takes_it_away(
+    client: pulsar.Client, service_url: str, bootstrap: str, unique: Unique
+) -> None:
+    client.create_producer(unique()).close()
+    mine = unique("of-mine").encode()
+    value_key = encode_key(TopicKey(f"persistent://public/default/{unique('spoilt')}", 1, "00" * 16))
+    raw = Producer({"bootstrap.servers": bootstrap})
+    for key in (mine, value_key):
+        raw.produce(TOPICS.kafka_name, b"?", key, 0)
+    assert raw.flush(20) == 0
+
+    def doctor(*more: str) -> str:
+        return CliRunner().invoke(app, ["--url", service_url, "doctor", "--state", *more]).stdout
+
+    said = doctor()
+    assert f"{mine!r}" in said
+    assert "cannot be read" in said
+    assert "pok doctor --state --tombstone" in said
+    assert "tombstone written" in doctor("--tombstone", "--yes")
+    assert f"{mine!r}" not in doctor()

@@ -14,6 +14,7 @@ from layer.cli.failure import CommandFailed, one_line
 from layer.deadline import Deadline
 from layer.kafka.admin import KafkaAdmin
 from layer.kafka.group import MAX_COMMIT_BYTES
+from layer.statelog.kafka_log import keeps
 from mapping.state_records.cursor_state import MAX_METADATA_CHARS
 from mapping.state_topics import ALL, StateTopic
 
@@ -199,7 +200,19 @@ def judge_state_topic(topic: StateTopic, configs: Mapping[str, str]) -> Finding:
             f"max.message.bytes of {topic.kafka_name} is {largest}, as an earlier version made it, not {wanted}",
             _alter(topic, "max.message.bytes", wanted),
         )
+    for option, why in _PROMISES.items():
+        value, needed = configs.get(option), topic.configs.get(option)
+        if value is not None and needed is not None and not keeps(needed, value):
+            return fail(
+                check, f"{option} of {topic.kafka_name} is {value}, not {needed}: {why}", _alter(topic, option, needed)
+            )
     return ok(check, f"{topic.partitions} partitions, {cleanup}")
+
+
+_PROMISES: Final = {
+    "min.compaction.lag.ms": "who reads while it compacts may take a loser for the winner",
+    "message.timestamp.type": "a process whose clock is wrong says how old its records are",
+}
 
 
 def _alter(topic: StateTopic, option: str, value: str) -> str:

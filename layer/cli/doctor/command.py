@@ -15,6 +15,7 @@ from layer.cli.doctor.machine import check_machine
 from layer.cli.doctor.probe import probe
 from layer.cli.doctor.report import Finding, Status
 from layer.cli.doctor.service import check_service
+from layer.cli.doctor.state import check_state
 from layer.cli.doctor.transactions import check_transactions
 from layer.cli.failure import EXIT_FAILED
 from layer.cli.output import news, write_json, write_line
@@ -34,12 +35,21 @@ def doctor(
     try_it: Annotated[
         bool, typer.Option("--probe", help="Also try rights and clock out, on a topic that is deleted again.")
     ] = False,
+    state: Annotated[bool, typer.Option("--state", help="Also read the state topics for what cannot be read.")] = False,
+    tombstone: Annotated[
+        bool, typer.Option("--tombstone", help="With --state: take away what cannot be read. Wants --yes.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
 ) -> None:
     """What is wrong with this machine, this cluster, these rights: ok, warn or fail, and what to do.
 
     Exit code 1 when a check fails.
     """
-    findings = list(_examine(settings, try_it))
+    if tombstone and not state:
+        raise typer.BadParameter("it goes with --state", param_hint="--tombstone")
+    if tombstone and not yes:
+        raise typer.BadParameter("what cannot be read is lost for good: say --yes", param_hint="--tombstone")
+    findings = list(_examine(settings, try_it, state=state, tombstone=tombstone))
     if settings.json:
         write_json([asdict(finding) for finding in findings])
     else:
@@ -61,7 +71,7 @@ def _show(findings: Sequence[Finding]) -> None:
             write_line(f"{'':<{width + 6}}  -> {printable(finding.advice)}")
 
 
-def _examine(settings: Settings, try_it: bool) -> Iterator[Finding]:
+def _examine(settings: Settings, try_it: bool, *, state: bool, tombstone: bool) -> Iterator[Finding]:
     yield from check_machine()
     kafka = settings.kafka()
     admin = KafkaAdmin(kafka.common())
@@ -74,6 +84,8 @@ def _examine(settings: Settings, try_it: bool) -> Iterator[Finding]:
         yield from check_state_topics(admin)
         yield from check_transactions(admin)
         yield check_service(admin)
+        if state:
+            yield from check_state(kafka, admin, tombstone=tombstone)
         if try_it:
             yield from probe(kafka, admin)
     finally:

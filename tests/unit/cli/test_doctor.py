@@ -141,3 +141,13 @@ def test_who_maintains_the_cluster_is_told() -> None:
     told = [judge_members(members).found for members in ([service, client, service], [service], [client], [])]
     assert told[:3] == ["2 services", "1 service", "no service; 1 client in its stead"]
     assert told[3].startswith("nobody now: run pok serve")
+
+
+def test_a_state_topic_that_may_be_compacted_at_once_is_told() -> None:
+    sound = {**SCHEMAS.configs}
+    assert judge_state_topic(SCHEMAS, sound).status is Status.OK
+    assert judge_state_topic(SCHEMAS, {**sound, "min.compaction.lag.ms": "90000"}).status is Status.OK
+    for wrong in ({"min.compaction.lag.ms": "0"}, {"message.timestamp.type": "CreateTime"}):
+        found = judge_state_topic(SCHEMAS, {**sound, **wrong})
+        assert found.status is Status.FAIL
+        assert f"--add-config {next(iter(wrong))}={SCHEMAS.configs[next(iter(wrong))]}" in (found.advice or "")

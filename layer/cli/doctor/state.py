@@ -1,0 +1,133 @@
+"""What in the state topics cannot be read, and the tombstones that take it away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from layer import errors
+from layer.cli.doctor.cluster import ANSWER_S
+from layer.cli.doctor.report import Finding, fail, ok, warn
+from layer.cli.failure import one_line
+from layer.deadline import Deadline
+from layer.kafka.admin import KafkaAdmin
+from layer.kafka.fetcher import Fetcher
+from layer.kafka.producer import KafkaProducer
+from layer.kafka.settings import KafkaSettings
+from mapping import state_keys as keys
+from mapping.errors import UnreadableKey
+from mapping.state_records.clusters import decode_clusters
+from mapping.state_records.cursor_checkpoint import decode_checkpoint
+from mapping.state_records.cursor_state import decode_segment
+from mapping.state_records.imports import decode_import
+from mapping.state_records.ledgers import decode_ledger_value
+from mapping.state_records.metadata import decode_namespace, decode_subscription, decode_topic
+from mapping.state_records.migrations import decode_migration
+from mapping.state_records.producers import decode_claims, decode_sign_of_life, decode_snapshot
+from mapping.state_records.schemas import decode_schema
+from mapping.state_records.tenants import decode_tenant
+from mapping.state_records.transaction_log import decode_log_value
+from mapping.state_topics import ALL, Cleanup, StateTopic
+
+_READ_S: Final = 300.0
+_MOST: Final = 1000
+"""Unreadable records of one partition that are told of, and kept in memory, at a time."""
+_SHOWN_BYTES: Final = 80
+
+_DECODERS: Final[Mapping[type, Callable[[bytes], object]]] = {
+    keys.TopicKey: decode_topic,
+    keys.NamespaceKey: decode_namespace,
+    keys.SubscriptionKey: decode_subscription,
+    keys.SchemaKey: decode_schema,
+    keys.ClusterRegistryKey: decode_clusters,
+    keys.TenantKey: decode_tenant,
+    keys.MigrationKey: decode_migration,
+    keys.ImportKey: decode_import,
+    keys.CursorSegmentKey: decode_segment,
+    keys.CursorCheckpointKey: decode_checkpoint,
+    keys.LedgerKey: decode_ledger_value,
+    keys.ProducerClaimsKey: decode_claims,
+    keys.ProducerSessionKey: decode_sign_of_life,
+    keys.ProducerSequenceKey: decode_snapshot,
+    keys.TransactionLogKey: decode_log_value,
+}
+"""Values under other keys are not looked at."""
+
+
+class Unreadable(NamedTuple):
+    """A live record of a state topic whose key or value cannot be read."""
+
+    topic: StateTopic
+    partition: int
+    offset: int
+    key: bytes
+    reason: str
+    is_key: bool
+
+
+def check_state(settings: KafkaSettings, admin: KafkaAdmin, *, tombstone: bool) -> Iterator[Finding]:
+    """One line for each such record of the compacted state topics; with `tombstone` they are taken away."""
+    try:
+        there = admin.list_topics(Deadline.after(ANSWER_S))
+    except errors.LayerError as failure:
+        yield warn("state records", one_line(failure), "grant Describe on topics pulsar.system.*")
+        return
+    fetcher = Fetcher(settings.of_state(settings.reader(fetch_queue_kbytes=4096)))
+    found: list[Unreadable] = []
+    try:
+        for topic in (each for each in ALL if each.cleanup is Cleanup.COMPACT and each.kafka_name in there):
+            try:
+                found += [each for number in range(topic.partitions) for each in _unreadable(fetcher, topic, number)]
+            except errors.LayerError as failure:
+                yield warn(f"state of {topic.name}", one_line(failure), f"grant Read on topic {topic.kafka_name}")
+    finally:
+        fetcher.close()
+    if tombstone and found:
+        _bury(settings, found)
+    for each in found:
+        what = "key" if each.is_key else "value"
+        place = f"{each.topic.kafka_name}-{each.partition} offset {each.offset}"
+        said = f"the {what} at {place} cannot be read: {each.reason}"
+        if tombstone:
+            yield ok(f"state of {each.topic.name}", f"tombstone written: {said}")
+        elif each.is_key:
+            yield warn(f"state of {each.topic.name}", said, "nobody needs it: pok doctor --state --tombstone")
+        else:
+            yield fail(
+                f"state of {each.topic.name}",
+                f"{said}; it is under {each.key[:_SHOWN_BYTES]!r}",
+                "what it is about cannot be used; a newer version may have written it, else what it said is lost: "
+                "pok doctor --state --tombstone makes it as if it had never been there",
+            )
+    if not found:
+        yield ok("state records", "all can be read")
+
+
+def _unreadable(fetcher: Fetcher, topic: StateTopic, partition: int) -> list[Unreadable]:
+    deadline = Deadline.after(_READ_S)
+    start, end = fetcher.watermarks(topic.kafka_name, partition, deadline)
+    found: dict[bytes, Unreadable] = {}
+    for batch in fetcher.read(topic.kafka_name, partition, start, end, deadline):
+        for record in batch:
+            key, value = record.key() or b"", record.value()
+            found.pop(key, None)
+            if value is None or len(found) >= _MOST:
+                continue
+            try:
+                decode = _DECODERS.get(type(keys.decode_key(key)))
+                if decode is not None:
+                    decode(value)
+            except ValueError as reason:
+                is_key = isinstance(reason, UnreadableKey)
+                found[key] = Unreadable(topic, partition, record.offset(), key, str(reason), is_key)
+    return list(found.values())
+
+
+def _bury(settings: KafkaSettings, found: list[Unreadable]) -> None:
+    config = settings.producer(compression="none", message_timeout_ms=int(ANSWER_S * 1000), linger_ms=0)
+    producer = KafkaProducer(config)
+    try:
+        for each in found:
+            producer.append(each.topic.kafka_name, each.partition, each.key, None, Deadline.after(ANSWER_S))
+    finally:
+        producer.close(Deadline.after(1.0))
