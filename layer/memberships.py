@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
 
@@ -50,7 +51,7 @@ _LEASE_ERRANDS: Final = 8
 
 
 class Memberships:
-    """Thread-safe."""
+    """Thread-safe. Memory: the memberships that have consumers."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -107,8 +108,7 @@ class Memberships:
             SubscriptionBusy: somebody holds the subscription in a way that excludes this consumer.
         """
         place = topic.name if partition is None else topic.name.with_partition(partition)
-        shared = self._shared_member(str(place), name)
-        with shared.lock:
+        with self._shared_member(str(place), name) as shared:
             member = shared.member
             if member is not None and member.failure is None and shared.subscription is not None:
                 if kind is SubscriptionType.EXCLUSIVE or member.type is not kind:
@@ -230,8 +230,7 @@ class Memberships:
         Raises:
             SubscriptionBusy: it has other consumers, here or elsewhere.
         """
-        shared = self._shared_member(subscription.place, subscription.name)
-        with shared.lock:
+        with self._shared_member(subscription.place, subscription.name) as shared:
             if len(shared.endpoints) > 1:
                 raise errors.SubscriptionBusy(
                     f"subscription {subscription.name} has {len(shared.endpoints) - 1} other consumers"
@@ -317,8 +316,7 @@ class Memberships:
 
     def detach(self, subscription: Subscription, endpoint: Endpoint, deadline: Deadline) -> None:
         """Take a consumer off; the last one makes this process leave the group."""
-        shared = self._shared_member(subscription.place, subscription.name)
-        with shared.lock:
+        with self._shared_member(subscription.place, subscription.name) as shared:
             self._leave(shared, endpoint, deadline, release=True)
             if subscription.non_durable and shared.member is None:
                 try:
@@ -393,9 +391,23 @@ class Memberships:
             if TopicName.parse(place).base == topic.base and member.failure is None
         ]
 
-    def _shared_member(self, topic: str, subscription: str) -> _SharedMember:
-        with self._lock:
-            return self._members.setdefault((topic, subscription), _SharedMember())
+    @contextmanager
+    def _shared_member(self, topic: str, subscription: str) -> Iterator[_SharedMember]:
+        """Locked; forgotten when nobody consumes by it afterwards."""
+        key = topic, subscription
+        while True:
+            with self._lock:
+                shared = self._members.setdefault(key, _SharedMember())
+            with shared.lock:
+                if self._members.get(key) is not shared:
+                    continue  # forgotten while it was waited for
+                try:
+                    yield shared
+                finally:
+                    if shared.member is None:
+                        with self._lock:
+                            self._members.pop(key, None)
+            return
 
     def close(self, deadline: Deadline) -> None:
         """Leave every group; acknowledgements are saved."""

@@ -14,12 +14,14 @@ from layer.client.letter_sealing import LetterSealing
 from layer.client.letter_versions import LetterVersions
 from layer.client.message import Message, acknowledge_in_slot
 from layer.client.producer import Producer
+from layer.deadline import Deadline
 from layer.dispatch.delivery import Delivery
 from layer.exceptions import PulsarException, Result
 
 _log = logging.getLogger(__name__)
 
 DLQ_SUFFIX: Final = "-DLQ"
+_CLOSE_S: Final = 10.0
 
 Kept = Callable[[Delivery], None]
 OpenProducer = Callable[[str, str], Producer]
@@ -59,6 +61,7 @@ class DeadLetterWriter:
         self._thread: threading.Thread | None = None
         self._sealing = LetterSealing()
         self._closed = False
+        self._until = Deadline.never()
 
     @property
     def max_redeliver_count(self) -> int:
@@ -79,18 +82,17 @@ class DeadLetterWriter:
             self._thread.start()
 
     def close(self) -> None:
-        """Publish what is under way, end the thread. Twice is fine."""
+        """Publish what is under way, as far as ten seconds reach, and end the thread; the rest stays where it is. Twice
+        is fine."""
+        self._until = Deadline.after(_CLOSE_S)
         self._closed = True
         thread, self._thread = self._thread, None
         if thread is None:
             return
         self._letters.put(None)
-        thread.join()
-        for producer in self._producers.values():
-            try:
-                producer.close()
-            except PulsarException as failure:
-                _log.warning("subscription=%s dead letters: %s", self._subscription, failure)
+        thread.join(self._until.remaining_s())
+        if thread.is_alive():
+            _log.warning("subscription=%s its last dead letters are not published yet", self._subscription)
 
     def topic_for(self, letter: Message) -> str:
         return self._policy.getDeadLetterTopic() or f"{letter.topic_name()}-{self._subscription}{DLQ_SUFFIX}"
@@ -98,11 +100,19 @@ class DeadLetterWriter:
     def _run(self) -> None:
         while (item := self._letters.get()) is not None:
             letter, kept = item
+            if self._until.passed():
+                kept(letter)
+                continue
             try:
                 self._publish(letter, kept)
             except Exception as failure:  # the letter stays where it is and is tried again
                 _log.warning("subscription=%s cannot publish a dead letter yet: %s", self._subscription, failure)
                 kept(letter)
+        for producer in self._producers.values():
+            try:
+                producer.close()
+            except PulsarException as failure:
+                _log.warning("subscription=%s dead letters: %s", self._subscription, failure)
 
     def _publish(self, letter: Delivery, kept: Kept) -> None:
         assert isinstance(letter, Message)  # noqa: S101 - this consumer's endpoint makes Messages

@@ -30,6 +30,8 @@ LOOK_AHEAD: Final = 20_000
 _MAX_WAITING_BYTES: Final = 16 * 1024 * 1024
 _ADMIT_BATCH: Final = 1000
 _MAX_CACHED_KEYS: Final = 100_000
+_LONGEST_CACHED_KEY: Final = 100
+"""Bytes; a longer one is hashed each time."""
 _AT_ONCE: Final = 1000
 
 
@@ -43,7 +45,7 @@ class KeyShared:
     Where deliveries are counted durably, a message that comes again waits for the save that counts it, and with it
     what comes after it in its slot; after a crash one message of the partition is out at a time, the first of its slot.
 
-    Memory: that, for each partition, and the slots of 100,000 keys.
+    Memory: that, for each partition, and the slots of 100,000 keys of up to 100 bytes.
     """
 
     def __init__(
@@ -287,7 +289,9 @@ class KeyShared:
         if slot is None:
             if len(self._slots) >= _MAX_CACHED_KEYS:
                 self._slots.clear()
-            slot = self._slots[key] = sticky_key_hash(key)
+            slot = sticky_key_hash(key)
+            if len(key) <= _LONGEST_CACHED_KEY:
+                self._slots[key] = slot
         return slot
 
 

@@ -68,6 +68,20 @@ def test_unsubscribe_forgets_everything(client: pulsar.Client, unique: Unique) -
     assert nothing_comes(latest)
 
 
+def test_memberships_are_forgotten_with_their_last_consumer(client: pulsar.Client, unique: Unique) -> None:
+    topic = unique()
+    consumers = [client.subscribe(topic, name) for name in ("a", "b", "c")]
+    memberships = client._session.node().memberships
+    assert {name for place, name in memberships._members if place.endswith(topic)} == {"a", "b", "c"}
+    with pytest.raises(pulsar.ConsumerBusy):
+        client.subscribe(topic, "a")
+    consumers.pop().unsubscribe()
+    for consumer in consumers:
+        consumer.close()
+    assert not [place for place, _ in memberships._members if place.endswith(topic)]
+    client.subscribe(topic, "a").close()
+
+
 def test_cumulative_ack_on_shared_is_refused(client: pulsar.Client, unique: Unique) -> None:
     topic = unique()
     consumer = client.subscribe(topic, "s", SHARED, initial_position=EARLIEST)
