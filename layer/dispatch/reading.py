@@ -38,6 +38,7 @@ _log = logging.getLogger(__name__)
 class _Gap:
     """When to look (again) for where to go on, and the offset that Kafka refused, if it did."""
 
+    owned: OwnedPartition
     due_s: float
     refused: int | None
 
@@ -213,8 +214,9 @@ class PartitionReader:
             _log.info("subscription=%s cannot look at its topic: %s", self._handle, failure)
 
     def _on_error(self, partition: int | None, offset: int, error: Any) -> None:
-        if partition is not None and partition in self._owned and is_offset_out_of_range(error):
-            self._in_a_gap[partition] = _Gap(self._clock.monotonic(), offset)
+        owned = None if partition is None else self._owned.get(partition)
+        if partition is not None and owned is not None and is_offset_out_of_range(error):
+            self._in_a_gap[partition] = _Gap(owned, self._clock.monotonic(), offset)
         elif is_topic_gone(error):
             raise errors.NoSuchTopic(f"topic {self._handle.topic} is gone: {error.str()}")
         elif error.fatal():
@@ -228,7 +230,7 @@ class PartitionReader:
         """Whether the log reaches as far as the cursor knows of it; otherwise that is looked at more closely."""
         end = self._consumer.known_end(partition)
         if 0 <= end < owned.cursor.known_end():
-            self._in_a_gap[partition] = _Gap(self._clock.monotonic(), None)
+            self._in_a_gap[partition] = _Gap(owned, self._clock.monotonic(), None)
             return False
         owned.intake.end_seen = end >= 0
         return True
@@ -236,14 +238,14 @@ class PartitionReader:
     def _leave_gaps(self) -> None:
         now = self._clock.monotonic()
         for number in [number for number, gap in self._in_a_gap.items() if gap.due_s <= now]:
-            owned = self._owned[number]
-            gap = self._in_a_gap[number]
+            gap = self._in_a_gap.pop(number)
+            if self._owned.get(number) is not gap.owned:
+                continue  # given up, or opened anew: then its first records say where it is
             try:
-                self._leave_the_gap(owned, gap.refused)
-                del self._in_a_gap[number]
+                self._leave_the_gap(gap.owned, gap.refused)
             except errors.StoreError as failure:
                 self._in_a_gap[number] = replace(gap, due_s=now + _LOOK_AGAIN_S)
-                _log.warning("cursor=%s cannot find out where its log begins and ends: %s", owned.identity, failure)
+                _log.warning("cursor=%s cannot find out where its log begins and ends: %s", gap.owned.identity, failure)
 
     def _leave_the_gap(self, owned: OwnedPartition, refused: int | None) -> None:
         """The read position was outside of the log: below its start go on at the start, beyond its end stop.

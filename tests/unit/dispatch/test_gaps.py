@@ -1,0 +1,72 @@
+"""Partitions whose read position Kafka refused."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from confluent_kafka import KafkaError
+
+from layer.cursor.machine import CursorState
+from layer.dispatch.partition import OwnedPartition
+from layer.dispatch.reading import PartitionReader
+from tests.simulation.cursors import an_identity, owned_by
+from tests.simulation.turns import ManualClock
+
+
+class Refusal:
+    """What librdkafka says of a position outside of the log."""
+
+    def partition(self) -> int:
+        return 3
+
+    def offset(self) -> int:
+        return 7
+
+    def error(self) -> KafkaError:
+        return KafkaError(KafkaError.OFFSET_OUT_OF_RANGE)
+
+    def __len__(self) -> int:
+        return 0
+
+
+class Log:
+    """Offsets 0 to 2 are there; the first poll is told a refusal."""
+
+    def __init__(self) -> None:
+        self.refusals: list[Any] = [Refusal()]
+        self.asked = 0
+
+    def poll_batch(self, limit: int, timeout_s: float) -> list[Any]:
+        found, self.refusals = self.refusals, []
+        return found
+
+    def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
+        self.asked += 1
+        return 0, 3
+
+    def check_topic(self, deadline: object) -> None:
+        pass
+
+
+def refused() -> tuple[PartitionReader, dict[int, OwnedPartition], Log]:
+    log = Log()
+    owned = {3: owned_by(an_identity(), CursorState(7, 10))}
+    fake = cast("Any", log)
+    reader = PartitionReader(fake, ManualClock(), fake, owned, cast("Any", ()))
+    assert reader.read(0.0)
+    return reader, owned, log
+
+
+def test_a_cursor_that_knows_of_more_than_the_log_has_stops() -> None:
+    reader, owned, _ = refused()
+    assert not reader.read(0.0)
+    assert "lost data" in str(owned[3].intake.stopped)
+
+
+def test_a_partition_that_was_given_up_meanwhile_is_not_looked_at() -> None:
+    reader, owned, log = refused()
+    del owned[3]
+    assert not reader.read(0.0)
+    owned[3] = anew = owned_by(an_identity(), CursorState(2, 10))
+    assert not reader.read(0.0)
+    assert (log.asked, anew.intake.stopped) == (0, None)
