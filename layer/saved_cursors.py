@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from layer.cursor.candidates import wants_checkpoint
+from layer.cursor.candidates import checkpoint_beside
 from layer.cursor.saved import Recovered, UnreadableCursor
 from layer.deadline import Deadline
 from layer.kafka.records import CommittedOffset
@@ -79,9 +79,7 @@ class SavedCursors:
             by_itself = subscription.saving_group(partition) == group
             commit, elsewhere = (alone, commit) if by_itself else (commit, alone)
         identity = cursor_identity(subscription, partition)
-        checkpoint = (
-            self._services.checkpoints.newest(identity, deadline) if wants_checkpoint(commit, elsewhere) else None
-        )
+        checkpoint = checkpoint_beside(lambda: self._services.checkpoints.newest(identity, deadline), commit, elsewhere)
         start = subscription.start_offset(partition)
         return self._services.store.recover(
             identity, commit, checkpoint, start, deadline, elsewhere, with_holes=with_holes

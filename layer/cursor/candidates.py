@@ -6,10 +6,15 @@ whole, or partition by partition), and the checkpoint. Each take-over raises the
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from layer.errors import Corrupt
 from layer.kafka.records import CommittedOffset
 from mapping.state_records.cursor_state import CommitMetadata
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,20 @@ def newest(own: Candidate | None, elsewhere: Candidate | None, checkpoint: Candi
     return elsewhere if best is None else best
 
 
-def wants_checkpoint(own: CommittedOffset | None, elsewhere: CommittedOffset | None) -> bool:
-    """Whether the checkpoint may matter; it costs a look into its state topic."""
-    return own is None or elsewhere is not None or not own.metadata
+def checkpoint_beside(
+    ask: Callable[[], CommittedOffset | None], own: CommittedOffset | None, elsewhere: CommittedOffset | None
+) -> CommittedOffset | None:
+    """The checkpoint, which `ask` gives, also where the group has a commit of ours: that may be an older one, which
+    librdkafka sent again behind the last one while a partition was handed over.
+
+    Raises:
+        Corrupt: it cannot be read, and no commit of ours can stand in.
+        StoreError: it cannot be had.
+    """
+    try:
+        return ask()
+    except Corrupt as failure:
+        if own is None or elsewhere is not None or not own.metadata:
+            raise
+        _log.warning("a checkpoint beside a commit cannot be read: %s", failure)
+        return None

@@ -85,7 +85,8 @@ class CursorStore:
         former: list[CommitMetadata] = []
         own = self._candidate(identity, "commit", committed, former, with_holes)
         other = self._candidate(identity, "commit", elsewhere, former, with_holes)
-        copy = self._candidate(identity, "checkpoint", checkpoint, former, with_holes)
+        needed = own is None or own.metadata is None or other is not None
+        copy = self._candidate(identity, "checkpoint", checkpoint, former, with_holes and needed)
         try:
             found = self._newest(identity, own, other, copy, start_offset, with_holes, deadline)
         except Corrupt as corrupt:

@@ -12,7 +12,7 @@ from typing import Final
 
 from layer import errors
 from layer.clock import Clock
-from layer.cursor.candidates import wants_checkpoint
+from layer.cursor.candidates import checkpoint_beside
 from layer.cursor.identity import CursorIdentity
 from layer.cursor.saved import Recovered, Save, Saved, UnreadableCursor
 from layer.cursor.store import CursorStore
@@ -177,7 +177,7 @@ class Ownership:
         found = self._store.recover(
             self._handle.identity(number),
             commit,
-            self._handle.checkpoint(number, deadline) if wants_checkpoint(commit, elsewhere) else None,
+            checkpoint_beside(lambda: self._handle.checkpoint(number, deadline), commit, elsewhere),
             self._handle.start_offset(number),
             deadline,
             elsewhere,

@@ -19,6 +19,7 @@ from layer.cursor import commit_metadata
 from layer.cursor import segments as segments_module
 from layer.cursor import store as store_module
 from layer.cursor.batch_acks import BatchAckSet
+from layer.cursor.candidates import checkpoint_beside
 from layer.cursor.leftovers import CursorOf, FoundSegments, SegmentName, orphans
 from layer.cursor.saved import Unneeded
 from layer.cursor.segments import CursorSegments
@@ -212,11 +213,12 @@ class CursorBesideASet(RuleBasedStateMachine):
 
     # Ends, and what comes after -------------------------------------------------------------------------------------
 
-    @rule(position=offsets, which=st.integers(0, 5))
+    @rule(position=offsets, which=st.integers(0, 6))
     def something_rare(self, position: int, which: int) -> None:
         (
             lambda: self.seek(position),
             self.forget_group,
+            self.hand_over_before_a_late_commit,
             self.save_and_die_before_cleaning,
             self.former_owner_wakes_up_and_cleans,
             self._agree_thoroughly,
@@ -230,6 +232,16 @@ class CursorBesideASet(RuleBasedStateMachine):
         self.acked, self.batches = set(self.durable[0]), dict(self.durable[1])
         self._agree_in_passing()
         self._agree_thoroughly()
+
+    def hand_over_before_a_late_commit(self) -> None:
+        """A save that was not there when it was read back comes behind the last one, and its checkpoint."""
+        late = prepared(self.store, self.owned)
+        self.owned.save_refused(late)
+        self._acknowledge([self._floor()])
+        self._save([])
+        self._write_checkpoint()
+        self.committed = late.commit
+        self.crash(self.processes[1])
 
     def forget_group(self) -> None:
         """A crash, then nobody for so long that Kafka forgets the group's offsets."""
@@ -342,7 +354,8 @@ class CursorBesideASet(RuleBasedStateMachine):
         self.store.clean(self.identity, self.owned.saves.checkpoint_written(), DEADLINE)
 
     def _take_over(self) -> None:
-        found = self.store.recover(self.identity, self.committed, self.checkpoint, 0, DEADLINE)
+        checkpoint = checkpoint_beside(lambda: self.checkpoint, self.committed, None)
+        found = self.store.recover(self.identity, self.committed, checkpoint, 0, DEADLINE)
         self.owned, save = taken_over(self.store, self.identity, found)
         self.committed = save.commit
         self.store.clean(self.identity, self.owned.save_accepted(save), DEADLINE)

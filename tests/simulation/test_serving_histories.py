@@ -12,13 +12,14 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
 from layer import errors
 from layer.cursor import commit_metadata
 from layer.cursor import store as store_module
-from layer.cursor.candidates import wants_checkpoint
+from layer.cursor.candidates import checkpoint_beside
 from layer.cursor.checkpoints import Checkpoints
 from layer.cursor.identity import CursorIdentity
 from layer.cursor.saved import Save
@@ -211,7 +212,7 @@ class History(ActorsHistory):
             own = kafka.committed(now.group, partition)
             other = now.other_group(partition)
             elsewhere = kafka.committed(other, partition) if other is not None else None
-            checkpoint = checkpoints.newest(identity, NEVER) if wants_checkpoint(own, elsewhere) else None
+            checkpoint = checkpoint_beside(partial(checkpoints.newest, identity, NEVER), own, elsewhere)
             found = store.recover(identity, own, checkpoint, 0, NEVER, elsewhere)
             saved = self.acknowledged.get((partition, identity.subscription_incarnation), set())
             missing = {offset for offset in saved if not found.state.is_acknowledged(offset)}

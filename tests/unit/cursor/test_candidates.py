@@ -6,7 +6,8 @@ import itertools
 
 import pytest
 
-from layer.cursor.candidates import Candidate, newest, wants_checkpoint
+from layer.cursor.candidates import Candidate, checkpoint_beside, newest
+from layer.errors import Corrupt
 from layer.kafka.records import CommittedOffset
 from mapping.state_records.cursor_state import CommitMetadata, Lineage
 
@@ -58,9 +59,20 @@ def test_a_tools_commit_in_the_other_group_is_nothing_if_this_one_served_last() 
     assert newest(ours, SEEK, None) is ours
 
 
-def test_the_checkpoint_is_asked_for_only_where_it_may_matter() -> None:
+def test_a_checkpoint_counts_where_an_older_commit_came_late() -> None:
+    checkpoint = _state(4, 8, source="checkpoint")
+    assert newest(_state(4, 7), None, checkpoint) is checkpoint
+    ours = _state(4, 8)
+    assert newest(ours, None, checkpoint) is ours
+
+
+def test_a_checkpoint_that_cannot_be_read_matters_only_where_no_commit_is_ours() -> None:
+    def unreadable() -> CommittedOffset | None:
+        raise Corrupt("bytes")
+
     ours = CommittedOffset(3, "metadata")
-    assert not wants_checkpoint(ours, None)
-    assert wants_checkpoint(None, None)
-    assert wants_checkpoint(ours, CommittedOffset(1, "x"))
-    assert wants_checkpoint(CommittedOffset(3, ""), None)
+    assert checkpoint_beside(lambda: ours, ours, None) is ours
+    assert checkpoint_beside(unreadable, ours, None) is None
+    for own, elsewhere in ((None, None), (ours, CommittedOffset(1, "x")), (CommittedOffset(3, ""), None)):
+        with pytest.raises(Corrupt):
+            checkpoint_beside(unreadable, own, elsewhere)
