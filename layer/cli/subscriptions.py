@@ -126,7 +126,7 @@ def show_stats(settings: Settings, topic: TopicArgument, subscription: Subscript
         {
             "subscription": stats.subscription,
             "topic": stats.topic,
-            "type": stats.type,
+            "type": stats.type + ("" if stats.durable else ", not durable"),
             "group": stats.group,
             "backlog": stats.backlog,
             "acked above mark-delete": stats.individually_deleted,
