@@ -9,6 +9,7 @@ from typing import Annotated, Optional
 import typer
 
 from layer.cli import (
+    acls,
     cluster,
     clusters,
     compat,
@@ -43,6 +44,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(topics.app, name="topics")
+app.add_typer(acls.app, name="acls")
 app.add_typer(namespaces.app, name="namespaces")
 app.add_typer(cluster.app, name="cluster")
 app.add_typer(clusters.app, name="clusters")

@@ -1,0 +1,175 @@
+"""Which rights each kind of program needs: the tables of docs/acls.md, as data.
+
+Names have `{topic}` (Kafka's name), `{subscription}` and `{namespace}` (the beginning of Kafka's names in it) in them;
+one that ends in `*` is a prefix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Final
+
+from layer.kafka.rights import Right
+from mapping.subscription_group import group_id
+from mapping.topic_name import TopicName, kafka_topic
+
+RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
+    "Producer": (
+        Right("Read", "topic", "pulsar.system.topics"),
+        Right("Write", "topic", "{topic}"),
+        Right("Read", "topic", "pulsar.system.producers"),
+        Right("Write", "topic", "pulsar.system.producers"),
+        Right("Create", "topic", "pulsar.system.producers"),
+    ),
+    "Consumer": (
+        Right("Read", "topic", "pulsar.system.producers"),
+        Right("Read", "topic", "pulsar.system.topics"),
+        Right("Read", "topic", "pulsar.system.subscriptions"),
+        Right("Write", "topic", "pulsar.system.subscriptions"),
+        Right("Read", "topic", "pulsar.system.cursors"),
+        Right("Write", "topic", "pulsar.system.cursors"),
+        Right("Read", "topic", "pulsar.system.cursor_checkpoints"),
+        Right("Write", "topic", "pulsar.system.cursor_checkpoints"),
+        Right("Read", "topic", "pulsar.system.deliveries"),
+        Right("Write", "topic", "pulsar.system.deliveries"),
+        Right("Create", "topic", "pulsar.system.*"),
+        Right("Read", "topic", "{topic}"),
+        Right("Read", "topic", "pulsar.system.ledgers"),
+        Right("Read", "group", "{topic}/{subscription}"),
+        Right("Delete", "group", "{topic}/{subscription}"),
+        Right("Write", "transactional-id", "{topic}/{subscription}"),
+    ),
+    "Reader": (
+        Right("Read", "topic", "pulsar.system.topics"),
+        Right("Read", "topic", "pulsar.system.producers"),
+        Right("Read", "topic", "{topic}"),
+    ),
+    "Schemas": (
+        Right("Read", "topic", "pulsar.system.schemas"),
+        Right("Write", "topic", "pulsar.system.schemas"),
+        Right("Create", "topic", "pulsar.system.schemas"),
+    ),
+    "Transactions": (
+        Right("Write", "topic", "pulsar.system.transaction_requests"),
+        Right("Read", "topic", "pulsar.system.transaction_requests"),
+        Right("Read", "topic", "pulsar.system.__transaction_log"),
+        Right("Read", "topic", "pulsar.system.__transaction_buffer_snapshot"),
+        Right("Write", "topic", "pulsar.system.__transaction_buffer_snapshot"),
+        Right("Read", "topic", "pulsar.system.__transaction_pending_ack"),
+        Right("Write", "topic", "pulsar.system.__transaction_pending_ack"),
+    ),
+    "Coordinators": (
+        Right("Read", "group", "pulsar.system.transaction_coordinator_assign/coordinators"),
+        Right("Read", "topic", "pulsar.system.transaction_coordinator_assign"),
+        Right("Create", "topic", "pulsar.system.*"),
+        Right("Write", "topic", "pulsar.system.__transaction_log"),
+        Right("Read", "topic", "pulsar.system.topics"),
+        Right("Read", "topic", "pulsar.system.subscriptions"),
+        Right("Write", "topic", "{topic}"),
+        Right("Read", "topic", "{topic}"),
+        Right("DescribeConfigs", "topic", "{topic}"),
+        Right("AlterConfigs", "topic", "{topic}"),
+    ),
+    "Service": (
+        Right("Read", "group", "pulsar.system.ledgers/maintenance"),
+        Right("Read", "topic", "pulsar.system.ledgers"),
+        Right("Write", "topic", "pulsar.system.ledgers"),
+        Right("Read", "topic", "pulsar.system.topics"),
+        Right("Describe", "topic", "{namespace}.*"),
+        Right("Read", "topic", "{namespace}.*"),
+        Right("Read", "topic", "pulsar.system.*"),
+        Right("Write", "topic", "pulsar.system.*"),
+        Right("Describe", "group", "{namespace}.*"),
+        Right("Delete", "topic", "{namespace}.*"),
+        Right("Read", "topic", "pulsar.system.__ledger_deletion*"),
+        Right("Write", "topic", "pulsar.system.__ledger_deletion*"),
+        Right("Read", "group", "pulsar.system.subscription_progress/replication"),
+        Right("Create", "topic", "pulsar.system.__ledger_deletion*"),
+        Right("Read", "group", "pulsar.system.__ledger_deletion*"),
+    ),
+    "Dead letters": (
+        Right("Write", "topic", "{topic}-{subscription}-DLQ"),
+        Right("Create", "topic", "{topic}-{subscription}-DLQ"),
+        Right("Write", "topic", "pulsar.system.topics"),
+        Right("Write", "topic", "pulsar.system.producers"),
+    ),
+    "Retry letters": (
+        Right("Read", "topic", "{topic}-{subscription}-RETRY"),
+        Right("Write", "topic", "{topic}-{subscription}-RETRY"),
+        Right("Create", "topic", "{topic}-{subscription}-RETRY"),
+        Right("Read", "group", "{topic}-{subscription}-RETRY/{subscription}"),
+    ),
+    "Administrator": (
+        Right("Read", "topic", "pulsar.system.*"),
+        Right("Write", "topic", "pulsar.system.*"),
+        Right("Create", "topic", "pulsar.system.*"),
+        Right("Describe", "topic", "{namespace}.*"),
+        Right("Create", "topic", "{namespace}.*"),
+        Right("Alter", "topic", "{namespace}.*"),
+        Right("Delete", "topic", "{namespace}.*"),
+        Right("Read", "topic", "{namespace}.*"),
+        Right("Read", "group", "{namespace}.*"),
+        Right("Write", "transactional-id", "{namespace}.*"),
+        Right("Delete", "group", "{namespace}.*"),
+        Right("Describe", "group", "pulsar.system.__ledger_deletion*"),
+    ),
+}
+"""By section of docs/acls.md."""
+
+ROLES: Final[Mapping[str, tuple[str, ...]]] = {
+    "producer": ("Producer",),
+    "consumer": ("Consumer",),
+    "reader": ("Reader",),
+    "admin": ("Administrator",),
+    "service": ("Transactions", "Coordinators", "Service"),
+}
+
+
+class Extra(str, Enum):
+    """What a program may use besides."""
+
+    SCHEMAS = "schemas"
+    TRANSACTIONS = "transactions"
+    COORDINATORS = "coordinators"
+    DEAD_LETTERS = "dead-letters"
+    RETRY_LETTERS = "retry-letters"
+
+    @property
+    def section(self) -> str:
+        """Of docs/acls.md."""
+        return self.value.replace("-", " ").capitalize()
+
+
+_NAMESPACES: Final = Right("Read", "topic", "pulsar.system.namespaces")
+
+
+def rights_of(role: str, topic: TopicName, subscription: str = "", extras: Iterable[Extra] = ()) -> list[Right]:
+    """Each right once, in the order of the tables. `role`: of ROLES.
+
+    Raises:
+        ValueError: a right is about a subscription, and none is named.
+    """
+    sections = (*ROLES[role], *(extra.section for extra in extras))
+    name = kafka_topic(topic)
+    wanted: dict[Right, None] = {}
+    for right in (right for section in sections for right in RIGHTS[section]):
+        if "{subscription}" in right.name and not subscription:
+            raise ValueError(f"{right.operation} on {right.kind} {right.name} is about a subscription; name it")
+        group = right.name == "{topic}/{subscription}"
+        made = group_id(name, subscription) if group else right.name.format(
+            topic=name, subscription=subscription, namespace=f"{topic.tenant}.{topic.namespace}"
+        )  # fmt: skip
+        wanted[right._replace(name=made)] = None
+    if topic.namespace_name != "public/default":
+        wanted[_NAMESPACES] = None
+    return list(wanted)
+
+
+def command_line(right: Right, principal: str) -> str:
+    """What Kafka's own tool grants it with; `--bootstrap-server` is the reader's to add."""
+    prefixed = right.name.endswith("*")
+    name = right.name[:-1] if prefixed else right.name
+    pattern = " --resource-pattern-type prefixed" if prefixed else ""
+    where = f"--{right.kind} '{name}'"
+    return f"kafka-acls --add --allow-principal '{principal}' --operation {right.operation} {where}{pattern}"

@@ -1,0 +1,49 @@
+"""`pok acls`: what Kafka's ACLs have to allow."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, Optional
+
+import typer
+
+from layer.acls import Extra, command_line, rights_of
+from layer.cli.command import command
+from layer.cli.output import write_json, write_line
+from layer.cli.settings import Settings
+from mapping.errors import MappingError
+from mapping.topic_name import TopicName
+
+_USER: Final = "User:"
+
+app = typer.Typer(help="Rights that programs need.", no_args_is_help=True)
+
+
+@command(app, "print")
+def print_rights(
+    settings: Settings,
+    role: Annotated[
+        Literal["producer", "consumer", "reader", "admin", "service"], typer.Option("--role", help="What it does.")
+    ],
+    principal: Annotated[str, typer.Option("--principal", metavar="NAME", help="Who: alice, or User:CN=alice.")],
+    topic: Annotated[
+        str, typer.Option("--topic", help="Which topic; of admin and service: any of the namespace that they serve.")
+    ],
+    subscription: Annotated[str, typer.Option("--subscription", metavar="NAME", help="Of a consumer.")] = "",
+    also: Annotated[
+        Optional[list[Extra]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        typer.Option("--also", help="What it uses besides. May be repeated."),
+    ] = None,
+) -> None:
+    """The kafka-acls lines for exactly what a program needs (docs/acls.md). Asks no cluster; add --bootstrap-server."""
+    try:
+        rights = rights_of(role, TopicName.parse(topic), subscription, also or ())
+    except MappingError as error:
+        raise typer.BadParameter(str(error), param_hint="--topic") from error
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--subscription") from error
+    who = principal if ":" in principal else _USER + principal
+    if settings.json:
+        write_json([{**right._asdict(), "principal": who} for right in rights])
+        return
+    for right in rights:
+        write_line(command_line(right, who))
