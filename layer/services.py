@@ -47,6 +47,7 @@ from layer.replication.progress_log import ProgressLog
 from layer.statelog.followed_log import FollowedLog
 from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
 from layer.statelog.kafka_log import KafkaStateLog
+from layer.transactions.coordinator_count import CoordinatorCount
 from layer.transactions.looking import LookingOnly
 from layer.transactions.pending_acks.journal import PendingAckJournal
 from layer.transactions.views import TransactionViews
@@ -156,6 +157,7 @@ class Services:
         """For state that is read again and again."""
         self.transaction_views = TransactionViews(self.followed_log, self.clock)
         self.looking = LookingOnly(self.transaction_views, self)
+        self.coordinator_count = CoordinatorCount(self.admin, self.log, self.clock)
         self.sequences = SequenceJournal(self.log, self.admin, self.fetcher, self.clock, self.looking, self.hold_up)
         self.pending_acks = PendingAckJournal(
             self.transaction_views,

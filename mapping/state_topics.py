@@ -37,6 +37,10 @@ class PartitionedBy(str, Enum):
     TENANT = "tenant"
 
 
+MOST_COORDINATORS: Final = 1024
+"""Of transactions. A cluster begins with as many as the topics' `partitions`."""
+
+
 @dataclass(frozen=True, slots=True)
 class StateTopic:
     """One state topic; `configs` is its whole Kafka configuration beyond the cluster's defaults."""
@@ -48,6 +52,11 @@ class StateTopic:
     written_by: str
     tombstone_means: str
     configs: Mapping[str, str] = field(hash=False, repr=False)
+
+    @property
+    def most_partitions(self) -> int:
+        """As many as it may have: where a partition is a coordinator there may be more than at first."""
+        return MOST_COORDINATORS if self.partitioned_by is PartitionedBy.COORDINATOR else self.partitions
 
     @property
     def topic_name(self) -> TopicName:
@@ -76,8 +85,8 @@ class StateTopic:
         """
         if self.partitioned_by is not PartitionedBy.COORDINATOR:
             raise MappingError(f"partition of {self.name} for coordinator {coordinator}, expected a topic's name")
-        if not 0 <= coordinator < self.partitions:
-            raise MappingError(f"coordinator is {coordinator}, expected 0 to {self.partitions - 1}")
+        if not 0 <= coordinator < self.most_partitions:
+            raise MappingError(f"coordinator is {coordinator}, expected 0 to {self.most_partitions - 1}")
         return coordinator
 
 

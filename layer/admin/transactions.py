@@ -39,7 +39,7 @@ from layer.transactions.place_inspection import (
 from mapping.errors import MappingError
 from mapping.state_records.pending_acks import CursorLife
 from mapping.state_records.transaction_log import TopicPartition, TopicSubscription
-from mapping.state_topics import TRANSACTION_LOG
+from mapping.state_topics import MOST_COORDINATORS
 from mapping.topic_name import TopicName
 from mapping.txn_id import TxnId
 
@@ -57,7 +57,17 @@ class TransactionAdmin(PolicyAdmin):
         """All of the cluster, by id."""
         with pulsar_errors():
             deadline = self._deadline()
-            return self.node.looking.ask_coordinators(range(TRANSACTION_LOG.partitions), coordinator_stats, deadline)
+            coordinators = range(self.node.coordinator_count.now(deadline))
+            return self.node.looking.ask_coordinators(coordinators, coordinator_stats, deadline)
+
+    def scale_transaction_coordinators(self, count: int) -> None:
+        """Have so many coordinators; processes that serve take new ones up within half a minute. Open transactions
+        keep theirs. Raises InvalidConfiguration: there are more now (there can never be fewer), or above 1,024.
+
+        Source: `Transactions.scaleTransactionCoordinators`.
+        """
+        with pulsar_errors():
+            self.node.coordinator_count.grow(count, self._deadline())
 
     def get_coordinator_stats(self, coordinator: int) -> CoordinatorStats:
         """Raises InvalidConfiguration: there is no such coordinator."""
@@ -179,7 +189,7 @@ class TransactionAdmin(PolicyAdmin):
 
     def _ask(self, coordinator: int, question: Callable[[CoordinatorState], T], deadline: Deadline) -> T:
         """Raises InvalidOption: there is no such coordinator."""
-        last = TRANSACTION_LOG.partitions - 1
+        last = self.node.coordinator_count.now(deadline) - 1
         if not 0 <= coordinator <= last:
             raise errors.InvalidOption(f"coordinators are 0 to {last}, got {coordinator}")
         return self.node.looking.ask_coordinator(coordinator, question, deadline)
@@ -202,7 +212,8 @@ class TransactionAdmin(PolicyAdmin):
             if coordinator is not None:
                 answers = [self._ask(coordinator, question, deadline)]
             else:
-                answers = self.node.looking.ask_coordinators(range(TRANSACTION_LOG.partitions), question, deadline)
+                coordinators = range(self.node.coordinator_count.now(deadline))
+                answers = self.node.looking.ask_coordinators(coordinators, question, deadline)
             found = [info for answer in answers for info in answer]
             return sorted(found, key=lambda info: (info.opened_at_ms, info.id))
 
@@ -293,9 +304,9 @@ def _txn_id(txn: TxnId | str) -> TxnId:
         found = TxnId.parse(txn) if isinstance(txn, str) else txn
     except MappingError as error:
         raise errors.InvalidOption(str(error)) from error
-    if found != txn_id(found.coordinator, found.least_bits) or found.coordinator >= TRANSACTION_LOG.partitions:
+    if found != txn_id(found.coordinator, found.least_bits) or found.coordinator >= MOST_COORDINATORS:
         raise errors.InvalidOption(
             f"{found} is no id of a transaction: the most significant half is that of a coordinator, n * 2^48 with n "
-            f"from 0 to {TRANSACTION_LOG.partitions - 1}"
+            f"from 0 to {MOST_COORDINATORS - 1}"
         )
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from enum import Enum
-from typing import Annotated, Final, Optional
+from typing import Annotated, Optional
 
 import typer
 
@@ -28,12 +28,9 @@ from layer.cli.transaction_values import (
 )
 from layer.cli.values import duration_text, parse_duration, printable, ranges_text, time_text
 from mapping.errors import MappingError
-from mapping.state_topics import TRANSACTION_LOG
 from mapping.txn_id import TxnId
 
 app = typer.Typer(help="Look at transactions, their coordinators and what they hold; abort one.", no_args_is_help=True)
-
-_LAST: Final = TRANSACTION_LOG.partitions - 1
 
 
 def _parsed_id(text: str | TxnId) -> TxnId:
@@ -55,9 +52,7 @@ TxnArgument = Annotated[
 ]
 CoordinatorOption = Annotated[
     Optional[int],  # noqa: UP045 - evaluated by typer, also on Python 3.10
-    typer.Option(
-        "--coordinator-id", "-c", min=0, max=_LAST, help="Only of this coordinator (0 to 15).", show_default=False
-    ),
+    typer.Option("--coordinator-id", "-c", min=0, help="Only of this coordinator.", show_default=False),
 ]
 
 
@@ -177,6 +172,17 @@ def coordinators(settings: Settings, coordinator: CoordinatorOption = None) -> N
         ("coordinator", "open", "ending", "last id", "all over up to", "taken over"),
         [(each.coordinator, each.open, each.ending, each.highest_id, each.low_water, _owner(each)) for each in found],
     )
+
+
+@command(app, "scale-coordinators")
+def scale_coordinators(
+    settings: Settings,
+    count: Annotated[int, typer.Argument(metavar="COUNT", min=1, help="How many there are to be: never fewer.")],
+) -> None:
+    """Have more coordinators: each appends to a log of its own."""
+    with admin_of(settings) as admin:
+        admin.scale_transaction_coordinators(count)
+        show_result(settings, f"there are {count} coordinators", {"coordinators": count})
 
 
 @command(app, "buffer")

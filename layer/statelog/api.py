@@ -122,5 +122,5 @@ def records_stay_s(topic: StateTopic) -> float:
 
 def check_partition(topic: StateTopic, partition: int) -> None:
     """Raises ValueError for a partition that the topic does not have: whoever computed it is wrong."""
-    if not 0 <= partition < topic.partitions:
-        raise ValueError(f"{topic.kafka_name} has partitions 0 to {topic.partitions - 1}, not {partition}")
+    if not 0 <= partition < topic.most_partitions:
+        raise ValueError(f"{topic.kafka_name} has partitions 0 to {topic.most_partitions - 1}, not {partition}")

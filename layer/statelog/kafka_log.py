@@ -68,6 +68,8 @@ class KafkaStateLog:
         self._admin = admin
         self._fetcher = fetcher
         self._there: set[str] = set()
+        self._learned: dict[tuple[str, int], KafkaProducer] = {}
+        """Which producer knows of partitions that were added to a topic."""
         self._making: dict[str, threading.Lock] = {}
         """For each topic: one that is being made holds up nobody who wants another one."""
         self._closed = threading.Event()
@@ -169,6 +171,8 @@ class KafkaStateLog:
             raise Closed("the state log is closed")
         check_partition(topic, partition)
         if topic.kafka_name in self._there:
+            if partition >= topic.partitions:
+                self._learn_added(topic, partition, deadline)
             return
         making = self._making.setdefault(topic.kafka_name, threading.Lock())
         if not making.acquire(timeout=min(deadline.remaining_s(), threading.TIMEOUT_MAX)):
@@ -179,6 +183,14 @@ class KafkaStateLog:
                 self._there.add(topic.kafka_name)
         finally:
             making.release()
+
+    def _learn_added(self, topic: StateTopic, partition: int, deadline: Deadline) -> None:
+        """A producer's handle looks only every few minutes whether a topic has grown."""
+        producer = self._producer()
+        where = topic.kafka_name, partition
+        if self._learned.get(where) is not producer:
+            producer.learn_partitions(topic.kafka_name, partition + 1, deadline)
+            self._learned[where] = producer
 
     def _find_or_create(self, topic: StateTopic, deadline: Deadline) -> None:
         created = False
@@ -191,7 +203,7 @@ class KafkaStateLog:
                 continue
             deadline.check(f"state topic {topic.kafka_name} to be known to the brokers")
             self._closed.wait(min(_METADATA_PAUSE_S, deadline.remaining_s()))
-        if found.partitions != topic.partitions:
+        if not topic.partitions <= found.partitions <= topic.most_partitions:
             raise StateTopicMismatch(
                 f"state topic {topic.kafka_name} has {found.partitions} partitions and must have {topic.partitions}:"
                 " it was not made by this software, or by another version of it; state can be kept in it only when it"

@@ -44,7 +44,10 @@ class ClusterAccess:
     Memory: one `RemoteCoordinator` for each coordinator that was asked for.
     """
 
-    def __init__(self, local: Coordinators, make_remote: Callable[[int], RemoteAsker], count: int) -> None:
+    def __init__(
+        self, local: Coordinators, make_remote: Callable[[int], RemoteAsker], count: Callable[[], int]
+    ) -> None:
+        """`count`: how many coordinators the cluster has now."""
         self._local = local
         self._make_remote = make_remote
         self._count = count
@@ -54,14 +57,15 @@ class ClusterAccess:
 
     def candidates(self) -> Sequence[int]:
         served = self._local.serving()
-        others = [number for number in range(self._count) if number not in served]
+        others = [number for number in range(self._count()) if number not in served]
         with self._lock:
             turn, self._turn = self._turn, self._turn + 1
         return [*served, *_turned(others, turn)]
 
     def ask(self, coordinator: int, wish: Wish, deadline: Deadline) -> TxnId:
-        if not 0 <= coordinator < self._count:
-            raise TransactionCoordinatorNotFound(f"coordinator is {coordinator}, expected 0 to {self._count - 1}")
+        count = self._count()
+        if not 0 <= coordinator < count:
+            raise TransactionCoordinatorNotFound(f"coordinator is {coordinator}, expected 0 to {count - 1}")
         try:
             future = self._local.submit(coordinator, wish, deadline)
         except TransactionCoordinatorNotFound:

@@ -32,7 +32,7 @@ from layer.transactions.upkeep import Upkeep
 from layer.transactions.upkeep_rounds import UpkeepRounds
 from layer.waiting import wait_until
 from mapping.state_records.transaction_requests import End
-from mapping.state_topics import TRANSACTION_COORDINATOR_ASSIGN, TRANSACTION_REQUESTS
+from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_COORDINATOR_ASSIGN, TRANSACTION_REQUESTS
 from mapping.txn_id import TxnId
 
 _log: Final = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Transactions:
         self._sealing = Sealing(services.log, services.transaction_views, self._data, services.clock, random_session())
         self._requests = RequestTail(services.log, self._open_requests)
         self._coordinators = Coordinators(self._coordinator)
-        self._access = ClusterAccess(self._coordinators, self._remote, TRANSACTION_COORDINATOR_ASSIGN.partitions)
+        self._access = ClusterAccess(self._coordinators, self._remote, services.coordinator_count.known)
         self._group: CoordinatorGroup | None = None
         self._upkeep = Upkeep(
             services.log,
@@ -96,7 +96,7 @@ class Transactions:
                 self.settings = self._settings_now(deadline)
                 self._services.state_apart = True
                 self._group = CoordinatorGroup(self._coordinators, self._open_member)
-                self._rounds = UpkeepRounds(self._upkeep, self._sealing, self._coordinators.serving)
+                self._rounds = UpkeepRounds(self._upkeep, self._sealing, self._cleaned)
             group = self._group
         if group.wait_until_assigned(_at_most(_ASSIGNED_S, deadline)):
             wait_until(self._serves_its_share, _at_most(_SERVING_S, deadline))
@@ -108,6 +108,10 @@ class Transactions:
         except (NotAuthorized, StoreError) as failure:
             _log.warning("the cluster's policies of transactions cannot be read, defaults count: %s", failure)
             return coordinator_settings(self.limits)
+
+    def _cleaned(self) -> list[int]:
+        """Partitions of buffers and pending acks: who serves the coordinator of that number sees to them."""
+        return [number for number in self._coordinators.serving() if number < TRANSACTION_BUFFER_SNAPSHOT.partitions]
 
     def _serves_its_share(self) -> bool:
         return bool(self._coordinators.serving()) or not self._coordinators.owned()

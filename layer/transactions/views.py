@@ -35,10 +35,9 @@ class TransactionViews:
             LogView(log, TRANSACTION_PENDING_ACK, partition, PendingAckLog, clock)
             for partition in range(TRANSACTION_PENDING_ACK.partitions)
         ]
-        self._coordinators = [
-            LogView(log, TRANSACTION_LOG, number, partial(CoordinatorState, number), clock)
-            for number in range(TRANSACTION_LOG.partitions)
-        ]
+        self._coordinators: dict[int, LogView[CoordinatorState]] = {}
+        self._log = log
+        self._clock = clock
 
     def ask_buffer(self, topic: str, question: Callable[[BufferEntries], T], deadline: Deadline) -> T:
         """Put `question` to what is on record of all transactions in `topic` (full name, without a partition's
@@ -67,4 +66,9 @@ class TransactionViews:
 
     def ask_coordinator(self, coordinator: int, question: Callable[[CoordinatorState], T], deadline: Deadline) -> T:
         """The same of a coordinator's own log, whoever serves it. Raises MappingError: there is no such coordinator."""
-        return self._coordinators[TRANSACTION_LOG.partition_of_coordinator(coordinator)].ask(question, deadline)
+        number = TRANSACTION_LOG.partition_of_coordinator(coordinator)
+        view = self._coordinators.get(number)
+        if view is None:  # of two threads that make one the first one's counts
+            made = LogView(self._log, TRANSACTION_LOG, number, partial(CoordinatorState, number), self._clock)
+            view = self._coordinators.setdefault(number, made)
+        return view.ask(question, deadline)

@@ -84,7 +84,7 @@ def without_coordinators(node: Node) -> TransactionClient:
     def none(number: int) -> object:
         raise AssertionError(f"coordinator {number} was assigned to nobody")
 
-    return TransactionClient(ClusterAccess(Coordinators(none), remote, len(ALL)), node.clock)  # type: ignore[arg-type]
+    return TransactionClient(ClusterAccess(Coordinators(none), remote, lambda: len(ALL)), node.clock)  # type: ignore[arg-type]
 
 
 def test_a_commit_and_an_abort_as_plain_kafka_programs_see_them(

@@ -169,7 +169,7 @@ def _hidden(admin: KafkaAdmin, topic: StateTopic) -> str:
 
 def _check_state_topic(admin: KafkaAdmin, topic: StateTopic, partitions: int) -> Finding:
     check = f"state topic {topic.name}"
-    if partitions != topic.partitions:
+    if not topic.partitions <= partitions <= topic.most_partitions:
         return fail(
             check,
             f"{topic.kafka_name} has {partitions} partitions, not {topic.partitions}",
@@ -179,10 +179,10 @@ def _check_state_topic(admin: KafkaAdmin, topic: StateTopic, partitions: int) ->
         configs = admin.topic_configs(topic.kafka_name, Deadline.after(ANSWER_S))
     except errors.LayerError as failure:
         return warn(check, one_line(failure), f"grant DescribeConfigs on topic {topic.kafka_name}")
-    return judge_state_topic(topic, configs)
+    return judge_state_topic(topic, configs, partitions)
 
 
-def judge_state_topic(topic: StateTopic, configs: Mapping[str, str]) -> Finding:
+def judge_state_topic(topic: StateTopic, configs: Mapping[str, str], partitions: int) -> Finding:
     """What is to be said of the configuration that Kafka shows; an option that it does not show is not judged, but for
     `cleanup.policy`."""
     check = f"state topic {topic.name}"
@@ -206,7 +206,7 @@ def judge_state_topic(topic: StateTopic, configs: Mapping[str, str]) -> Finding:
             return fail(
                 check, f"{option} of {topic.kafka_name} is {value}, not {needed}: {why}", _alter(topic, option, needed)
             )
-    return ok(check, f"{topic.partitions} partitions, {cleanup}")
+    return ok(check, f"{partitions} partitions, {cleanup}")
 
 
 _PROMISES: Final = {

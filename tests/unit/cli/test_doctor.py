@@ -65,7 +65,7 @@ def test_our_own_broker_is_well() -> None:
     ],
 )
 def test_the_state_topic_of_schemas_is_judged(configs: dict[str, str], status: Status, said: str) -> None:
-    finding = judge_state_topic(SCHEMAS, configs)
+    finding = judge_state_topic(SCHEMAS, configs, SCHEMAS.partitions)
     assert (finding.check, finding.status) == ("state topic schemas", status)
     assert said in finding.found
     if status is Status.WARN:
@@ -145,9 +145,9 @@ def test_who_maintains_the_cluster_is_told() -> None:
 
 def test_a_state_topic_that_may_be_compacted_at_once_is_told() -> None:
     sound = {**SCHEMAS.configs}
-    assert judge_state_topic(SCHEMAS, sound).status is Status.OK
-    assert judge_state_topic(SCHEMAS, {**sound, "min.compaction.lag.ms": "90000"}).status is Status.OK
+    assert judge_state_topic(SCHEMAS, sound, SCHEMAS.partitions).status is Status.OK
+    assert judge_state_topic(SCHEMAS, {**sound, "min.compaction.lag.ms": "90000"}, 16).status is Status.OK
     for wrong in ({"min.compaction.lag.ms": "0"}, {"message.timestamp.type": "CreateTime"}):
-        found = judge_state_topic(SCHEMAS, {**sound, **wrong})
+        found = judge_state_topic(SCHEMAS, {**sound, **wrong}, SCHEMAS.partitions)
         assert found.status is Status.FAIL
         assert f"--add-config {next(iter(wrong))}={SCHEMAS.configs[next(iter(wrong))]}" in (found.advice or "")

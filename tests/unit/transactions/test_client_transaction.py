@@ -281,7 +281,7 @@ class Process:
         self.effects = effects
         self.clock = SystemClock()
         self.coordinators = Coordinators(self._make)
-        self.access = ClusterAccess(self.coordinators, self._remote, 16)
+        self.access = ClusterAccess(self.coordinators, self._remote, lambda: 16)
         self.client = TransactionClient(self.access, self.clock)
 
     def _make(self, number: int) -> Coordinator:
