@@ -29,6 +29,8 @@ class PartitionCursorStats:
     unreadable: str = ""
     """Why what is acknowledged above mark-delete cannot be read, and is not counted; '' when it can. The partition is
     not served until `reset_cursor` or `clear_backlog`."""
+    suspects: int = 0
+    """Entries that are delivered few at a time, because a consumer that died may have had them (dead letter policy)."""
 
 
 @dataclass(frozen=True, slots=True)

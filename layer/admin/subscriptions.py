@@ -378,6 +378,7 @@ class SubscriptionAdmin(PolicyAdmin):
             _saved_in(cursor),
             owner,
             unreadable,
+            0 if state.deliveries is None else len(state.deliveries.suspects),
         )
 
     def _unreadable(self, subscription: Subscription, deadline: Deadline) -> dict[int, str]:

@@ -152,6 +152,8 @@ def show_stats(settings: Settings, topic: TopicArgument, subscription: Subscript
             for p in stats.partitions
         ],
     )
+    for line in suspects_told(stats):
+        write_line(line)
     for p in stats.partitions:
         if p.unreadable:
             write_line(f"partition {p.partition} is not served until the subscription is reset: {p.unreadable}")
@@ -185,6 +187,7 @@ def show(
     """Draw what is acknowledged of each partition, and say what each ledger of it costs. Disturbs nobody."""
     with admin_of(settings) as admin:
         cursors = admin.subscription_cursors(topic, subscription, fresh=fresh)
+        suspects = [] if settings.json else suspects_told(admin.subscription_stats(topic, subscription))
     if png is not None:
         try:
             save_png(cursors, f"{printable(subscription)} of {printable(topic)}", png)
@@ -204,6 +207,8 @@ def show(
         for line in drawn(cursor, width):
             write_line(line)
         write_line("")
+    for told in suspects:
+        write_line(told)
     write_line(LEGEND)
     write_line("")
     show_costs(cursors)
@@ -309,6 +314,15 @@ def _place(moment: str | None, message_id: str | None) -> tuple[int | None, Nati
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--message-id" if moment is None else "--time") from error
     return None, wanted, message_id_text(wanted)
+
+
+def suspects_told(stats: SubscriptionStats) -> list[str]:
+    """A line for each partition whose messages come slowly because their consumer died."""
+    return [
+        f"partition {p.partition}: {p.suspects:,} messages are delivered few at a time because their consumer died"
+        for p in stats.partitions
+        if p.suspects
+    ]
 
 
 def _told(stats: SubscriptionStats) -> str:

@@ -5,6 +5,7 @@ All of it runs in the member's thread.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pyroaring import BitMap64
@@ -17,6 +18,8 @@ from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.negative_acks import NegativeAcks
 from layer.dispatch.partition import OwnedPartition
 from mapping.state_records.deliveries import Deliveries
+
+_log = logging.getLogger(__name__)
 
 
 class DeliveryCounting:
@@ -44,6 +47,10 @@ class DeliveryCounting:
     def wants_save(self) -> bool:
         """Messages wait for a save that counts their delivery."""
         return any(owned.guard is not None and owned.guard.wants_save for owned in self._owned.values())
+
+    def is_gated(self) -> bool:
+        """Messages wait for the acknowledgement of others."""
+        return any(owned.guard is not None and owned.guard.suspects for owned in self._owned.values())
 
     def begin_everywhere(self) -> None:
         for owned in self._owned.values():
@@ -82,6 +89,21 @@ class DeliveryCounting:
             guard.survived(owned.held.among(again))
         owned.guard = guard
         owned.entries.chunks.in_order = False  # some come by redelivery, others are read
+
+    def tell(self) -> None:
+        """Say where messages come slowly because their consumer died, and when that is over."""
+        for owned in self._owned.values():
+            guard = owned.guard
+            if guard is None or owned.quiet:  # quiet: others may still say that they have them
+                continue
+            if guard.suspects and not guard.told:
+                _log.warning(
+                    "cursor=%s %d messages are delivered one by one, or in small windows, because their consumer died",
+                    owned.identity, guard.suspects,
+                )  # fmt: skip
+            elif guard.told and not guard.suspects:
+                _log.info("cursor=%s all messages of consumers that died were delivered", owned.identity)
+            guard.told = bool(guard.suspects)
 
     def end_where_over(self) -> None:
         """Stop counting where no consumer has a dead letter policy and nothing that a former owner counted is left."""

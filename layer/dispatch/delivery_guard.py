@@ -7,7 +7,9 @@ configured, and must not drag its neighbours along (design.md 6). So every deliv
   of the last accepted save.
 * Redeliveries go out after the save that holds their new count was accepted.
 * After a crash everything below the limit that is not acknowledged is a suspect: delivered once as far as dead letters
-  go. While there are suspects the partition hands out one message at a time, each after a save that counts it.
+  go. While there are suspects the partition hands out nothing else, and of them a window at a time, each after a save
+  that counts it. A window is the smaller, the fewer deliveries its messages have left (`window_of`): after each further
+  death fewer share the blame, and a message's last delivery happens while no other suspect is out.
 
 On Key_Shared a message may wait for its key's turn below the position: it is `kept`, and was not handed out.
 """
@@ -24,6 +26,20 @@ from mapping.state_records.deliveries import Deliveries
 
 LEAST_RESERVE: Final = 100
 MOST_RESERVE: Final = 50_000
+
+_WINDOW_BASE: Final = 16
+_LARGEST_WINDOW: Final = 1024
+
+
+def window_of(delivery: int, most: int | None) -> int:
+    """How many suspects may be out at once with one whose delivery number `delivery` of at most `most` this is.
+
+    1 for its last delivery, 16 for the one before, 256 and 1,024 before that. `most` is None while no consumer has a
+    policy and a former owner's consumers had one: it may come, and may allow as little as this delivery.
+    """
+    left = 0 if most is None else most - delivery
+    return 1 if left <= 0 else min(_LARGEST_WINDOW, _WINDOW_BASE ** min(left, 3))
+
 
 PutOff = Callable[[], Mapping[int, BitMap64]]
 """Offsets that wait for their time, by Unix ms."""
@@ -53,12 +69,16 @@ class DeliveryGuard:
         self._suspects = BitMap64()
         self._had_suspects = False
         """No accepted save has the acknowledgement of the last one yet."""
-        self._alone: int | None = None
-        """A message that was handed out while there were suspects, and is the only one."""
+        self._window: dict[int, int] = {}
+        """What went out while there are suspects and is not settled, each with how many may be out with it."""
+        self._window_full = False
+        self._most: int | None = None
         self._kept = BitMap64()
         self._pending: dict[int, _Pending] = {}
         self._retired = self._abandoned = False
         self._changed = True
+        self.told = False
+        """Somebody was told of the suspects that there are now."""
 
     # Taking over --------------------------------------------------------------------------------------------------
 
@@ -95,7 +115,7 @@ class DeliveryGuard:
         self._limit = 0
         self._had_suspects = False
         self._suspects.clear()
-        self._alone = None
+        self._leave_window(tuple(self._window))
         self._kept.clear()
         for counts in (self._delivered, self._granted, self._asked, self._pending):
             counts.clear()
@@ -122,12 +142,10 @@ class DeliveryGuard:
 
         The others are asked for in the next save. `in_order`: what is behind one of them waits, too.
         """
-        if self._alone is not None or (self._had_suspects and not self._suspects):
-            return []
-        if self._suspects:
-            lowest = lowest[:1]
-            if self._asked and lowest[0] not in self._asked:  # one at a time: nobody else is counted meanwhile
+        if self._had_suspects:
+            if not self._suspects:
                 return []
+            lowest = self._of_the_window(lowest, most)
         admitted: list[int] = []
         for offset in lowest:
             delivery = self.next_delivery(offset)
@@ -141,16 +159,39 @@ class DeliveryGuard:
                 admitted.append(offset)
         return admitted
 
+    def _of_the_window(self, lowest: list[int], most: int | None) -> list[int]:
+        """Those at the beginning that fit beside what is out or asked for; the dead ones among them always do."""
+        self._most = most
+        asked = self._asked.keys() - lowest
+        busy = len(self._window) + len(asked)
+        room = min([*self._window.values(), *(window_of(self._asked[o], most) for o in asked)], default=MOST_RESERVE)
+        for number, offset in enumerate(lowest):
+            delivery = self.next_delivery(offset)
+            if most is not None and delivery > most:
+                continue
+            room = min(room, window_of(delivery, most))
+            if busy >= room:
+                self._window_full = True
+                return lowest[:number]
+            busy += 1
+        return lowest
+
+    def _leave_window(self, offsets: Iterable[int]) -> None:
+        if self._window:
+            for offset in offsets:
+                self._window.pop(offset, None)
+            self._window_full = False
+
     def waits(self, next_new: int | None, *, again: bool) -> bool:
         """Nothing can go out before a save or an acknowledgement; room in an inbox would not help."""
-        if self._alone is not None or (self._had_suspects and not self._suspects):
+        if self._window_full or (self._had_suspects and not self._suspects):
             return True
         return not (again and not self._asked) and (next_new is None or next_new >= self.new_below())
 
     @property
-    def one_by_one(self) -> bool:
-        """There are suspects, or the acknowledgement of the last one is not saved."""
-        return self._had_suspects
+    def suspects(self) -> int:
+        """How many messages a consumer that died may have had, and nobody acknowledged or refused since."""
+        return len(self._suspects)
 
     @property
     def over(self) -> bool:
@@ -162,7 +203,7 @@ class DeliveryGuard:
         """Deliveries wait for a save, or will soon."""
         if self._retired:
             return False
-        leaving = self._had_suspects and not self._suspects and self._alone is None
+        leaving = self._had_suspects and not self._suspects and not self._window
         return leaving or bool(self._asked) or self._limit - self._position < self._reserve // 2
 
     @property
@@ -194,13 +235,15 @@ class DeliveryGuard:
 
     def handed_out_again(self, offsets: list[int]) -> None:
         for offset in offsets:
-            self._delivered[offset] = self.next_delivery(offset)
+            self._delivered[offset] = delivery = self.next_delivery(offset)
+            if self._suspects:
+                self._window[offset] = window_of(delivery, self._most)
         self._position = max(self._position, max(offsets) + 1)
-        if self._suspects:
-            self._alone = offsets[0]
 
     def never_out(self, offsets: Iterable[int]) -> None:
         """These were not handed out yet, wherever they lie."""
+        offsets = tuple(offsets)
+        self._leave_window(offsets)
         for offset in offsets:
             self._delivered[offset] = 0
         self._suspects.difference_update(BitMap64(offsets))
@@ -209,21 +252,19 @@ class DeliveryGuard:
         """Acknowledged."""
         if self._kept:
             self._kept -= BitMap64(offsets)
+        self._leave_window(offsets)
         for offset in offsets:
             self._delivered.pop(offset, None)
             self._granted.pop(offset, None)
             self._asked.pop(offset, None)
             self._suspects.discard(offset)
-            if offset == self._alone:
-                self._alone = None
 
     def survived(self, offsets: Iterable[int]) -> None:
         """Their consumer refused them, or took too long, or they are buried: they kill nobody now."""
         self._changed = True
         for offset in offsets:
             self._suspects.discard(offset)
-            if offset == self._alone:
-                self._alone = None
+            self._leave_window((offset,))
 
     def given_back(self, offsets: Iterable[int]) -> None:
         """Its consumer went in good order: the delivery does not count, as in Pulsar."""
@@ -231,21 +272,20 @@ class DeliveryGuard:
             return
         for offset in offsets:
             self._delivered[offset] = self._delivered.get(offset, 1) - 1
-            if offset == self._alone:
-                self._alone = None
+            self._leave_window((offset,))
 
     def died(self, offsets: Iterable[int]) -> None:
         """The process that had these is gone, and one of them may be the reason."""
         for offset in offsets:
             self._suspects.add(offset)
             self._had_suspects = self._changed = True
-            if offset == self._alone:
-                self._alone = None
+            self._leave_window((offset,))
 
     def still_held(self, offsets: Iterable[int]) -> None:
         """The partition was taken over, and consumers that live have these."""
         for offset in offsets:
             self._suspects.discard(offset)
+            self._leave_window((offset,))
             self._delivered.setdefault(offset, 1)
 
     def held_elsewhere(self, offsets: BitMap64) -> None:
@@ -295,7 +335,7 @@ class DeliveryGuard:
             redelivered = redeliveries.get(offset, 0)
             if count > 1 or redelivered:
                 groups.setdefault((count, redelivered), []).append(offset)
-        self._pending = {save: _Pending(limit, granted, bool(self._suspects) or self._alone is not None)}
+        self._pending = {save: _Pending(limit, granted, bool(self._suspects or self._window))}
         self._changed = False
         counts = {key: BitMap64(offsets) for key, offsets in groups.items()}
         return Deliveries(limit, self._suspects.copy(), counts, dict(self._put_off()))
@@ -306,6 +346,7 @@ class DeliveryGuard:
         if found is None:
             return
         self._limit, self._granted = found.limit, found.granted
+        self._window_full = False
         self._had_suspects = self._had_suspects and found.has_suspects
         self._asked = {o: count for o, count in self._asked.items() if self._granted.get(o, 0) < count}
 

@@ -92,3 +92,5 @@ class PartitionStats:
     ledgers_in_memory: int = 0
     """Ledgers whose holes are in memory; the others are read back when they are needed."""
     given_up_chunks: int = 0
+    suspects: int = 0
+    """Messages that a consumer which died may have had, and nobody acknowledged or refused since."""

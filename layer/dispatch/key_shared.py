@@ -170,8 +170,7 @@ class KeyShared:
         while True:
             for endpoint in self._endpoints:
                 while keys.has_for(endpoint) and (permits := endpoint.shared_permits()) > 0:
-                    most = 1 if owned.guard is not None and owned.guard.one_by_one else min(permits, _AT_ONCE)
-                    entries = keys.take(endpoint, most, only_again=self._only_again)
+                    entries = keys.take(endpoint, min(permits, _AT_ONCE), only_again=self._only_again)
                     if keys.acknowledged_early:
                         entries = _without_acknowledged(owned, keys, entries)
                     if not self._hand_out(owned, keys, endpoint, entries):

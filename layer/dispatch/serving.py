@@ -136,6 +136,7 @@ class Serving:
             self._last_save_s = now
             self.dispatcher.counting.end_where_over()
             self.dispatcher.refusals.sweep()
+            self.dispatcher.counting.tell()
             self._reader.put_late_on_record()
             self.ownership.saver.sweep()
             self.ownership.saver.save_in_background()
@@ -156,7 +157,8 @@ class Serving:
                 self._last_poll_s = now
                 self._reader.read(0.0, limit=1)
             return
-        timeout = 0.0 if undelivered else _AWAITING_SAVE_POLL_S if awaits_save else self._poll_timeout(now, busy)
+        hurries = awaits_save or self.dispatcher.counting.is_gated()
+        timeout = 0.0 if undelivered else _AWAITING_SAVE_POLL_S if hurries else self._poll_timeout(now, busy)
         if leasing is not None and leasing.waits_for_owners:
             self._wait_for_owners(leasing, timeout)
             timeout = 0.0
@@ -372,6 +374,7 @@ class Serving:
                 state_bytes=owned.saves.state_bytes,
                 ledgers_in_memory=len(owned.cursor.ledgers_here()),
                 given_up_chunks=owned.entries.chunks.given_up_chunks,
+                suspects=0 if owned.guard is None else owned.guard.suspects,
             )
             for number, owned in sorted(self._owned.items())
         ] + [

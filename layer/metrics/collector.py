@@ -62,6 +62,8 @@ _GAUGES: Final[tuple[tuple[str, str, Callable[[list[PartitionStats]], int]], ...
      lambda found: sum(stats.in_flight for stats in found)),
     ("pok_waiting_for_redelivery", "Entries that wait to be delivered again.",
      lambda found: sum(stats.waiting_for_redelivery for stats in found)),
+    ("pok_suspects", "Entries delivered few at a time, because their consumer died.",
+     lambda found: sum(stats.suspects for stats in found)),
     ("pok_buffered_entries", "Read from Kafka and not handed out yet.",
      lambda found: sum(stats.buffered for stats in found)),
 )  # fmt: skip

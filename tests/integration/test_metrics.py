@@ -62,7 +62,7 @@ def test_a_process_counts_what_it_sends_receives_acknowledges_and_saves(
         "pok_messages_undecryptable_total": 0, "pok_cursor_save_failures_total": 0, "pok_consumers": 1,
         "pok_owned_partitions": 1, "pok_stopped_partitions": 0, "pok_backlog_entries": 5,
         "pok_individually_acknowledged_entries": 4, "pok_holes": 4, "pok_unacknowledged": 5,
-        "pok_waiting_for_redelivery": 0, "pok_buffered_entries": 0,
+        "pok_waiting_for_redelivery": 0, "pok_buffered_entries": 0, "pok_suspects": 0,
     }  # fmt: skip
     assert {key: found[key] for key in expected} == expected
     assert found["pok_cursor_persist_seconds_count"] >= 1

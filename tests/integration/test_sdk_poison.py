@@ -73,7 +73,7 @@ def test_a_message_that_always_kills_its_process_ends_as_a_dead_letter(
     received = Counter(line.split()[0] for line in log.read_text().splitlines())
     assert received.pop("3") == 3
     assert sorted(map(int, received)) == [n for n in range(25) if n != 3]
-    assert max(received.values()) <= 2
+    assert max(received.values()) <= 3  # they share a window with it, never its last delivery
     assert {line.split()[1] for line in log.read_text().splitlines()} == {"0"}
     if kind is not SHARED:
         first_times = dict.fromkeys(int(line.split()[0]) for line in log.read_text().splitlines())

@@ -2,7 +2,8 @@
 
 On Shared and Key_Shared subscriptions. What must hold (design.md 6): no message is delivered more often than the policy
 allows, whatever dies; each ends acknowledged or as a dead letter; and where nothing but the messages themselves kills,
-only those that kill or always fail become dead letters, and their neighbours are delivered twice at most. On Key_Shared
+only those that kill or always fail become dead letters: their neighbours share the blame of a death, never of the last
+delivery. On Key_Shared
 no message goes out before a lower one of its key that was not out, unless that one is put off or on its way to the dead
 letter topic.
 """
@@ -121,7 +122,8 @@ class Process:
         slot = PartitionSlot(TOPIC, 0, -1, LedgerLayout(1, 10))
         self.owned = OwnedPartition(slot, IDENTITY, found.state, saved)
         self.owned.save_accepted(save)
-        handle = cast("Any", type("Handle", (), {"type": world.kind, "kafka_topic": "orders", "buffer": None}))
+        words = {"type": world.kind, "kafka_topic": "orders", "buffer": None, "slots": lambda: [slot]}
+        handle = cast("Any", type("Handle", (), words))
         fake = cast("Any", world)
         self.consumers: list[Endpoint] = []
         self.dispatcher = Dispatcher(handle, fake, fake, fake, {0: self.owned}, self.consumers)
@@ -274,4 +276,4 @@ def test_no_message_is_delivered_more_often_than_configured(
         if orderly_ends or other_deaths:
             continue
         for offset in world.delivered.keys() - poison:
-            assert world.delivered[offset] <= 2, f"{what}: {offset} was delivered {world.delivered[offset]} times"
+            assert world.delivered[offset] <= world.most + 1, f"{what}: {offset} was delivered too often"
