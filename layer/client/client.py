@@ -46,6 +46,7 @@ from layer.client.routing import MessageRouter
 from layer.client.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
 from layer.client.session import Session
 from layer.client.several_topics import subscribe_to_several
+from layer.client.signals import close_on_signals
 from layer.client.table_view import TableView
 from layer.client.transaction import Transaction
 from layer.crypto.keys import CryptoKeyReader
@@ -514,6 +515,16 @@ class Client:
             return
         except Exception:
             _log.exception("shutdown left something open")
+
+    def close_on_signals(self) -> None:
+        """Have SIGTERM and SIGINT `shutdown` this client, then go on to the handlers that there were (by default: the
+        process ends). A process that ends without closing dies for its consumers as if it were killed. Ours, not the
+        official client's.
+
+        Raises:
+            ValueError: not called in the main thread.
+        """
+        close_on_signals(self.shutdown)
 
     @property
     def metrics_port(self) -> int | None:

@@ -125,6 +125,37 @@ def test_sigint_in_receive_raises_interrupted(service_url: str, unique: Unique) 
     assert out == "interrupted True\n"
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_closes_in_good_order_and_then_goes_where_it_went(
+    client: pulsar.Client, service_url: str, unique: Unique, number: signal.Signals
+) -> None:
+    topic = unique()
+    process = a_program(
+        """
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: (print("former", flush=True), os._exit(3)))
+        client = pulsar.Client(sys.argv[1], ack_persist_interval_ms=60_000)
+        client.close_on_signals()
+        consumer = client.subscribe(sys.argv[2], "s", initial_position=pulsar.InitialPosition.Earliest)
+        consumer.acknowledge(consumer.receive(60000))
+        print("ready", flush=True)
+        try:
+            while True:
+                consumer.receive()
+        except pulsar.PulsarException:
+            signal.pause()
+        """,
+        service_url, topic,
+    )  # fmt: skip
+    send(client, topic, 2)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (3, "former\n"), err
+    assert payloads(receive(client.subscribe(topic, "s"), 1)) == ["1"]
+
+
 def test_a_forked_child_with_its_own_client_works_and_the_parent_goes_on(
     client: pulsar.Client, service_url: str, unique: Unique
 ) -> None:
