@@ -18,7 +18,7 @@ from layer.transactions.coordinator_rules import CoordinatorSettings
 from layer.transactions.coordinator_state import CoordinatorState
 from layer.transactions.outcomes import Announcement, Ended, Opened, PartitionsFailed
 from layer.transactions.remote_coordinator import RemoteCoordinator
-from mapping.state_keys import TransactionRequestKey, encode_key
+from mapping.state_keys import TransactionLogKey, TransactionRequestKey, encode_key
 from mapping.state_records.transaction_log import TopicPartition, TopicSubscription, TxnStatus
 from mapping.state_records.transaction_requests import (
     AddPartitions,
@@ -695,9 +695,11 @@ def test_effects_are_told_what_may_have_been_done_before() -> None:
 def test_an_unreadable_log_stops_the_coordinator() -> None:
     world = World()
     coordinator = world.coordinator()
-    world.log.append(TRANSACTION_LOG, 3, b"who?", b"what?", NEVER)
+    key = encode_key(TransactionLogKey(3, 0, 1, "A" * 22, 1))
+    world.log.append(TRANSACTION_LOG, 3, b"who?", b"what?", NEVER)  # no key of ours: nobody's state
+    world.log.append(TRANSACTION_LOG, 3, key, b"what?", NEVER)
     coordinator.submit(Begin(1), NEVER)
-    with pytest.raises(errors.Corrupt, match=r"offset 1: state key b'who\?' is no JSON"):
+    with pytest.raises(errors.Corrupt, match=r"offset 2: "):
         coordinator.turn(NEVER)
 
 
