@@ -26,7 +26,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaError, TopicPartition
@@ -55,6 +55,7 @@ console = Console(width=None if sys.stdout.isatty() else 110, highlight=False)
 def work(service_url: str, source: str, target: str, kill_after: int) -> None:
     """Go on until standard input ends. With `kill_after`: after so many flights die in the middle of a batch."""
     client = pulsar.Client(service_url, enable_transaction=True)
+    client.close_on_signals()  # told to end, it leaves at once and does not look like a dead one to other workers
     consumer = client.subscribe(source, SUBSCRIPTION, pulsar.ConsumerType.Shared)
     producer = client.create_producer(target, block_if_queue_full=True)
     done = 0
@@ -292,6 +293,7 @@ def _options() -> argparse.Namespace:
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--worker"]:
-        work(sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]))
+        with suppress(pulsar.AlreadyClosed):  # a signal came, see `work`
+            work(sys.argv[2], sys.argv[3], sys.argv[4], int(sys.argv[5]))
         sys.exit(0)
     sys.exit(main())

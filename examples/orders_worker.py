@@ -56,6 +56,9 @@ def bill_for(order: dict[str, Any], redeliveries: int) -> dict[str, Any]:
 def work(job: Work) -> None:
     """Until SIGTERM or SIGINT. To be called in the main thread of a process, which signals need.
 
+    It takes these itself to end the order in hand and to exit with 0. A program whose order in hand may as well come
+    again, to somebody else, has nothing to do but to call `client.close_on_signals()`.
+
     An order is acknowledged when its bill is stored. A worker that is killed in between leaves an order that another
     one bills again; where that must not be, send and acknowledge in a transaction (examples/exactly_once.py).
     """

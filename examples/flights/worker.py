@@ -2,8 +2,8 @@
 
     python worker.py SERVICE_URL TOPIC SUBSCRIPTION EVIDENCE_FILE SECONDS_OF_WORK_PER_FLIGHT
 
-It ends when its standard input ends. What it does is written to the evidence file, one line per write, so that a
-SIGKILL takes back nothing that was said:
+It ends when its standard input ends, or in good order at SIGTERM. What it does is written to the evidence file, one
+line per write, so that a SIGKILL takes back nothing that was said:
 
     r <unix time> <flight>                  received
     d <unix time> <flight> <flight> ...     durably acknowledged: these must never be delivered again
@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from threading import Event
 
 import layer as pulsar
@@ -84,6 +85,7 @@ def input_ended(within_s: float) -> bool:
 def main(service_url: str, topic: str, subscription: str, evidence_file: str, seconds_per_flight: str) -> None:
     evidence = Evidence(evidence_file)
     client = pulsar.Client(service_url)
+    client.close_on_signals()
     desks = [
         Desk(
             client.subscribe(
@@ -112,4 +114,5 @@ def main(service_url: str, topic: str, subscription: str, evidence_file: str, se
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    with suppress(pulsar.AlreadyClosed):  # by SIGTERM
+        main(*sys.argv[1:])
