@@ -460,7 +460,7 @@ class Topics:
             described = self._admin.describe_topic(record.kafka_topic, deadline)
             now = self._entities.read(record.name, record.name, deadline)
             still = now is not None and _is_life(decode_topic(now.value), record, LifeState.DELETING)
-            if still and (described is None or described.topic_id == record.kafka_topic_id):
+            if still and described is not None and described.topic_id == record.kafka_topic_id:
                 if self._clock.monotonic() - began_s > LONGEST_LOOK_S:
                     raise errors.DeadlineExceeded(
                         f"looking at {record.kafka_topic} took longer than {LONGEST_LOOK_S:.0f} s"
@@ -526,13 +526,7 @@ class Topics:
         """Make what a CREATING record says and record it as ACTIVE."""
         record = decode_topic(intent.value)
         if record.state is LifeState.CREATING:
-            if not record.bound:
-                configs = DATA_TOPIC_CONFIGS if name.is_persistent else NON_PERSISTENT_CONFIGS
-                self._admin.create_topic(record.kafka_topic, max(1, record.partitions), configs, deadline)
-            described = None
-            while described is None:
-                deadline.check(f"Kafka topic {record.kafka_topic} to appear")
-                described = self._admin.describe_topic(record.kafka_topic, deadline)
+            described = self._made(name, intent, deadline)
             incarnation = incarnation_of(intent.offset, TOPICS.partition_for(str(name)), TOPICS.partitions)
             active = replace(record, state=LifeState.ACTIVE, incarnation=incarnation, kafka_topic_id=described.topic_id)
 
@@ -546,6 +540,22 @@ class Topics:
         if topic is None:
             raise errors.TopicIncarnationChanged(f"topic {name} was deleted while it was being created")
         return topic
+
+    def _made(self, name: TopicName, intent: Versioned, deadline: Deadline) -> TopicDescription:
+        """The Kafka topic of a life that is CREATING. What Kafka said was there may have been a former life's, just
+        before it was deleted: as long as this life lasts, it is made again."""
+        record, state = decode_topic(intent.value), LifeState.CREATING
+        configs = DATA_TOPIC_CONFIGS if name.is_persistent else NON_PERSISTENT_CONFIGS
+        while state in (LifeState.CREATING, LifeState.ACTIVE):
+            deadline.check(f"Kafka topic {record.kafka_topic} to appear")
+            if not record.bound and state is LifeState.CREATING:
+                self._admin.create_topic(record.kafka_topic, max(1, record.partitions), configs, deadline)
+            described = self._admin.describe_topic(record.kafka_topic, deadline)
+            if described is not None:
+                return described
+            now = self._entities.read(str(name), str(name), deadline)
+            state = LifeState.DELETED if now is None else decode_topic(now.value).state
+        raise errors.TopicIncarnationChanged(f"topic {name} was deleted while it was being created")
 
     def _checked(self, record: TopicRecord, deadline: Deadline) -> Topic | None:
         """The topic as recorded, once Kafka agrees that it is still the same one.
