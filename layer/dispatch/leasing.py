@@ -24,6 +24,7 @@ from layer.dispatch.commands import settle
 from layer.dispatch.dispatcher import Dispatcher
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.handle import SubscriptionHandle
+from layer.dispatch.lease_claims import LeaseClaims
 from layer.dispatch.lease_group_looks import GroupLooks
 from layer.dispatch.lease_inbox import LeaseInbox
 from layer.dispatch.lease_terms import Heard, LeaseTerms
@@ -102,8 +103,7 @@ class Leasing:
         self._had_enough_s = 0.0
         """When this process owned a partition last (Failover: all), or had not joined the group."""
         self._looks = GroupLooks(terms.traffic)
-        self._doubted: dict[int, tuple[OwnedPartition, Future[int]]] = {}
-        """Partitions that somebody says to have taken over, and what the group has committed of them."""
+        self._claims = LeaseClaims(terms.traffic, wake)
         self._reports_heard = 0
         self._paced = (0, 0.0)
         """How many there were at the last look, and when that was."""
@@ -159,7 +159,7 @@ class Leasing:
             self._records.read()
         else:
             self._records.rest()
-        self._look_at_doubted()
+        self._look_at_claims()
         if self.lessor.in_use:
             self._look_after_members(now_s)
         self.send()
@@ -254,42 +254,40 @@ class Leasing:
                 self.lessor.hear(offset, record)
         elif partition == EVERYBODY:
             self.lessee.hear(None, record)
+        elif isinstance(record, TakeOver):
+            if record.life == self._terms.life:
+                self._is_claimed(partition, record)
         elif partition in self._owned:
-            owned = self._owned[partition]
-            if isinstance(record, TakeOver) and record.life == self._terms.life:
-                self._is_taken_over(partition, owned, record.version)
             if isinstance(record, Lease | Recall):
                 self.lessee.pass_over(record)
         else:
             self.lessee.hear(self._handle.slot(partition), record)
 
-    def _is_taken_over(self, partition: int, owned: OwnedPartition, version: int) -> None:
-        """Somebody says so. Nothing more goes out until Kafka's group has said whether it is true: whoever takes over
-        saves first, so that a version which the group does not know is nobody's."""
-        if version > owned.saves.saved.lineage.version and partition not in self._doubted:
+    def _is_claimed(self, partition: int, record: TakeOver) -> None:
+        """Somebody says to have taken it over. Of an owner's nothing more goes out until that is settled."""
+        owned = self._owned.get(partition)
+        if owned is not None:
+            if record.version <= owned.saves.saved.lineage.version:
+                return
             owned.quiet = True
-            self._doubt(partition, owned)
+        self._claims.heard(partition, record)
 
-    def _doubt(self, partition: int, owned: OwnedPartition) -> None:
-        answer = self._terms.traffic.saved_version(partition)
-        self._doubted[partition] = (owned, answer)
-        answer.add_done_callback(lambda _: self._wake())
+    def _look_at_claims(self) -> None:
+        for partition, version, records in self._claims.settled():
+            owned = self._owned.get(partition)
+            if owned is None:
+                for record in records:
+                    if record.version <= version:
+                        self.lessee.hear(self._handle.slot(partition), record)
+            elif version <= owned.saves.saved.lineage.version:  # else it is true, and the group tells this member soon
+                self._is_ours(partition, owned)
 
-    def _look_at_doubted(self) -> None:
-        for partition, (owned, answer) in list(self._doubted.items()):
-            if self._owned.get(partition) is not owned:
-                del self._doubted[partition]
-            elif answer.done():
-                if answer.exception() is not None:
-                    self._doubt(partition, owned)
-                    continue
-                del self._doubted[partition]
-                if answer.result() > owned.saves.saved.lineage.version:
-                    continue  # it is true, and the group tells this member soon
-                _log.warning("cursor=%s a TAKE_OVER that nobody saved is passed over", owned.identity)
-                if not self.lessor.is_being_taken_over(partition):
-                    owned.quiet = False
-                    self._go_on([partition])
+    def _is_ours(self, partition: int, owned: OwnedPartition) -> None:
+        """Nobody has taken it over, as far as was asked."""
+        _log.warning("cursor=%s a TAKE_OVER that nobody saved is passed over", owned.identity)
+        if owned.quiet and partition not in self._claims and not self.lessor.is_being_taken_over(partition):
+            owned.quiet = False
+            self._go_on([partition])
 
     def _look_after_members(self, now_s: float) -> None:
         for owned in self._owned.values():

@@ -90,7 +90,7 @@ class World:
         """Operators seek all the time, also while an owner asks who holds what."""
         self.moves = rng.random() < 0.5
         """Consumers are closed and processes leave, in good order; what they refused just before counts or not."""
-        self.forger = random.Random(hash(rng.getstate()))
+        self.forger = random.Random(repr(rng.getstate()))
         """Of its own, so that what else happens is as it is without forgeries."""
         self.forgeries = self.forger.random() < 0.1
         """Somebody writes TAKE_OVERs who took nothing over."""

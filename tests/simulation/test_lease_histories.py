@@ -123,6 +123,12 @@ def test_operators_seek_while_processes_die_and_owners_change(seed: int, kind: S
     play(seed, kind, faults=True, letters=False, seeks=True)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_take_overs_that_nobody_saved_keep_nobody_from_messages(kind: SubscriptionType) -> None:
+    """Foreign programs may write them: members that believed one would hear their owner no more."""
+    play(0, kind, faults=False, letters=False, forgeries=True)
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(SEEDS, MANY))
@@ -130,10 +136,13 @@ def test_seeks_in_many_more_histories(seed: int, kind: SubscriptionType) -> None
     play(seed, kind, faults=True, letters=seed % 2 == 0, seeks=True)
 
 
-def play(seed: int, kind: SubscriptionType, *, faults: bool, letters: bool, seeks: bool = False) -> None:
+def play(
+    seed: int, kind: SubscriptionType, *, faults: bool, letters: bool, seeks: bool = False, forgeries: bool = False
+) -> None:
     for history in range(HISTORIES_A_SEED):
         what = f"{seed} {history}"
         world = World(random.Random(what), kind, faults=faults, letters=letters, seeks=seeks)
+        world.forgeries |= forgeries
         try:
             run(world)
         except AssertionError as failure:
