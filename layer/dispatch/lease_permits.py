@@ -1,6 +1,9 @@
 """A member's accounts with owners: what each wrote to it, by number, and how much it may lease to each consumer.
 
-An inbox is never promised more than its room, shared out among the owners; a limit that was told is never taken back.
+An inbox's room is shared out among the owners that are known, with one message for each at least; a limit that was told
+is never taken back. So an inbox gets more than its room when an owner becomes known, or a former one is heard still,
+after others were promised all of it: at worst, with n owners, its capacity times 1 + 1/2 + ... + 1/n, and n messages
+where it has room for fewer.
 """
 
 from __future__ import annotations
