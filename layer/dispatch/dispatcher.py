@@ -29,7 +29,7 @@ from layer.dispatch.negative_acks import NegativeAcks
 from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.reading_again import ReadAgain
 from layer.dispatch.reading_ahead import ReadingAhead
-from layer.dispatch.strategy import RoundRobin, SubscriptionType, active_consumer
+from layer.dispatch.strategy import ROUND_ROBIN_BATCH, RoundRobin, SubscriptionType, active_consumer
 from layer.kafka.fetcher import Fetcher
 from layer.kafka.group import GroupConsumer
 from mapping.state_records.leases import Nack
@@ -203,8 +203,9 @@ class Dispatcher:
             owned.set_aside_again(records)
         offsets = owned.readable({offset: records[offset] for offset in wanted if offset in records})
         offsets = self._burial.bury(owned, offsets, records)
+        gated = owned.guard is not None and owned.guard.suspects > 0 and len(offsets) <= ROUND_ROBIN_BATCH
         while offsets:
-            turn = self._round_robin.next(self._endpoints, len(offsets))
+            turn = self._round_robin.next(self._endpoints, len(offsets), few_at_once=gated)
             if turn is None:
                 owned.put_back(offsets)
                 break

@@ -41,6 +41,8 @@ _log = logging.getLogger(__name__)
 
 _POLL_S: Final = 0.01
 _AWAITING_SAVE_POLL_S: Final = 0.002
+_GATED_POLL_S: Final = 0.001
+"""Suspects wait for one another: a save, then an acknowledgement, neither of which ends a poll. librdkafka's least."""
 _IDLE_POLL_S: Final = 0.05
 _IDLE_AFTER_S: Final = 5.0
 _POLL_WITH_PLENTY_S: Final = 0.02
@@ -157,8 +159,7 @@ class Serving:
                 self._last_poll_s = now
                 self._reader.read(0.0, limit=1)
             return
-        hurries = awaits_save or self.dispatcher.counting.is_gated()
-        timeout = 0.0 if undelivered else _AWAITING_SAVE_POLL_S if hurries else self._poll_timeout(now, busy)
+        timeout = 0.0 if undelivered else self._poll_timeout(now, busy, awaits_save=awaits_save)
         if leasing is not None and leasing.waits_for_owners:
             self._wait_for_owners(leasing, timeout)
             timeout = 0.0
@@ -171,7 +172,11 @@ class Serving:
         except errors.StoreError as failure:  # they wait, and are tried again
             _log.warning("subscription=%s acknowledgements have to wait: %s", self._handle, failure)
 
-    def _poll_timeout(self, now: float, busy: bool) -> float:
+    def _poll_timeout(self, now: float, busy: bool, *, awaits_save: bool) -> float:
+        if self.dispatcher.counting.is_gated():
+            return _GATED_POLL_S
+        if awaits_save:
+            return _AWAITING_SAVE_POLL_S
         timeout = min(_POLL_S if busy else _IDLE_POLL_S, self.transactions.poll_limit(now))
         if self.leasing is not None:
             timeout = min(timeout, self.leasing.poll_limit())

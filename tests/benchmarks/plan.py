@@ -64,6 +64,12 @@ FLEET_WORKERS: Final = frozenset({"fleet", "share_group_fleet"})
 FLEETS: Final = (1, 2, 4, 8, 16)
 """Processes that consume one partition together."""
 
+DEATH_WORKERS: Final = frozenset({"after_death"})
+"""They are in `death_workers`."""
+
+FIRST: Final = 200
+"""So many messages are wanted within a second after a take-over."""
+
 TRANSACTION_WORKERS: Final = frozenset({"transactions", "start_up"})
 """They are in `transaction_workers`."""
 
@@ -159,6 +165,20 @@ GROUPS: Final = (
             Cell("layer", System.LAYER, "fleet", 20_000, _FLEET_OF_EIGHT),
             Cell("pulsar", System.PULSAR, "fleet", 20_000, _FLEET_OF_EIGHT),
             Cell("share-group", System.RAW, "share_group_fleet", 20_000, _FLEET_OF_EIGHT),
+        ),
+    ),
+    Group(
+        "after-death",
+        "Three processes on one partition; its owner ends with all messages in its hands, and the others get them",
+        rounds=2,
+        cells=(
+            Cell("2000", System.LAYER, "after_death", 2_000, {"most_redeliveries": 3}),
+            Cell("2000-last", System.LAYER, "after_death", 2_000, {"most_redeliveries": 1}),
+            Cell("50000", System.LAYER, "after_death", 50_000, {"most_redeliveries": 3}),
+            Cell("plain-50000", System.LAYER, "after_death", 50_000),
+            Cell("closed-50000", System.LAYER, "after_death", 50_000, {"killed": False}),
+            Cell("pulsar-2000", System.PULSAR, "after_death", 2_000, {"most_redeliveries": 3}),
+            Cell("pulsar-50000", System.PULSAR, "after_death", 50_000),
         ),
     ),
     Group(
@@ -351,6 +371,28 @@ REQUIREMENTS: Final = (
             until_cores_end=True,
         )
         for processes in FLEETS[1:]
+    ),
+    *(
+        Requirement(f"{what}, s", f"after-death/{cell}", metric, Rule.BELOW, threshold)
+        for cell, how, done_s in (
+            ("2000", "2,000 suspects", 5),
+            ("2000-last", "2,000 suspects, `max_redeliver_count=1`", 10),
+            ("50000", "50,000 suspects", 60),
+            ("plain-50000", "50,000 messages, no policy", 60),
+        )
+        for what, metric, threshold in (
+            (f"{how}: from kill -9 to the next message", "silence_s", 1),
+            (f"{how}: from then to the {FIRST}th", f"first_{FIRST}_s", 1),
+            (f"{how}: from then to the last", "done_s", done_s),
+        )
+    ),
+    Requirement(
+        "50,000 messages of a killed owner, no policy, beside one that closed",
+        "after-death/plain-50000",
+        "per_s",
+        Rule.RATIO_AT_LEAST,
+        0.8,
+        "after-death/closed-50000",
     ),
     Requirement("latency p99, 8 processes on one partition, ms", "leases-latency/layer", "p99_ms", Rule.BELOW, 50),
     Requirement("added latency p99, ms", "latency/layer", "p99_ms", Rule.ADDS_AT_MOST, 5, "latency/raw"),

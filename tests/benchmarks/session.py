@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from tests.benchmarks.model import Cell, Group, System
 from tests.benchmarks.plan import (
     CURSOR_WORKERS,
+    DEATH_WORKERS,
     FLEET_WORKERS,
     MAINTENANCE_WORKERS,
     SCHEMA_WORKERS,
@@ -123,6 +124,8 @@ class Session:
             return "cursor_workers"
         if cell.worker in FLEET_WORKERS:
             return "fleet_workers"
+        if cell.worker in DEATH_WORKERS:
+            return "death_workers"
         if cell.worker in SCHEMA_WORKERS:
             return "schema_workers"
         if cell.worker in TRANSACTION_WORKERS:

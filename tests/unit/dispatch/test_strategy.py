@@ -71,6 +71,26 @@ def test_turns_go_on_when_the_last_one_left() -> None:
     assert counts == {"a": 50, "c": 50}
 
 
+class OfAnotherProcess(Endpoint):
+    is_remote = True
+
+
+def test_few_at_once_go_to_one_of_this_process_with_nothing_in_hand() -> None:
+    elsewhere = OfAnotherProcess("a", 1000, delivery_type=Delivery)
+    here, too = a_consumer("b"), a_consumer("c")
+    robin = RoundRobin()
+
+    def turns(count: int) -> list[str]:
+        found = [robin.next([elsewhere, here, too], 1, few_at_once=True) for _ in range(count)]
+        return [turn[0].name for turn in found if turn is not None]
+
+    assert turns(4) == ["b", "c", "b", "c"]
+    here.unacked = 1
+    assert turns(2) == ["c", "c"]
+    too.unacked = 1
+    assert turns(3) == ["a", "b", "c"], "nobody here is idle: all take turns"
+
+
 def test_partitions_of_a_failover_subscription_go_to_consumers_by_name() -> None:
     consumers = [a_consumer("c"), a_consumer("a"), a_consumer("b")]
     chosen = [active_consumer(consumers, partition) for partition in range(6)]
