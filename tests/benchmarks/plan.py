@@ -391,7 +391,7 @@ REQUIREMENTS: Final = (
         "after-death/plain-50000",
         "per_s",
         Rule.RATIO_AT_LEAST,
-        0.8,
+        0.5,
         "after-death/closed-50000",
     ),
     Requirement("latency p99, 8 processes on one partition, ms", "leases-latency/layer", "p99_ms", Rule.BELOW, 50),
