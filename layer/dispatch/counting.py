@@ -13,7 +13,7 @@ from pyroaring import BitMap64
 from layer import errors
 from layer.clock import Clock
 from layer.dispatch.burial import Burial
-from layer.dispatch.delivery_guard import DeliveryGuard
+from layer.dispatch.delivery_guard import DeliveryGuard, Departure
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.negative_acks import NegativeAcks
 from layer.dispatch.partition import OwnedPartition
@@ -120,15 +120,15 @@ class DeliveryCounting:
         most = self._burial.max_redeliver_count()
         return owned.guard.admit(lowest, None if most is None else most + 1, in_order=in_order)
 
-    def give_back(self, owned: OwnedPartition, endpoint: Endpoint, *, died: bool = False) -> None:
-        """The consumer is gone, `died` with its process. What it put off still waits for its time where deliveries are
+    def give_back(self, owned: OwnedPartition, endpoint: Endpoint, how: Departure) -> None:
+        """The consumer is gone. What it put off still waits for its time where deliveries are
         counted durably, and where it is another process's, which is not known any more once it holds nothing."""
         put_off = None
         if owned.guard is None and not endpoint.is_remote:
             self._nacks.forget_consumer(endpoint, owned.slot.number)
         else:
             put_off = self._nacks.disown(endpoint, owned.slot.number)
-        owned.give_back(endpoint.feed(owned.slot), put_off, died=died)
+        owned.give_back(endpoint.feed(owned.slot), put_off, how)
 
     def retire(self, partitions: Iterable[int], *, orderly: bool) -> None:
         """These partitions are given up; not `orderly` when the program ends without having closed its consumers."""
@@ -146,12 +146,17 @@ class DeliveryCounting:
             elsewhere = BitMap64(o for o in held if owned.stays_out or holders[o].endpoint.is_remote)
             held -= elsewhere
             owned.guard.held_elsewhere(elsewhere)
+            again = owned.replay.copy()
+            if owned.keys is not None:
+                again.update(owned.keys.offsets_waiting())
+            waiting = BitMap64()
+            if not owned.stays_out:
+                for endpoint in [each for each in self._endpoints if not each.is_remote]:
+                    waiting |= owned.not_received(endpoint.discard(owned.slot)) & held
             if orderly:
-                owned.guard.retire(held)
-                continue
-            for endpoint in self._endpoints:
-                held -= BitMap64(waiting.offset for waiting in endpoint.discard(owned.slot))
-            owned.guard.abandon(held)
+                owned.guard.retire(waiting, held - waiting | again)
+            else:
+                owned.guard.abandon(waiting, held - waiting, again)
 
     def _take_seen(self, owned: OwnedPartition, saved: Deliveries) -> BitMap64:
         """What a former owner's application saw of messages of which nobody has told since."""

@@ -17,6 +17,7 @@ On Key_Shared a message may wait for its key's turn below the position: it is `k
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
 from typing import Final, NamedTuple
 
 from pyroaring import BitMap64
@@ -39,6 +40,17 @@ def window_of(delivery: int, most: int | None) -> int:
     """
     left = 0 if most is None else most - delivery
     return 1 if left <= 0 else min(_LARGEST_WINDOW, _WINDOW_BASE ** min(left, 3))
+
+
+class Departure(Enum):
+    """How a consumer went, and what that means for the deliveries of what it held."""
+
+    CLOSED = "closed"
+    """In good order, by its own word: they do not count, as in Pulsar."""
+    LOST = "lost"
+    """What it received before is not known; it may live, and work on it. They count."""
+    DIED = "died"
+    """With its process, and what it held may be the reason. They count, and make suspects."""
 
 
 PutOff = Callable[[], Mapping[int, BitMap64]]
@@ -263,23 +275,28 @@ class DeliveryGuard:
         """Their consumer refused them, or took too long, or they are buried: they kill nobody now."""
         self._changed = True
         for offset in offsets:
-            self._suspects.discard(offset)
+            if offset in self._suspects:
+                self._suspects.discard(offset)
+                self._delivered.setdefault(offset, 1)  # it may lie above what this owner has handed out
+            self._leave_window((offset,))
+
+    def departed(self, offsets: Iterable[int], how: Departure) -> None:
+        """The consumer that held these is gone."""
+        if self._abandoned and how is Departure.CLOSED:
+            return
+        for offset in offsets:
+            if how is Departure.CLOSED:
+                self._delivered[offset] = self._delivered.get(offset, 1) - 1
+            elif how is Departure.LOST:
+                self._delivered.setdefault(offset, 1)
+            else:
+                self._suspects.add(offset)
+                self._had_suspects = self._changed = True
             self._leave_window((offset,))
 
     def given_back(self, offsets: Iterable[int]) -> None:
-        """Its consumer went in good order: the delivery does not count, as in Pulsar."""
-        if self._abandoned:
-            return
-        for offset in offsets:
-            self._delivered[offset] = self._delivered.get(offset, 1) - 1
-            self._leave_window((offset,))
-
-    def died(self, offsets: Iterable[int]) -> None:
-        """The process that had these is gone, and one of them may be the reason."""
-        for offset in offsets:
-            self._suspects.add(offset)
-            self._had_suspects = self._changed = True
-            self._leave_window((offset,))
+        """No application has received these: the delivery does not count."""
+        self.departed(offsets, Departure.CLOSED)
 
     def still_held(self, offsets: Iterable[int]) -> None:
         """The partition was taken over, and consumers that live have these."""
@@ -294,18 +311,26 @@ class DeliveryGuard:
         self._suspects |= offsets
         self._changed = True
 
-    def retire(self, held: Iterable[int]) -> None:
-        """The partition is given up in good order; `held` are still out. What is saved from now on says so."""
+    def retire(self, waiting: BitMap64, out: BitMap64) -> None:
+        """The partition is given up in good order: nobody received what was `waiting` in inboxes, and `out` went out,
+        and come again. What is saved from now on says so.
+
+        The deliveries of `out` count: whoever has received some of them may go on working on these.
+        """
         if self._retired:
             return
-        self.given_back(held)
+        self.given_back(waiting)
+        self.departed(out - self._kept, Departure.LOST)
         self._asked.clear()
         self._retired = True
         self._changed = True
 
-    def abandon(self, received: Iterable[int]) -> None:
-        """The program ends without having closed its consumers: what it received may be the reason."""
-        self._suspects.update(received)
+    def abandon(self, waiting: BitMap64, received: BitMap64, again: BitMap64) -> None:
+        """The program ends without having closed its consumers: what it received may be the reason, what was `waiting`
+        in inboxes is not. `again` went out before, and nobody holds them."""
+        self.given_back(waiting)
+        self._suspects |= received
+        self.departed(again - self._kept, Departure.LOST)
         self._asked.clear()
         self._retired = self._abandoned = True
         self._changed = True
@@ -333,7 +358,7 @@ class DeliveryGuard:
         groups: dict[tuple[int, int], list[int]] = {}
         for offset, count in granted.items():
             redelivered = redeliveries.get(offset, 0)
-            if count > 1 or redelivered:
+            if count > least or redelivered:
                 groups.setdefault((count, redelivered), []).append(offset)
         self._pending = {save: _Pending(limit, granted, bool(self._suspects or self._window))}
         self._changed = False

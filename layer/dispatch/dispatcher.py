@@ -20,6 +20,7 @@ from layer.dispatch.chunk_rules import joint_rules
 from layer.dispatch.chunks import Known
 from layer.dispatch.counting import DeliveryCounting
 from layer.dispatch.delayed import DelayedMessages
+from layer.dispatch.delivery_guard import Departure
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.handle import SubscriptionHandle
 from layer.dispatch.holding import deliver_again
@@ -267,7 +268,10 @@ class Dispatcher:
             now_s, delay_s, offset, endpoint = slot.nacks.popleft()
             if endpoint.closed and endpoint not in self._endpoints:
                 continue  # it is gone, and what it had comes again; one that is closing said this before
-            self.refused(owned, now_s, delay_s, offset, endpoint)
+            holder = owned.in_flight.holders.get(offset)
+            if not self._shared or (holder is not None and holder.endpoint is endpoint):
+                # Of what was taken from it, as by a seek, it says nothing that counts: its holder may refuse it sooner.
+                self.refused(owned, now_s, delay_s, offset, endpoint)
             if endpoint.ack_timeouts is not None:
                 timed.setdefault(endpoint.ack_timeouts, []).append(offset)
         for timeouts, offsets in timed.items():
@@ -381,14 +385,14 @@ class Dispatcher:
             self.choose_active()
         self.count_deliveries()
 
-    def detach(self, endpoint: Endpoint, *, died: bool = False) -> None:
-        """Remove a consumer, which `died` with its process; what it holds is delivered to others."""
+    def detach(self, endpoint: Endpoint, how: Departure = Departure.CLOSED) -> None:
+        """Remove a consumer; what it holds is delivered to others."""
         if endpoint in self._endpoints:
             self._endpoints.remove(endpoint)
         endpoint.close()
         for owned in self._owned.values():
             if self._shared:
-                self.counting.give_back(owned, endpoint, died=died)
+                self.counting.give_back(owned, endpoint, how)
         if self._keys is not None:
             self._keys.detach(endpoint)
         self.choose_active()

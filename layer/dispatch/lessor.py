@@ -22,6 +22,7 @@ from typing import Protocol
 from layer import errors
 from layer.cursor.sessions import new_session
 from layer.dispatch.chunks import Known
+from layer.dispatch.delivery_guard import Departure
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.lease_members import EXPIRY_S, Expelled, Member
 from layer.dispatch.lease_save_notices import SaveNotices, Say
@@ -51,7 +52,7 @@ class Consumers(Protocol):
     def attach(self, endpoint: Endpoint) -> None:
         """Raises SubscriptionBusy, HashRangeConflict."""
 
-    def detach(self, endpoint: Endpoint, *, died: bool = False) -> None: ...
+    def detach(self, endpoint: Endpoint, how: Departure = Departure.CLOSED) -> None: ...
 
     def still_held(
         self, owned: OwnedPartition, endpoint: Endpoint, offsets: Mapping[int, int], chunked: Mapping[int, Known]
@@ -150,7 +151,7 @@ class Lessor:
             member.recalled.pop(number, None)
         if not self._owned:
             for member in list(self._members.values()):
-                self._drop(member, died=False)
+                self._drop(member, Departure.LOST)
             self.owner = self._saves.owner = new_session()
 
     def came_again(self, number: int) -> None:
@@ -185,8 +186,8 @@ class Lessor:
         member = self._members.get(client_id)
         if member is not None and epoch < member.id.epoch:
             return
-        if member is not None and epoch > member.id.epoch:  # it gave up everything
-            self._drop(member, died=False)
+        if member is not None and epoch > member.id.epoch:  # what it had not received it gave up
+            self._drop(member, Departure.LOST)
             member = None
         if report.save:
             self._saves.want(offset)
@@ -233,7 +234,7 @@ class Lessor:
         for number in report.answers.keys() & fresh.keys():
             self._answer(member, number, report)
         if report.leaving:
-            self._drop(member, died=False)
+            self._drop(member, Departure.CLOSED)
 
     def _update_consumers(self, member: Member, report: Report) -> None:
         said = {consumer.number: consumer for consumer in report.consumers}
@@ -336,7 +337,7 @@ class Lessor:
         partitions that may be served now, and must be read from their read positions on."""
         for member in list(self._members.values()):
             if member.id.client_id not in client_ids and member.since_s < asked_s:
-                self._expel(member, "it is not a member of the group any more", died=True)
+                self._expel(member, "it is not a member of the group any more", Departure.DIED)
         for number, asked in self._take_overs.answered_by(client_ids, asked_s):
             self._all_answered(number, asked)
         return self.take_complete()
@@ -349,7 +350,7 @@ class Lessor:
         """Call it now and then: give up those who were not heard of for too long."""
         for member in list(self._members.values()):
             if self.now_s - member.heard_s > EXPIRY_S:
-                self._expel(member, f"it was not heard of for {EXPIRY_S:.0f} s", died=True)
+                self._expel(member, f"it was not heard of for {EXPIRY_S:.0f} s", Departure.DIED)
         for number, asked in self._take_overs.older_than(self.now_s - EXPIRY_S):
             _log.warning("partition=%d goes on without answers of all members", number)
             self._all_answered(number, asked)
@@ -377,14 +378,14 @@ class Lessor:
             self._dispatch.redeliver_later(owned, nacked)
         owned.quiet = False
 
-    def _expel(self, member: Member, why: str, *, died: bool = False) -> None:
+    def _expel(self, member: Member, why: str, how: Departure = Departure.LOST) -> None:
         _log.info("life=%s leases to %s end: %s", self._life, member.id.client_id, why)
-        self._drop(member, died=died)
+        self._drop(member, how)
         self._expelled.add(member.id)
         self._say(EVERYBODY, Expel(self.owner, member.id, why))
 
-    def _drop(self, member: Member, *, died: bool) -> None:
+    def _drop(self, member: Member, how: Departure) -> None:
         self._members.pop(member.id.client_id, None)
         for endpoint in member.consumers.values():
-            self._dispatch.detach(endpoint, died=died)
+            self._dispatch.detach(endpoint, how)
         member.consumers.clear()

@@ -27,7 +27,7 @@ from layer.dispatch.batches import report_beyond_end
 from layer.dispatch.chunks import Known
 from layer.dispatch.delayed import DelayedMessages
 from layer.dispatch.delivery import Delivery, Feed, PartitionSlot
-from layer.dispatch.delivery_guard import DeliveryGuard
+from layer.dispatch.delivery_guard import DeliveryGuard, Departure
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.entries import EntriesAtHand
 from layer.dispatch.handing_out import HandingOut
@@ -400,9 +400,8 @@ class OwnedPartition:
         if self.guard is not None:
             self.guard.handed_out(self.cursor.next_unacked - 1)
 
-    def give_back(self, feed: Feed, put_off: BitMap64 | None = None, *, died: bool = False) -> None:
-        """The consumer is gone: its messages come again, those that are `put_off` at their time. `died`: with its
-        process, which what it held may have killed.
+    def give_back(self, feed: Feed, put_off: BitMap64 | None = None, how: Departure = Departure.CLOSED) -> None:
+        """The consumer is gone: its messages come again, those that are `put_off` at their time.
 
         Pulsar does not count that as a redelivery.
         """
@@ -411,10 +410,13 @@ class OwnedPartition:
         back = BitMap64(offsets) if put_off is None else BitMap64(offsets) - put_off
         self.replay.update(back)
         if self.guard is not None:
-            if died:
-                self.guard.died(back)
-            else:
-                self.guard.given_back(back)
+            self.guard.departed(back, how)
+
+    def not_received(self, taken: Sequence[Delivery]) -> BitMap64:
+        """The entries of which all that is unacknowledged is among these, which were `taken` out of an inbox."""
+        whole, unacked = self.entries.chunks.known, self.in_flight.unacked_in
+        waiting = Counter(delivery.offset for delivery in taken)
+        return BitMap64(o for o, messages in waiting.items() if o in whole or messages >= unacked.get(o, 1))
 
     def withdraw(self, feed: Feed, refused: BitMap64) -> None:
         """Take back what this consumer did not receive; what it `refused` is not its own any more either.
@@ -423,14 +425,9 @@ class OwnedPartition:
         """
         in_flight = self.in_flight
         taken = feed.endpoint.discard(self.slot)
-        waiting = Counter(delivery.offset for delivery in taken)
-        partly = {
-            offset
-            for offset, messages in waiting.items()
-            if offset not in self.entries.chunks.known and messages < in_flight.unacked_in.get(offset, 1)
-        }
-        feed.endpoint.restore([delivery for delivery in taken if delivery.offset in partly])
-        back = [o for o in waiting if o not in partly and in_flight.holders.get(o) is feed]
+        not_received = self.not_received(taken)
+        feed.endpoint.restore([delivery for delivery in taken if delivery.offset not in not_received])
+        back = [o for o in not_received if in_flight.holders.get(o) is feed]
         in_flight.let_go(back)
         in_flight.let_go([o for o in in_flight.held_by(feed) if o in refused])
         self.replay.update(back)

@@ -56,7 +56,7 @@ class World:
         self.kind = kind
         self.faults = faults
         self.letters = letters
-        self.end = rng.randrange(1, 40)
+        self.end = self.end_at_first = rng.randrange(1, 40)
         self.deliveries: list[tuple[int, bytes]] = []
         self.state_log = MemoryStateLog()
         self.commit: CommittedOffset | None = None
@@ -97,6 +97,24 @@ class World:
         self.troubles = 0
         """Deaths, pauses and failures of appends: after one, deliveries may repeat and counts start over."""
         self.dead_letters: set[int] = set()
+        chance = random.Random(f"policy {rng.getstate()}")
+        """Of its own, as the forger's."""
+        self.most = chance.randrange(1, 4)
+        """What the dead letter policy says: one delivery, and so many redeliveries."""
+        self.poisonous = chance.choice((0.0, 0.3)) if letters and kind is not SubscriptionType.FAILOVER else 0.0
+        self.delivered: Counter[int] = Counter()
+        """How often applications received a message; not what their consumers held when they were closed in good
+        order, as in Pulsar."""
+
+    def is_poison(self, offset: int) -> bool:
+        """The application can do nothing with it."""
+        return random.Random(f"{self.end_at_first} {offset}").random() < self.poisonous
+
+    def deliver_to_application(self, offset: int) -> None:
+        """Whatever dies, is expelled or changes its owner (design.md 6)."""
+        if self.letters and self.kind is not SubscriptionType.FAILOVER and not self.seeks:
+            assert self.delivered[offset] <= self.most, f"{offset} is delivered {self.delivered[offset] + 1} times"
+        self.delivered[offset] += 1
 
     def monotonic(self) -> float:
         return self.now_s
@@ -276,7 +294,7 @@ class Traffic:
 class Letters:
     def __init__(self, world: World) -> None:
         self.world = world
-        self.max_redeliver_count = 3
+        self.max_redeliver_count = world.most
 
     def bury(self, letters: Sequence[Delivery], kept: Callable[[Delivery], None]) -> None:
         for letter in letters:
@@ -387,6 +405,9 @@ class Process:
         )
         fake = cast("Any", world)
         self.position = 0
+        self.replaced_at: int | None = None
+        """Where the log ended when another process took over what this one believes to own. What is written later it
+        does not read: that it reserved it does not count, because it was not there."""
         self.dispatcher = Dispatcher(handle, fake, fake, cast("Any", Membership(self)), self.owned, self.consumers)
         terms = LeaseTerms(client_id, LIFE, self.traffic, world, no_transactions, world.rng.choice((2, 5, 1000)))
         self.leasing = Leasing(
@@ -460,6 +481,10 @@ class Process:
         missed = [offset for offset in told if not owned.cursor.is_acknowledged(offset)]
         assert not missed, f"{missed} are acknowledged in the log, and {self.client_id} took over without that"
         self.owned[0] = owned
+        self.replaced_at = None
+        for former in world.processes:
+            if former is not self and former.replaced_at is None:
+                former.replaced_at = world.end
         self.dispatcher.choose_active()
         self.dispatcher.count_deliveries()
         self.leasing.opened(owned, nacked)
@@ -467,8 +492,9 @@ class Process:
 
     def read(self) -> None:
         owned, world = self.owned[0], self.world
-        if self.position < world.end and world.rng.random() < 0.7:
-            start, self.position = self.position, min(world.end, self.position + world.rng.randrange(1, 20))
+        end = world.end if self.replaced_at is None else self.replaced_at
+        if self.position < end and world.rng.random() < 0.7:
+            start, self.position = self.position, min(end, self.position + world.rng.randrange(1, 20))
             if not owned.quiet:
                 offsets = list(range(start, self.position))
                 owned.accept(offsets, [Record(offset) for offset in offsets])
@@ -511,7 +537,7 @@ class Process:
                 del world.holders[offset]
             if world.kind is SubscriptionType.FAILOVER and rng.random() < 0.3:
                 self.acknowledge_up_to(delivery)
-            elif rng.random() < 0.85:
+            elif rng.random() < 0.85 and not world.is_poison(offset):
                 world.acked.add(offset)
                 delivery.feed.slot.ack(offset)
                 self.acked_elsewhere.add(offset)
@@ -534,6 +560,7 @@ class Process:
     def receive(self, inbox: Inbox, delivery: Delivery) -> None:
         world, offset = self.world, delivery.offset
         world.received[offset] += 1
+        world.deliver_to_application(offset)
         if world.kind is SubscriptionType.FAILOVER:
             assert delivery.redeliveries == 0
             self.held.append(delivery)
@@ -644,6 +671,11 @@ class Process:
         self.dispatcher.drain()
         self.leasing.detach(gone)
         self.dispatcher.detach(gone)
+        self.forget_held_by(gone)
+
+    def forget_held_by(self, gone: Endpoint) -> None:
+        """It was closed in good order: what it held is not delivered by that."""
+        self.world.delivered.subtract(each.offset for each in self.held if each.feed.endpoint is gone)
         self.held = [each for each in self.held if each.feed.endpoint is not gone]
 
     def leave(self) -> None:
@@ -652,6 +684,7 @@ class Process:
             self.dispatcher.drain()
             self.leasing.detach(endpoint)
             self.dispatcher.detach(endpoint)
+            self.forget_held_by(endpoint)
         if self.owned:
             self.retire()
             self.owned.clear()

@@ -226,6 +226,8 @@ class Process:
 
     def end_in_order(self) -> None:
         self.dispatcher.drain()
+        for consumer in list(self.consumers):  # as `Serving` does; where they stay, what they have received counts
+            self.dispatcher.detach(consumer)
         while self.under_way is not None:
             self.answer()
         self.dispatcher.counting.retire([0], orderly=True)

@@ -4,7 +4,8 @@ What must hold (design.md 7 and 12): a message is held by one live consumer at a
 message is acknowledged in the end; what a flush called durable does not go out again; on Key_Shared nobody gets a
 message of a key while another live consumer has one of it, and keys go out in order; redelivery counts are what was
 refused, as long as no process dies, and never more; on Failover a consumer gets messages in order from the first that
-is not acknowledged on, and leaves none out.
+is not acknowledged on, and leaves none out; where a dead letter policy is set, applications receive a message
+`max_redeliver_count + 1` times at most, whatever happens, without what they held when they closed in good order.
 """
 
 from __future__ import annotations
