@@ -83,6 +83,13 @@ class WorkerProcess:
         self.asked_at = time.monotonic()
         self.tell("subscribe")
 
+    def is_let_in(self) -> bool:
+        """Whether it has subscribed; where it was refused it is told to try again, as a program would that comes after
+        one that died elsewhere."""
+        if not self.count("s") and self.asked == self.count("b"):
+            self.try_to_subscribe()
+        return bool(self.count("s"))
+
     def close(self) -> None:
         """Have it flush and close its consumer, and wait until it did."""
         before = self.count("c")

@@ -140,7 +140,7 @@ class Round:
             worker.kill()
         last = self._stand.worker(flush_every=100, quick_cleaner=True)
         self._stand.warm(last)
-        eventually("the last worker is let in", lambda: self._asked_again(last), _FINISH_S)
+        eventually("the last worker is let in", last.is_let_in, _FINISH_S)
         self._stand.until_worked_off(within_s=_FINISH_S)
 
     # What chance may do -------------------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ class Round:
         for worker in running:
             worker.tell("close")
         for worker in running:
-            worker.until("closed", lambda w=worker: w.look().last("sbcf").kind in "cf", _FINISH_S)  # type: ignore[misc]
+            worker.until("closed", lambda w=worker: self._is_out(w), _FINISH_S)  # type: ignore[misc]
         self._stand.forget_group(_FINISH_S)
         running[0].try_to_subscribe()
 
@@ -260,9 +260,3 @@ class Round:
     @staticmethod
     def _answered(worker: WorkerProcess) -> bool:
         return worker.asked <= worker.count("s") + worker.count("b") + worker.count("f")
-
-    @staticmethod
-    def _asked_again(worker: WorkerProcess) -> bool:
-        if not worker.count("s") and worker.asked == worker.count("b"):
-            worker.try_to_subscribe()
-        return bool(worker.count("s"))

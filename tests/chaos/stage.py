@@ -214,7 +214,7 @@ class Stand:
         """A worker that subscribes at once."""
         worker = self.worker(**orders)
         worker.try_to_subscribe()
-        worker.until("subscribed", lambda: worker.count("s"))
+        worker.until("subscribed", worker.is_let_in if self.type == "Exclusive" else lambda: worker.count("s"))
         return worker
 
     def join_many(self, count: int, **orders: Any) -> list[WorkerProcess]:

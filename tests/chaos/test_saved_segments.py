@@ -47,6 +47,8 @@ def test_a_big_state_moves_while_saves_are_in_flight(stage: MakeStage) -> None:
     shared = on.subscription("Shared")
     first = shared.join(**HOLEY)
     eventually("its state is in segments", lambda: is_in_segments(shared))
+    # What the first one has received and not acknowledged stays with it: the others live on what comes.
+    more = on.publish(name="more", pace_ms=0.3)
     for _ in range(3):
         other = shared.worker(**HOLEY)
         shared.warm(other)
@@ -54,6 +56,7 @@ def test_a_big_state_moves_while_saves_are_in_flight(stage: MakeStage) -> None:
         other.until("owns a partition", other.owned)
         other.until("receives", lambda other=other: other.received() > 2_000)  # type: ignore[misc]
         other.close()
+    more.stop()
     first.close()
     assert not shared.verdict().broken
 

@@ -107,7 +107,7 @@ def test_stop_and_kill_leave_no_process_and_no_temporary_directory() -> None:
 
 def test_a_paused_broker_does_not_answer_and_still_stops(own_broker: EmbeddedBroker) -> None:
     own_broker.pause()
-    assert not serves(own_broker.bootstrap)
+    assert wait_until(lambda: not serves(own_broker.bootstrap), Deadline.after(10))
     own_broker.resume()
     assert wait_until(lambda: serves(own_broker.bootstrap), Deadline.after(10))
     own_broker.pause()
