@@ -7,6 +7,7 @@ import secrets
 import threading
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from types import TracebackType
@@ -310,13 +311,7 @@ class Stand:
     def _remaining(self) -> set[Position]:
         """What the next consumer gets, up to a last message put into every partition."""
         sentinels = self._put_sentinels()
-        consumer = self._stage.client.subscribe(
-            self._stage.topic,
-            self._name,
-            consumer_type=pulsar.ConsumerType[self.type],
-            receiver_queue_size=10_000,
-            initial_position=pulsar.InitialPosition.Earliest,
-        )
+        consumer = self._last_consumer()
         found: set[Position] = set()
 
         def all_seen() -> bool:
@@ -330,6 +325,26 @@ class Stand:
         eventually(lambda: f"the next consumer reaches the end; missing {sorted(sentinels - found)}", all_seen, 200)
         consumer.close()
         return found
+
+    def _last_consumer(self) -> pulsar.Consumer:
+        """Where an Exclusive one was killed apart, Kafka's session of it is waited for."""
+        let_in: list[pulsar.Consumer] = []
+
+        def subscribed() -> bool:
+            with suppress(pulsar.ConsumerBusy):
+                let_in.append(
+                    self._stage.client.subscribe(
+                        self._stage.topic,
+                        self._name,
+                        consumer_type=pulsar.ConsumerType[self.type],
+                        receiver_queue_size=10_000,
+                        initial_position=pulsar.InitialPosition.Earliest,
+                    )
+                )
+            return bool(let_in)
+
+        eventually("the last consumer is let in", subscribed)
+        return let_in[0]
 
     def _put_sentinels(self) -> set[Position]:
         producer = Producer({"bootstrap.servers": self._stage.bootstrap, "enable.idempotence": True})
