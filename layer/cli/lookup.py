@@ -37,6 +37,12 @@ def _asked(server: str) -> tuple[list[str], LookupAccess]:
 app = typer.Typer(help="Tell clients which cluster has their tenant.", no_args_is_help=True)
 
 
+ServerOption = Annotated[
+    str,
+    typer.Option("--server", metavar="HOST:PORT[,...]", help="Lookup services, asked in turns; https:// before: TLS."),
+]
+
+
 @command(app, "serve")
 def serve(
     settings: Settings,
@@ -75,14 +81,7 @@ def serve(
 def get(
     settings: Settings,
     tenant: Annotated[str, typer.Argument(metavar="TENANT")],
-    server: Annotated[
-        str,
-        typer.Option(
-            "--server",
-            metavar="HOST:PORT[,...]",
-            help="Lookup services, asked in turns; https:// before: TLS.",
-        ),
-    ] = f"localhost:{DEFAULT_PORT}",
+    server: ServerOption = f"localhost:{DEFAULT_PORT}",
     listener: Annotated[
         str, typer.Option("--listener", help="Which of the cluster's addresses; left out: that of your network.")
     ] = "",
@@ -100,14 +99,7 @@ def get(
 def state(
     settings: Settings,
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
-    server: Annotated[
-        str,
-        typer.Option(
-            "--server",
-            metavar="HOST:PORT[,...]",
-            help="Lookup services, asked in turns; https:// before: TLS.",
-        ),
-    ] = f"localhost:{DEFAULT_PORT}",
+    server: ServerOption = f"localhost:{DEFAULT_PORT}",
 ) -> None:
     """Ask a lookup service about a topic's partitions: offsets, cursors, who owns them and is served; of both clusters
     while its tenant moves."""
