@@ -83,10 +83,10 @@ class KeyShared:
 
     def detach(self, endpoint: Endpoint) -> None:
         """Give its keys to the others. What it held was given back to the partitions before."""
+        self._ranges.remove(endpoint)  # first: what comes again waits for those who stay
+        self._assign()
         for owned in self._owned.values():
             self._take_back(owned, self._order(owned))
-        self._ranges.remove(endpoint)
-        self._assign()
 
     def still_held(self, owned: OwnedPartition, endpoint: Endpoint, offsets: Sequence[int]) -> None:
         """The partition was taken over while this consumer had these: their keys stay with it until it is done."""

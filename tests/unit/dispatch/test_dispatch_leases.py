@@ -30,7 +30,7 @@ from mapping.state_records.leases import (
     Welcome,
     encode,
 )
-from tests.simulation.leases import LIFE, Process, World
+from tests.simulation.leases import LIFE, Inbox, Process, World
 from tests.simulation.played_records import key_of
 
 OWNER, NEXT_OWNER = b"1" * 16, b"2" * 16
@@ -475,6 +475,19 @@ def test_keys_stay_with_who_holds_them_under_a_new_owner() -> None:
     leased |= set(owner.leased())
     here = {delivery.offset for each in owner.process.consumers for delivery in each.queue}
     assert (leased | here).issuperset(same[1:])
+
+
+def test_a_consumer_goes_before_anything_of_a_partition_went_out_that_comes_again() -> None:
+    owner = Owner(SubscriptionType.KEY_SHARED)
+    process = owner.process
+    process.dispatcher.attach(Inbox(process, "another"))
+    owner.owned.replay.update(range(20))
+    gone = process.consumers[0]
+    process.dispatcher.detach(gone)
+    for endpoint in process.consumers:
+        endpoint.resize(100)
+    process.dispatcher.dispatch()
+    assert {delivery.offset for each in process.consumers for delivery in each.queue} == set(range(20))
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["answered", "left the group"])
