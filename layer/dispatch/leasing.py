@@ -416,6 +416,9 @@ class Leasing:
         """These partitions are about to be given up in good order, by one more save (Shared, Key_Shared): what this
         process's consumers have received of them stays with them. Whoever owns them next asks, and this process answers
         as a member. Where it may not write to other members everything comes again elsewhere.
+
+        What was leased and not written yet is written now: behind the next owner's TAKE_OVER it is void, and counts as
+        delivered though nobody got it.
         """
         if self._in_order:
             return
@@ -424,6 +427,8 @@ class Leasing:
             self._dispatcher.withdraw(owned)
             if any(not feed.endpoint.is_remote for feed in owned.in_flight.holders.values()):
                 holding.append(owned)
+        if self._outbox or self._writing is not None:
+            self.say_all()
         if holding and self._is_known():
             for owned in holding:
                 owned.stays_out = True

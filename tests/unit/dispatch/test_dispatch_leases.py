@@ -28,6 +28,7 @@ from mapping.state_records.leases import (
     Saved,
     TakeOver,
     Welcome,
+    decode,
     encode,
 )
 from tests.simulation.leases import LIFE, Inbox, Process, World
@@ -567,6 +568,20 @@ def test_what_was_received_stays_when_the_partition_is_given_up_and_what_was_not
     leased = owner.process.leasing.lessee.partitions[0]
     assert sorted(leased.in_flight.holders) == sorted(received[:3])
     assert (consumer.unacked, list(consumer.queue)) == (3, [])
+
+
+def test_what_was_leased_is_written_before_the_partition_is_given_up() -> None:
+    """Behind the next owner's TAKE_OVER it would be void: a message went to the dead letters that nobody had got."""
+    owner = Owner()
+    owner.hear(0)
+    owner.save()
+    owner.read()
+    owner.process.dispatcher.dispatch()
+    owner.process.leasing.keep_what_is_out([0])
+    said = [decode(value) for _, value in owner.world.deliveries]
+    leased = {entry.offset for record in said if isinstance(record, Lease) for entry in record.entries}
+    assert leased
+    assert leased == {o for o, feed in owner.owned.in_flight.holders.items() if feed.endpoint.is_remote}
 
 
 def test_the_rest_of_a_batch_entry_stays_with_who_received_some_of_it() -> None:
