@@ -158,7 +158,7 @@ class World:
         """Its session is over, or it left."""
         if self.group.pop(process.client_id, None) is not None:
             process.out_of_group = True
-            self.holders = {o: held for o, held in self.holders.items() if held[0].process is not process}
+            process.holds_nothing()
             if self.owner is process:
                 self.owner = None
             self.assign()
@@ -297,10 +297,16 @@ class Letters:
         self.max_redeliver_count = world.most
 
     def bury(self, letters: Sequence[Delivery], kept: Callable[[Delivery], None]) -> None:
+        world = self.world
         for letter in letters:
-            self.world.dead_letters.add(letter.offset)
-            self.world.acked.add(letter.offset)
-            letter.feed.slot.ack(letter.offset)
+            offset = letter.offset
+            # It counts, too, what was leased to a member that owns the partition before it has heard that.
+            known = world.troubles or world.seeks or offset in world.received
+            assert known, f"{offset} is dead, and nobody has received it"
+            world.dead_letters.add(offset)
+            world.acked.add(offset)
+            world.out.add(offset)
+            letter.feed.slot.ack(offset)
 
 
 class Inbox(Endpoint):
@@ -333,6 +339,7 @@ class Inbox(Endpoint):
                     assert not said, f"{offset} to {self.name}, which has acknowledged it"
                     self._check_key_order(offset)
                     self._check_order(offset)
+            self.run_end = offset + 1
             world.out.add(offset)
         super().deliver(deliveries)
         assert len(self.queue) <= self.capacity, f"{self.name} of {self.capacity} got {len(self.queue)}"
@@ -348,7 +355,6 @@ class Inbox(Endpoint):
             begin = 0 if self.run_end is None or offset < self.run_end else self.run_end
             missed = [other for other in range(begin, offset) if other not in world.acked]
             assert not missed, f"{offset} to {self.name} before {missed}"
-            self.run_end = offset + 1
 
     def _check_key_order(self, offset: int) -> None:
         world = self.process.world
@@ -430,11 +436,15 @@ class Process:
         return here and not self.is_expelled()
 
     def is_expelled(self) -> bool:
-        """The owner wrote something to it of which nobody knows whether it is there, so it gave it up."""
-        owner = self.world.owner
-        if not self.world.troubles or owner is None or owner is self or not owner.owned or owner.owned[0].quiet:
+        """An owner wrote something to it of which nobody knows whether it is there, so it gave it up."""
+        if not self.world.troubles:
             return False
-        return self.leasing.lessee.id not in [member for member, _ in owner.leasing.lessor.members()]
+        member, owner = self.leasing.lessee.id, self.world.owner
+        if any(member in process.leasing.lessor._expelled for process in self.world.processes):
+            return True
+        if owner is None or owner is self or not owner.owned or owner.owned[0].quiet:
+            return False
+        return member not in [known for known, _ in owner.leasing.lessor.members()]
 
     def _seek(self, number: int, offset: int) -> None:
         self.position = offset
@@ -630,10 +640,15 @@ class Process:
         self.dispatcher.forget(owned)
         self.leasing.gave_up(0)
         self.slot.forget_acknowledgements()
-        world.holders = {o: held for o, held in world.holders.items() if held[0].process is not self}
+        self.holds_nothing()
         self.acked_elsewhere.clear()
         world.owner = None
         world.assign()
+
+    def holds_nothing(self) -> None:
+        """What its application has comes to others, as far as those can know."""
+        world = self.world
+        world.holders = {o: held for o, held in world.holders.items() if held[0].process is not self}
 
     def hand_over(self) -> None:
         """Kafka's group gives it to somebody else, in good order; what its application holds stays with it."""
@@ -642,6 +657,8 @@ class Process:
         self.leasing.keep_what_is_out([0])
         self.retire()
         owned = self.owned.pop(0)
+        if world.troubles and not owned.stays_out:  # nobody could be told: it comes again elsewhere
+            self.holds_nothing()
         self.under_way = None
         self.leasing.giving_up(owned)
         self.dispatcher.forget(owned)

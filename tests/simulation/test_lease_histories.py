@@ -58,7 +58,7 @@ def disturb(world: World) -> None:
         world.troubles += 1
         process.alive = False
         world.processes.remove(process)
-        world.holders = {o: held for o, held in world.holders.items() if held[0].process is not process}
+        process.holds_nothing()
     elif luck > 0.98:
         world.troubles += 1
         process = world.owner if world.owner is not None and rng.random() < 0.5 else process
