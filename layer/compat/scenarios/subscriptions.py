@@ -124,6 +124,40 @@ def failover_goes_on(run: Run) -> None:
     run.record_messages("after the fail-over", run.receive(waiting, 2))
 
 
+@scenario(area=AREA, title="Failover: what the active consumer holds comes to the next one; its late acknowledgements count")
+def failover_late_acknowledgements(run: Run) -> None:
+    topic = run.topic(partitions=1)
+    former = run.consumer(topic, kind="Failover", consumer_name="b")
+    run.send(topic, ["1", "2", "3", "4", "5", "6"])
+    held = run.receive(former, 6)
+    run.record_messages("active", held)
+    following = run.client().subscribe(topic, "sub", run.sdk.ConsumerType.Failover, consumer_name="a")
+    run.record_messages("the next one", run.receive(following, 6))
+    former.acknowledge(held[4])
+    former.acknowledge_cumulative(held[2])
+    run.record_messages("the former one", run.rest(former))
+    following.close()
+    run.record_messages("active again", run.receive(former, 2))
+    run.record_messages("and then", run.rest(former))
+
+
+@scenario(area=AREA, title="Failover: who joins or leaves brings nothing again of a partition whose active consumer stays")
+def failover_stays(run: Run) -> None:
+    topic = run.topic(partitions=2)
+    consumers = {name: run.consumer(topic, kind="Failover", consumer_name=name) for name in ("a", "c")}
+    for consumer in consumers.values():
+        run.rest(consumer, 1500)  # until both know which partitions are theirs
+    run.send_partition_by_partition(topic, {0: ["p0-1", "p0-2"], 1: ["p1-1", "p1-2"]})
+    for name, consumer in consumers.items():
+        run.record_messages(name, run.receive(consumer, 2))
+    consumers["b"] = run.client().subscribe(topic, "sub", run.sdk.ConsumerType.Failover, consumer_name="b")
+    for name, consumer in consumers.items():
+        run.record_messages(f"{name} beside b", run.rest(consumer, 1500))
+    consumers.pop("b").close()
+    for name, consumer in consumers.items():
+        run.record_messages(f"{name} after b", run.rest(consumer, 1500))
+
+
 @scenario(area=AREA, title="Exclusive: what was not acknowledged comes again, in order")
 def exclusive_again(run: Run) -> None:
     topic = run.topic()
