@@ -21,10 +21,11 @@ from layer.dispatch.chunks import Known
 from layer.dispatch.counting import DeliveryCounting
 from layer.dispatch.delayed import DelayedMessages
 from layer.dispatch.delivery_guard import Departure
-from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.endpoint import DEFAULT_MAX_UNACKED, Endpoint
 from layer.dispatch.handle import SubscriptionHandle
 from layer.dispatch.holding import deliver_again
 from layer.dispatch.key_shared import KeyShared
+from layer.dispatch.lease_take_overs import HeldMessages
 from layer.dispatch.looking_again import LookingAgain
 from layer.dispatch.negative_acks import NegativeAcks
 from layer.dispatch.partition import OwnedPartition
@@ -319,7 +320,7 @@ class Dispatcher:
             return
         if self._shared:
             owned.redeliver(offsets, endpoint)
-        elif offsets.min() < owned.read_position:  # even if it is acknowledged, as in Pulsar
+        elif owned.active is None or owned.went_out(offsets.min()):  # even if it is acknowledged, as in Pulsar
             self._rewind(owned)
 
     def _redeliver_late(self, partition: int, offsets: BitMap64, endpoint: Endpoint) -> None:
@@ -328,10 +329,8 @@ class Dispatcher:
             self.late_elsewhere(partition, offsets, endpoint)
         elif self._shared:
             owned.redeliver(offsets, endpoint)
-        elif (
-            owned.active is not None
-            and owned.active.endpoint is endpoint
-            and not all(owned.cursor.is_acknowledged(offset) or offset in owned.held for offset in offsets)
+        elif owned.active in (None, endpoint.feed(owned.slot)) and not all(
+            owned.cursor.is_acknowledged(offset) or offset in owned.held for offset in offsets
         ):
             self._rewind(owned)
 
@@ -341,7 +340,7 @@ class Dispatcher:
             return
         if self._shared:
             deliver_again(owned, offsets)
-        elif offsets.min() < owned.read_position:
+        elif owned.active is None or owned.went_out(offsets.min()):
             self._rewind(owned)
 
     def redeliver_all(self, endpoint: Endpoint) -> None:
@@ -351,7 +350,7 @@ class Dispatcher:
             if self._shared:
                 endpoint.discard(owned.slot)
                 owned.redeliver(owned.in_flight.held_by(feed), endpoint)
-            elif owned.active is feed:
+            elif owned.active in (None, feed):
                 self._rewind(owned)
 
     def _rewind(self, owned: OwnedPartition) -> None:
@@ -406,6 +405,17 @@ class Dispatcher:
         if self._keys is not None:
             self._keys.still_held(owned, endpoint, sorted(offsets))
 
+    def take_up(self, owned: OwnedPartition, held: Mapping[Endpoint, HeldMessages]) -> None:
+        """Everybody has said what they hold of a partition that was taken over (Failover): its active consumer keeps
+        that, and what others hold comes again."""
+        self.choose_active()
+        for endpoint, (messages, chunked) in held.items():
+            if len(held) == 1 and owned.active is endpoint.feed(owned.slot):
+                owned.still_out(messages, chunked)
+                return
+        if held:
+            self._forget_deliveries(owned)
+
     def redeliver_later(self, owned: OwnedPartition, refusals: Mapping[int, Nack]) -> None:
         """These were refused under a former owner, and nobody holds them.
 
@@ -436,6 +446,8 @@ class Dispatcher:
         if self._shared:
             return
         for owned in self._owned.values():
+            if owned.quiet:  # it is chosen when everybody is known
+                continue
             chosen = active_consumer(self._endpoints, owned.slot.number)
             feed = chosen.feed(owned.slot) if chosen is not None else None
             if feed is owned.active:
@@ -485,6 +497,13 @@ class Dispatcher:
         for endpoint in self._endpoints:
             if not endpoint.is_remote:
                 owned.withdraw(endpoint.feed(owned.slot), refused)
+
+    def withdraw_in_order(self, owned: OwnedPartition) -> None:
+        """The partition is about to be given up (Failover): nothing more of it goes out, and its active consumer keeps
+        what it was handed, unless it refused some of it or that is more than 50,000 entries."""
+        owned.quiet = True
+        refused = self._nacks.waiting(owned.slot.number)
+        owned.stays_out = owned.active is not None and not refused and len(owned.out_in_order()) <= DEFAULT_MAX_UNACKED
 
     def forget(self, owned: OwnedPartition) -> None:
         """The partition is not ours any more: take its messages out of every inbox, unless what was received stays."""

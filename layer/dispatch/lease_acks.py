@@ -69,7 +69,7 @@ class LeaseAcks:
             batches = self._batch_acks.setdefault(slot.number, {})
             for offset, acks in gathered([single.popleft() for _ in range(len(single))]).items():
                 batches[offset] = merged_acks(batches.get(offset), acks)
-                if offset in leased.in_flight.unacked_in:
+                if offset in leased.in_flight.holders:
                     leased.acknowledge_in_batch(offset, acks)
                 elif acks.complete:
                     leased.let_go([offset])
@@ -109,6 +109,7 @@ class LeaseAcks:
         seen = leased.redeliveries
         nacks += [Nack(number, offset, delay_ms, seen.get(offset, 0)) for offset in offsets]
         leased.let_go(offsets)
+        leased.refused = True
 
     def gone(self, leased: LeasedPartition, offsets: Sequence[int]) -> None:
         """There is nothing to read there (any more), or it cannot be read: it counts as acknowledged."""

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from layer.dispatch.chunks import Known
+from layer.dispatch.endpoint import Endpoint
 from mapping.state_records.leases import Nack, Report
+
+
+class HeldMessages(NamedTuple):
+    """A consumer's messages: how many each entry has, and those that came in chunks by their last one's offset."""
+
+    messages: Mapping[int, int]
+    chunked: Mapping[int, Known]
 
 
 @dataclass(slots=True)
@@ -22,10 +32,13 @@ class Asked:
     """All that was handed out is to come again, as after a seek: whatever members say to hold they do not."""
     nacked: dict[int, Nack] = field(default_factory=dict)
     """Refused, and perhaps not known to be by a save; by offset."""
+    held: dict[Endpoint, HeldMessages] = field(default_factory=dict)
+    """What consumers hold, where only the active one may keep it, which is chosen when all have answered."""
 
 
 class TakeOvers:
-    """Memory: for each such partition the members that answered, and what was refused since the last save."""
+    """Memory: for each such partition the members that answered, what was refused since the last save, and, where a
+    partition's messages go to one consumer at a time, what consumers hold."""
 
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
@@ -76,6 +89,7 @@ class TakeOvers:
         if asked is not None:
             asked.voided = True
             asked.nacked.clear()
+            asked.held.clear()
 
     # When it is enough --------------------------------------------------------------------------------------------
 

@@ -74,6 +74,8 @@ class LeasedPartition:
         """Where messages go to one consumer at a time."""
         self.comes_again = False
         """A consumer gave everything back: it gets nothing before the owner has heard that, and recalled it."""
+        self.refused = False
+        """Some of what consumers hold of it, or held since they hold anything."""
 
     def as_held(self) -> HeldHere:
         """The same, for those to whom it does not matter who owns the partition."""
@@ -134,7 +136,7 @@ class LeasedPartition:
         """Consumers hold nothing of it; what they acknowledge up to counts all the same."""
         plain = BitMap64(offset for offset in self.in_flight.holders if offset not in self.chunks)
         self.held_before.add(plain, {last: known.offsets for last, known in self.chunks.items()})
-        self.comes_again = False
+        self.comes_again = self.refused = False
         self.let_go(list(self.in_flight.holders))
 
     def let_go(self, offsets: Sequence[int]) -> None:

@@ -28,6 +28,7 @@ from layer.dispatch.lease_claims import LeaseClaims
 from layer.dispatch.lease_group_looks import GroupLooks
 from layer.dispatch.lease_inbox import LeaseInbox
 from layer.dispatch.lease_terms import Heard, LeaseTerms
+from layer.dispatch.leased_partition import LeasedPartition
 from layer.dispatch.leased_records import LeasedRecords
 from layer.dispatch.lessee import ACKS_S, Lessee
 from layer.dispatch.lessor import Lessor
@@ -155,6 +156,8 @@ class Leasing:
             self._had_enough_s = now_s
         without = now_s - self._had_enough_s >= _ASK_AFTER_S
         lessee.asking = without and any(not each.is_remote for each in self._endpoints)
+        if self._in_order:
+            lessee.announces = lessee.announces and not (lessee.asking or self._owns_enough())
         if lessee.to_read:
             self._records.read()
         else:
@@ -287,6 +290,7 @@ class Leasing:
         _log.warning("cursor=%s a TAKE_OVER that nobody saved is passed over", owned.identity)
         if owned.quiet and partition not in self._claims and not self.lessor.is_being_taken_over(partition):
             owned.quiet = False
+            self._dispatcher.choose_active()
             self._go_on([partition])
 
     def _look_after_members(self, now_s: float) -> None:
@@ -397,7 +401,7 @@ class Leasing:
             owned.folded_since = self._heard_upto
         else:
             self.lessor.took_over(number, owned.saves.saved.lineage.version, {**nacked, **ours})
-        leased = self.lessee.owned_now(number)
+        leased = self.lessee.owned_now(number, asks=nacked is not None)
         if leased is None:
             return
         self._terms.reader.leave(number)
@@ -410,17 +414,18 @@ class Leasing:
                 owned.redeliveries.update(dict.fromkeys(left, redeliveries))
             if left:
                 chunked = {o: chunks[o] for o in left if o in chunks}
-                self._dispatcher.still_held(owned, endpoint, left, chunked)
+                self.lessor.still_held(owned, endpoint, left, chunked)
 
     def keep_what_is_out(self, leaving: Collection[int]) -> None:
-        """These partitions are about to be given up in good order, by one more save (Shared, Key_Shared): what this
-        process's consumers have received of them stays with them. Whoever owns them next asks, and this process answers
-        as a member. Where it may not write to other members everything comes again elsewhere.
+        """These partitions are about to be given up in good order, by one more save: what this process's consumers have
+        received of them stays with them. Whoever owns them next asks, and this process answers as a member. Where it
+        may not write to other members everything comes again elsewhere.
 
         What was leased and not written yet is written now: behind the next owner's TAKE_OVER it is void, and counts as
         delivered though nobody got it.
         """
         if self._in_order:
+            self._keep_in_order(leaving)
             return
         holding: list[OwnedPartition] = []
         for owned in (self._owned[number] for number in leaving):
@@ -435,6 +440,16 @@ class Leasing:
                 if owned.cursor.leased_from is None:
                     self._lease_from(owned, max(self._heard_upto, self.lessee.said_at))
 
+    def _keep_in_order(self, leaving: Collection[int]) -> None:
+        """The next owner is to ask also where nothing is out: it must know every consumer before it chooses."""
+        stays = any(not each.is_remote for each in self._endpoints)
+        if not leaving or not stays or not self._is_known():
+            return
+        for owned in (self._owned[number] for number in leaving):
+            self._dispatcher.withdraw_in_order(owned)
+            if owned.stays_out and owned.cursor.leased_from is None:
+                self._lease_from(owned, max(self._heard_upto, self.lessee.said_at))
+
     def _is_known(self) -> bool:
         """Whoever takes a partition over from now on waits for this process's answer."""
         self.lessee.announces = True
@@ -445,12 +460,17 @@ class Leasing:
     def giving_up(self, owned: OwnedPartition) -> None:
         """The partition is about to be forgotten; what was handed out of it may be acknowledged here all the same."""
         leased = self.lessee.owned_before(owned.slot, owned.saves.saved.lineage.version)
-        if not self._in_order:
-            # Its next owner asks only when the last save says so.
-            owned.stays_out = owned.stays_out and owned.saves.saved.leased_from is not None
-            if owned.stays_out:
-                for feed, entries in owned.received().items():
-                    leased.hold(entries, feed)
+        # Its next owner asks only when the last save says so.
+        owned.stays_out = owned.stays_out and owned.saves.saved.leased_from is not None
+        if self._in_order:
+            self._gives_up_in_order(owned, leased)
+        elif owned.stays_out:
+            for feed, entries in owned.received().items():
+                leased.hold(entries, feed)
+
+    def _gives_up_in_order(self, owned: OwnedPartition, leased: LeasedPartition) -> None:
+        if owned.stays_out and owned.active is not None and not owned.active.endpoint.is_remote:
+            leased.hold(owned.received_in_order(), owned.active)
             return
         chunks = owned.entries.chunks
         known = {last: list(each.offsets) for last, each in chunks.known.items()}
@@ -465,7 +485,10 @@ class Leasing:
 
     def gave_up(self, number: int) -> None:
         """Another process owns it now, or nobody."""
-        self.lessee.announces = False
+        if self._in_order:
+            self._had_enough_s = -inf  # until its consumers are known by what they ask for they stay announced
+        else:
+            self.lessee.announces = False
         self.lessor.gave_up(number)
 
     def retire(self) -> None:
@@ -528,7 +551,7 @@ class Leasing:
 
     def finish(self) -> None:
         """Say the last word, in two seconds at most."""
-        self.lessee.asking = False
+        self.lessee.asking = self.lessee.announces = False
         self.say_all()
         self.stop()
 

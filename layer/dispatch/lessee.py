@@ -54,8 +54,7 @@ class Lessee:
     """One for each membership. `consumers` is the dispatcher's list, of which only this process's own ones count.
 
     `in_order`: a partition's messages go to one consumer at a time (Failover). Then everything unacknowledged comes
-    again, from the first on, when its consumer or its owner is another one or some of it was refused: nothing of it is
-    kept over that.
+    again, from the first on, when its consumer is another one or some of it was refused: nothing is kept over that.
 
     Memory: what Holdings, LeasePermits, LeaseAcks and UnsavedReports say, and one report.
     """
@@ -146,7 +145,7 @@ class Lessee:
         self._permits.open(owner)
         if former != owner and all(other.owner != former for other in self.partitions.values()):
             self._permits.close(former)
-        if self._in_order:
+        if self._in_order and leased.refused:  # and who refused it is to get all of it again
             self._forget(leased)
 
     def _counts(self, leased: LeasedPartition, record: Lease | Recall) -> bool:
@@ -282,11 +281,11 @@ class Lessee:
         self._acks.add_untold(number, self._unwritten, acks)
         return acks, self._acks.refused(number, self._unwritten)
 
-    def owned_now(self, number: int) -> LeasedPartition | None:
+    def owned_now(self, number: int, *, asks: bool) -> LeasedPartition | None:
         """This process owns the partition: what its consumers hold is given to it, without what was not read yet; of
-        what has to stay in order, nothing."""
+        what has to stay in order nothing, unless it `asks` others, too, and nothing was refused."""
         leased = self.partitions.get(number)
-        if self._in_order and leased is not None:
+        if self._in_order and leased is not None and (leased.refused or not asks):
             self._forget(leased)
         return self._holdings.give_back(number)
 

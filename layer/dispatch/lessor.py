@@ -26,7 +26,7 @@ from layer.dispatch.delivery_guard import Departure
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.lease_members import EXPIRY_S, Expelled, Member
 from layer.dispatch.lease_save_notices import SaveNotices, Say
-from layer.dispatch.lease_take_overs import Asked, TakeOvers
+from layer.dispatch.lease_take_overs import Asked, HeldMessages, TakeOvers
 from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.remote_endpoint import RemoteEndpoint
 from mapping.state_records.cursor_requests import EVERYBODY, CursorLife
@@ -60,6 +60,9 @@ class Consumers(Protocol):
         """Of a partition that was taken over: these are the consumer's, each with its number of messages; `chunked` are
         those of them that came in chunks, by their last one's offset."""
 
+    def take_up(self, owned: OwnedPartition, held: Mapping[Endpoint, HeldMessages]) -> None:
+        """Of a partition that was taken over, and whose messages go to one consumer at a time: these hold it."""
+
     def refused(self, owned: OwnedPartition, now_s: float, delay_s: float, offset: int, endpoint: Endpoint) -> None:
         """This consumer refused an entry at `now_s` (monotonic); it is to come again after the delay."""
 
@@ -69,7 +72,8 @@ class Consumers(Protocol):
 
 class Lessor:
     """One for each membership. `owned` is the owner's own dictionary, seen from here. `in_order`: a partition's
-    messages go to one consumer at a time (Failover), which keeps nothing when its owner changes.
+    messages go to one consumer at a time (Failover): when all have answered a new owner, the active one keeps what it
+    holds, and all comes again when it is another one.
 
     Memory: some numbers for each consumer elsewhere, beside what the partitions keep of what is in flight.
     """
@@ -270,8 +274,11 @@ class Lessor:
     def _refuse(self, member: Member, owned: OwnedPartition, nacks: Collection[Nack]) -> None:
         for consumer, offset, delay_ms, _ in nacks:
             endpoint = member.consumers.get(consumer)
+            if endpoint is None:
+                continue
             holder = owned.active if self._in_order else owned.in_flight.holders.get(offset)
-            if endpoint is not None and holder is not None and holder.endpoint is endpoint:
+            undecided = self._in_order and holder is None
+            if undecided or (holder is not None and holder.endpoint is endpoint):
                 # At once: the same report may say that its consumer is gone.
                 self._dispatch.refused(owned, self.now_s, delay_ms / 1000, offset, endpoint)
 
@@ -292,8 +299,17 @@ class Lessor:
             if redeliveries:
                 owned.redeliveries.update(dict.fromkeys(left, redeliveries))
             chunked = {o: Known(*held.chunked[o]) for o in left if o in held.chunked}
-            self._dispatch.still_held(owned, endpoint, left, chunked)
+            self.still_held(owned, endpoint, left, chunked)
         self._take_overs.answered(number, member.id.client_id)
+
+    def still_held(
+        self, owned: OwnedPartition, endpoint: Endpoint, left: Mapping[int, int], chunked: Mapping[int, Known]
+    ) -> None:
+        """Of a partition that was taken over: see `Consumers.still_held`. In order, it depends on who is active."""
+        if self._in_order:
+            self._take_overs.asked[owned.slot.number].held[endpoint] = HeldMessages(left, chunked)
+        else:
+            self._dispatch.still_held(owned, endpoint, left, chunked)
 
     # What goes to members -----------------------------------------------------------------------------------------
 
@@ -377,6 +393,8 @@ class Lessor:
             nacked = {o: nack for o, nack in asked.nacked.items() if o not in owned.in_flight.holders}
             self._dispatch.redeliver_later(owned, nacked)
         owned.quiet = False
+        if self._in_order:
+            self._dispatch.take_up(owned, asked.held)
 
     def _expel(self, member: Member, why: str, how: Departure = Departure.LOST) -> None:
         _log.info("life=%s leases to %s end: %s", self._life, member.id.client_id, why)

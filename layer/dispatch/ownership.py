@@ -239,11 +239,11 @@ class Ownership:
                 owned.saves.saved.lineage.version, previous[number].source, owned.cursor.next_unacked,
                 len(owned.cursor.deleted),
             )  # fmt: skip
-        self._dispatcher.choose_active()
         self._dispatcher.count_deliveries()
         if self.leasing is not None:
             for number, owned in opened.items():
                 self.leasing.opened(owned, refused[number])
+        self._dispatcher.choose_active()
         return opened
 
     def _hear_members(

@@ -361,19 +361,28 @@ class OwnedPartition:
     def still_held(self, feed: Feed, messages: Mapping[int, int], chunked: Mapping[int, Known]) -> None:
         """The partition was taken over, and this consumer has these, each with its number of messages; `chunked` are
         those of them that came in chunks."""
-        offsets = BitMap64(messages)
-        for last, known in chunked.items():
-            self.entries.chunks.known[last] = known
-            offsets |= BitMap64(known.offsets)
+        offsets = self.still_out(messages, chunked)
         plain = [offset for offset, number in messages.items() if number == 1]
         self.in_flight.hold(plain, feed)
         for offset, number in messages.items():
             if number != 1:
                 self.in_flight.hold_batch(offset, feed, number)
         self.replay -= offsets
-        self.intake.apart |= offsets
         if self.guard is not None:
             self.guard.still_held(offsets)
+
+    def still_out(self, messages: Iterable[int], chunked: Mapping[int, Known]) -> BitMap64:
+        """The same as far as reading is concerned, which passes them over; gives them with all chunks."""
+        offsets = BitMap64(messages)
+        for last, known in chunked.items():
+            self.entries.chunks.known[last] = known
+            offsets |= BitMap64(known.offsets)
+        self.intake.apart |= offsets
+        return offsets
+
+    def went_out(self, offset: int) -> bool:
+        """Under this owner, or a former one whose active consumer kept it (Failover)."""
+        return offset < self.read_position or offset in self.intake.apart
 
     def bounded(self, position: int) -> int:
         """A position that another process named, but none beyond the log's end: what is not written yet is nobody's to
@@ -455,6 +464,29 @@ class OwnedPartition:
             )
         return found
 
+    def out_in_order(self) -> BitMap64:
+        """What the active consumer was handed and has not acknowledged (Failover), with all chunks."""
+        waiting, apart = self._read_ahead.next_offset(), self.intake.apart
+        end = self.read_position if waiting is None else waiting
+        out = self.cursor.unacknowledged(self.cursor.next_unacked, end)
+        out |= BitMap64(offset for offset in apart if not self.cursor.is_acknowledged(offset))
+        out -= self.held.among(out)
+        return out - (BitMap64(self.entries.chunks.ending_behind(end - 1)) - apart)
+
+    def received_in_order(self) -> list[LeasedEntry]:
+        """The same as if it had been leased to it. How many messages a batch entry has nobody knows any more."""
+        out = self.out_in_order()
+        found: list[LeasedEntry] = []
+        for last, known in self.entries.chunks.known.items():
+            if last in out:
+                out -= BitMap64(known.offsets)
+                found.append(LeasedEntry(last, 0, len(known.offsets), None, tuple(known.offsets), known.total_bytes))
+        for offset in out:
+            acked = self.held.with_held(offset, self.cursor.batches.get(offset))
+            left = 1 if acked is None else acked.batch_size - acked.acked.bit_count()
+            found.append(LeasedEntry(offset, 0, left, None if acked is None else (acked.batch_size, acked.acked)))
+        return found
+
     def rewind(self) -> int:
         """Forget what was read and handed out; gives the offset to read from (Exclusive, Failover, seek)."""
         self._read_ahead.clear()
@@ -469,6 +501,7 @@ class OwnedPartition:
         if self.delayed is not None:
             self.delayed.clear()
             self.due_soon.clear()
+        self.intake.apart.clear()
         self.intake.rewind(self.cursor.next_unacked)
         return self.read_position
 
@@ -479,7 +512,6 @@ class OwnedPartition:
         if begun is not None:
             self.cursor.acknowledge_batches({offset: begun})
         self.redeliveries.clear()
-        self.intake.apart.clear()
         if self.guard is not None:
             self.guard.start_over(offset)
         return self.rewind()

@@ -130,11 +130,69 @@ def test_the_active_consumer_seeks_and_its_owner_moves(process: Process, unique:
     assert payloads(got) == numbers(5, 10)
     owner.close()
     until(lambda: owns(active) == [0], "the active one to own the partition")
-    assert payloads(receive(active, 5)) == numbers(5, 10)
+    assert nothing_comes(active)
     # The call is about what the former owner handed out: it counts all the same.
     active.acknowledge_cumulative(got[3], wait=True)
     active.close()
     assert payloads(receive(join(process, topic, "c"), 1)) == numbers(9, 10)
+
+
+def test_who_joins_and_leaves_brings_nothing_again_where_the_active_consumer_stays(
+    process: Process, admin: AdminClient, unique: Unique
+) -> None:
+    topic = unique()
+    admin.create_partitioned_topic(topic, 4)
+    first = join(process, topic, "a")
+    for number in range(4):
+        send(process(), f"{topic}-partition-{number}", 10)
+    held = receive(first, 40)
+    second = join(process, topic, "b")
+    got = receive(second, 20)
+    assert {message.message_id().partition() for message in got} == {1, 3}
+    assert nothing_comes(first)
+    assert nothing_comes(second)
+    moved = sorted(owns(second))
+    second.close()
+    until(lambda: len(owns(first)) == 4, "the other one to own everything again")
+    again = receive(first, 20)
+    assert {message.message_id().partition() for message in again} == {1, 3}
+    assert nothing_comes(first)
+    for message in held:
+        first.acknowledge(message)
+    first.close()
+    assert any(number % 2 == 0 for number in moved), f"{moved} moved, and have another active consumer now"
+    assert nothing_comes(join(process, topic, "c"))
+
+
+def test_batches_chunks_and_refusals_where_the_owner_moves(process: Process, unique: Unique) -> None:
+    topic = unique()
+    owner = join(process, topic, "b")
+    active = join(process, topic, "a", negative_ack_redelivery_delay_ms=100)
+    client = process()
+    until_known(owner, active)
+    send(client, topic, 3)
+    batches = client.create_producer(topic, batching_enabled=True, batching_max_publish_delay_ms=1000)
+    for text in "abcd":
+        batches.send_async(text.encode(), None)
+    batches.flush()
+    client.create_producer(topic, chunking_enabled=True).send(b"x" * 2_500_000)
+    send(client, topic, 2, start=3)
+    got = receive(active, 10)
+    active.acknowledge(got[3])  # one of the batch
+    others = [owner, join(process, topic, "c")]
+    while others and not owns(active):
+        last = next(each for each in others if owns(each) == [0])
+        others.remove(last)
+        last.close()
+        until(lambda: any(owns(each) == [0] for each in (active, *others)), "another one to own the partition")
+        assert nothing_comes(active)
+    for message in (*got[4:6], got[7]):
+        active.acknowledge(message)
+    active.negative_acknowledge(got[8])
+    assert [text[:3] for text in payloads(receive(active, 6))] == ["0", "1", "2", "d", "3", "4"]
+    active.acknowledge_cumulative(got[9], wait=True)
+    active.close()
+    assert nothing_comes(join(process, topic, "d"))
 
 
 def test_batches_are_acknowledged_in_the_middle(process: Process, unique: Unique) -> None:

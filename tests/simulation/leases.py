@@ -102,6 +102,8 @@ class World:
         self.most = chance.randrange(1, 4)
         """What the dead letter policy says: one delivery, and so many redeliveries."""
         self.poisonous = chance.choice((0.0, 0.3)) if letters and kind is not SubscriptionType.FAILOVER else 0.0
+        self.refuses = kind is not SubscriptionType.FAILOVER or chance.random() < 0.5
+        """Applications refuse some of what they receive."""
         self.delivered: Counter[int] = Counter()
         """How often applications received a message; not what their consumers held when they were closed in good
         order, as in Pulsar."""
@@ -316,6 +318,7 @@ class Inbox(Endpoint):
         letters = Letters(world) if world.letters else None
         self.run_end: int | None = None
         """Behind the last message that came since the inbox was emptied."""
+        self.received: set[int] = set()
         super().__init__(
             name,
             world.rng.randrange(1, 15),
@@ -495,9 +498,9 @@ class Process:
         for former in world.processes:
             if former is not self and former.replaced_at is None:
                 former.replaced_at = world.end
-        self.dispatcher.choose_active()
         self.dispatcher.count_deliveries()
         self.leasing.opened(owned, nacked)
+        self.dispatcher.choose_active()
         self.position = owned.read_position
 
     def read(self) -> None:
@@ -547,7 +550,7 @@ class Process:
                 del world.holders[offset]
             if world.kind is SubscriptionType.FAILOVER and rng.random() < 0.3:
                 self.acknowledge_up_to(delivery)
-            elif rng.random() < 0.85 and not world.is_poison(offset):
+            elif (rng.random() < 0.85 or not world.refuses) and not world.is_poison(offset):
                 world.acked.add(offset)
                 delivery.feed.slot.ack(offset)
                 self.acked_elsewhere.add(offset)
@@ -573,6 +576,10 @@ class Process:
         world.deliver_to_application(offset)
         if world.kind is SubscriptionType.FAILOVER:
             assert delivery.redeliveries == 0
+            # Whoever is not the first by name and priority any more never is again, unless others leave.
+            calm = world.troubles == 0 and not (world.moves or world.seeks or world.refuses)
+            assert not calm or offset not in inbox.received, f"{offset} comes to {inbox.name} again"
+            inbox.received.add(offset)
             self.held.append(delivery)
             return
         holder, epoch = world.holders.get(offset, (None, 0))

@@ -124,7 +124,7 @@ def failover_goes_on(run: Run) -> None:
     run.record_messages("after the fail-over", run.receive(waiting, 2))
 
 
-@scenario(area=AREA, title="Failover: what the active consumer holds comes to the next one; its late acknowledgements count")
+@scenario(area=AREA, title="Failover: what the active consumer holds comes to the next one; its acks still count")
 def failover_late_acknowledgements(run: Run) -> None:
     topic = run.topic(partitions=1)
     former = run.consumer(topic, kind="Failover", consumer_name="b")
@@ -141,7 +141,7 @@ def failover_late_acknowledgements(run: Run) -> None:
     run.record_messages("and then", run.rest(former))
 
 
-@scenario(area=AREA, title="Failover: who joins or leaves brings nothing again of a partition whose active consumer stays")
+@scenario(area=AREA, title="Failover: who joins or leaves brings nothing again where the active consumer stays")
 def failover_stays(run: Run) -> None:
     topic = run.topic(partitions=2)
     consumers = {name: run.consumer(topic, kind="Failover", consumer_name=name) for name in ("a", "c")}

@@ -635,3 +635,97 @@ def test_a_refusal_counts_when_the_same_report_says_that_its_consumer_is_gone() 
     report = Report(LIFE, MEMBER, owner.sequence, nacks={0: (Nack(1, offset, 60_000),)}, leaving=True)
     owner.process.leasing.lessor.hear(1, report)
     assert owner.process.dispatcher._nacks.waiting(0) or owner.owned.redeliveries.get(offset)
+
+
+# One consumer at a time (Failover) ----------------------------------------------------------------------------------
+
+
+def taken_over(*, theirs_is_active: bool) -> Owner:
+    """By an owner that asks; the member has said that its consumer holds 3 and 4, and everybody else was heard."""
+    owner = Owner(SubscriptionType.FAILOVER)
+    for endpoint in owner.process.consumers:
+        endpoint.priority = int(theirs_is_active)
+        endpoint.resize(100)
+    owner.owned.active = None
+    owner.owned.cursor.leased_from = 0
+    owner.owned.cursor.revision += 1
+    owner.save()
+    owner.process.leasing.lessor.took_over(0, 1, {})
+    owner.hear(1, answers={0: Held(1, {(1, 0): BitMap64([3, 4])})})
+    owner.written()
+    return owner
+
+
+def all_have_answered(owner: Owner) -> None:
+    group = {"other", owner.process.client_id}
+    assert owner.process.leasing.lessor.group_is(group, owner.world.now_s + 1) == [0]
+
+
+def test_the_active_consumer_keeps_what_it_holds_under_a_new_owner() -> None:
+    owner = taken_over(theirs_is_active=True)
+    all_have_answered(owner)
+    owner.read()
+    assert owner.leased() == [offset for offset in range(20) if offset not in (3, 4)]
+
+
+def test_what_another_one_held_comes_again_when_it_is_not_active_any_more() -> None:
+    owner = taken_over(theirs_is_active=False)
+    all_have_answered(owner)
+    assert [type(record) for record in owner.written()] == [Recall]
+    owner.read()
+    assert owner.leased() == []
+    assert [each.offset for each in owner.process.consumers[0].queue] == list(range(20))
+
+
+@pytest.mark.parametrize("decided", [True, False])
+def test_what_is_refused_after_the_answer_brings_all_of_it_again(decided: bool) -> None:
+    owner = taken_over(theirs_is_active=True)
+    if decided:
+        all_have_answered(owner)
+        assert not owner.owned.went_out(5)
+    owner.hear(2, nacks={0: (Nack(1, 4, 0),)})
+    owner.process.dispatcher.redeliver_due()
+    if not decided:
+        all_have_answered(owner)
+    owner.read()
+    assert [type(record) for record in owner.written()] == [Recall]
+    assert owner.leased() == list(range(20))
+
+
+@pytest.mark.parametrize("kept", [True, False], ids=["kept", "refused"])
+def test_a_member_answers_with_what_its_active_consumer_holds_unless_some_of_it_was_refused(kept: bool) -> None:
+    endpoint = Endpoint("mine", 10, delivery_type=Delivery)
+    member = Lessee(LIFE, "me", [endpoint], in_order=True)
+    member.asking = True
+    said(member)
+    member.hear(None, Welcome(OWNER, member.id))
+    said(member)
+    member.hear(SLOT, lease(1, 2, 3, number=1))
+    endpoint.deliver([Delivery(None, endpoint.feed(SLOT), offset, 0) for offset in (1, 2, 3)])  # type: ignore[arg-type]
+    SLOT.ack(1)
+    if not kept:
+        SLOT.nacks.append((0.0, 60.0, 2, endpoint))
+    member.drain([SLOT])
+    member.hear(SLOT, TakeOver(LIFE, NEXT_OWNER, 2))
+    assert dict(said(member).answers[0].offsets) == ({(1, 0): BitMap64([2, 3])} if kept else {})
+    assert len(endpoint.queue) == (3 if kept else 0)
+
+
+@pytest.mark.parametrize("out", ["few", "refused", "many"])
+def test_the_active_consumer_stays_with_what_it_was_handed_when_its_process_gives_the_partition_up(out: str) -> None:
+    owner = Owner(SubscriptionType.FAILOVER)
+    consumer = owner.process.consumers[0]
+    consumer.resize(6)
+    owner.read()
+    owner.process.dispatcher.dispatch()
+    received = [consumer.queue.popleft().offset for _ in range(4)]
+    owner.owned.slot.ack(received[1])
+    if out == "refused":
+        owner.owned.slot.nacks.append((owner.world.now_s, 60.0, received[3], consumer))
+    if out == "many":
+        owner.owned.intake.apart.add_range(20, 50_020)
+    owner.process.hand_over()
+    owner.process.owned.clear()
+    kept = sorted(owner.process.leasing.lessee.partitions[0].in_flight.holders)
+    assert kept == ([0, 2, 3, 4, 5] if out == "few" else [])
+    assert len(consumer.queue) == (2 if out == "few" else 0)

@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from layer.cursor.batch_acks import BatchAckSet
 from layer.cursor.identity import CursorIdentity
 from layer.cursor.machine import CursorState
 from layer.cursor.saved import Saved
+from layer.dispatch.chunks import Known
 from layer.dispatch.delivery import Delivery, PartitionSlot
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.partition import OwnedPartition
@@ -296,3 +298,19 @@ def _history(rng: random.Random) -> None:
         read()
     left = set(taken(owned)) | set(owned.next_replays(1000))
     assert left == {record.at for record in log if not record.names} - acked
+
+
+def test_what_is_out_in_order_is_what_was_handed_out_and_is_unacknowledged() -> None:
+    """Also of what a former owner handed out; not what waits here, nor chunks of what is not complete."""
+    owned = a_partition()
+    fill(owned, 0, 1, 2, 4, 5)
+    assert taken(owned, 4) == [0, 1, 2, 4]
+    owned.cursor.acknowledge([1])
+    owned.still_out([9, 12], {12: Known((3, 7, 12), 30)})
+    assert list(owned.out_in_order()) == [0, 2, 4, 7, 9, 12]
+    owned.cursor.acknowledge([7, 12])
+    owned.cursor.acknowledge_batches({2: BatchAckSet(5, 0b101)})
+    found = {entry.offset: (entry.messages, entry.acked) for entry in owned.received_in_order()}
+    assert found == {0: (1, None), 2: (3, (5, 0b101)), 4: (1, None), 9: (1, None)}
+    assert owned.rewind() == 0
+    assert not owned.went_out(9)
