@@ -89,7 +89,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("kafka")
         if "own_broker" in fixtures or _CHAOS in item.path.parents:
             item.add_marker("kills")
-            if item.get_closest_marker("timeout") is None:
+            if item.get_closest_marker("timeout") is None and item.get_closest_marker("soak") is None:
                 item.add_marker(pytest.mark.timeout(_KILLS_S))
 
 

@@ -18,7 +18,10 @@ from confluent_kafka.admin import AdminClient as KafkaAdmin
 
 import layer as pulsar
 from layer.admin import AdminClient
+from layer.deadline import Deadline
+from layer.tidying.idle_groups import IdleGroups
 from mapping.ledger import DEFAULT_ENTRIES_PER_LEDGER
+from mapping.state_topics import CURSOR_CHECKPOINTS
 from mapping.subscription_group import group_id
 from mapping.topic_name import TopicName, kafka_topic
 from tests.chaos.cleaner import wait_until_compacted
@@ -295,11 +298,18 @@ class Stand:
         return [f"partition {p}: committed and compacted away: {', '.join(what)}" for p, what in lost.items() if what]
 
     def forget_group(self, within_s: float) -> None:
-        """Have Kafka delete the subscription's group as soon as nobody is in it."""
+        """Have Kafka delete the subscription's group as soon as nobody is in it and a service has copied what it has,
+        as one does in the days until Kafka forgets a group by itself."""
         kafka = KafkaAdmin({"bootstrap.servers": self._stage.bootstrap})
         group = group_id(self._stage.kafka_topic, self._name)
+        node = self._stage.admin.node
+        service = IdleGroups(node.log, node.clock, node.topics, node.subscriptions, node.admin)
 
         def forgotten() -> bool:
+            deadline = Deadline.after(within_s)
+            if node.admin.describe_group(group, deadline).members:
+                return False
+            service.run(CURSOR_CHECKPOINTS.partition_for(self._stage.topic), deadline)
             try:
                 kafka.delete_consumer_groups([group])[group].result()
             except KafkaException as refused:
