@@ -12,7 +12,7 @@ topic), `session` and `attempt` are hexadecimal text.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, Final, cast
@@ -29,6 +29,14 @@ class TopicKey:
     topic: str
     version: int
     attempt: str
+
+
+@dataclass(frozen=True, slots=True)
+class EpochKey:
+    """`topics`, `subscriptions`: entities were removed from this partition before this epoch, and whatever begins there
+    has versions behind all of theirs (decision 0025)."""
+
+    epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,6 +340,7 @@ class ProgressSegmentKey:
 
 Key = (
     TopicKey
+    | EpochKey
     | NamespaceKey
     | ClusterRegistryKey
     | SubscriptionKey
@@ -365,6 +374,7 @@ Key = (
 
 TAGS: Final[Mapping[str, type[Key]]] = {
     "t": TopicKey,
+    "ep": EpochKey,
     "n": NamespaceKey,
     "cr": ClusterRegistryKey,
     "s": SubscriptionKey,
@@ -398,12 +408,20 @@ TAGS: Final[Mapping[str, type[Key]]] = {
 """Never give a tag to another kind: old records keep it. "sc" is taken: schemas without a Kafka topic's id, before any
 release."""
 
+_EPOCH: Final = b'["ep",'
 _TYPES: Final[Mapping[str, type[object]]] = {"str": str, "int": int}  # annotations are text here
 _FIELD_TYPES: Final[Mapping[type[Key], tuple[type[object], ...]]] = {
     kind: tuple(_TYPES[cast("str", field.type)] for field in fields(kind)) for kind in TAGS.values()
 }
+
+
+def _values_of(names: Sequence[str]) -> Callable[[Key], tuple[Any, ...]]:
+    get = attrgetter(*names)
+    return get if len(names) > 1 else lambda key: (get(key),)
+
+
 _WRITERS: Final[Mapping[type[Key], tuple[str, Callable[[Key], tuple[Any, ...]]]]] = {
-    kind: (tag, attrgetter(*(field.name for field in fields(kind)))) for tag, kind in TAGS.items()
+    kind: (tag, _values_of([field.name for field in fields(kind)])) for tag, kind in TAGS.items()
 }
 
 
@@ -461,3 +479,9 @@ def entity_of(data: bytes) -> str | None:
         if isinstance(found, str):
             return found
     return None
+
+
+def epoch_of(data: bytes) -> int | None:
+    """Of an `EpochKey`; None for every other key. Raises UnreadableKey for one that only begins like it."""
+    key = decode_key(data) if data.startswith(_EPOCH) else None
+    return key.epoch if isinstance(key, EpochKey) else None

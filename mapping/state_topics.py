@@ -128,7 +128,7 @@ def _compacted(
 
 
 TOPICS: Final = _compacted(
-    "topics", 8, "anyone, by compare-and-set", "this attempt lost, or a higher version won since"
+    "topics", 8, "anyone, by compare-and-set", "this attempt lost, a higher version won since, or it is long gone"
 )
 NAMESPACES: Final = _compacted("namespaces", 8, "anyone, by compare-and-set", "as in topics", PartitionedBy.NAMESPACE)
 SUBSCRIPTIONS: Final = _compacted("subscriptions", 8, "anyone, by compare-and-set", "as in topics")

@@ -19,6 +19,7 @@ from layer.replication.replication import Replication
 from layer.replication.subscriptions_duty import ReplicatedSubscriptions
 from layer.tidying.cursors import CursorTidying
 from layer.tidying.dead_lives import DeadLives
+from layer.tidying.dead_names import DeadNames
 from layer.tidying.idle_groups import IdleGroups
 from layer.tidying.non_durable import NonDurableTidying
 from layer.tidying.rounds import TidyingRounds
@@ -50,6 +51,7 @@ class _Maintenance:
             IdleGroups(node.log, node.clock, node.topics, node.subscriptions, node.admin),
             SignTidying(node.log, node.clock, node.producers),
             DeadLives(node.log, node.clock, node.topics),
+            DeadNames(node.log, node.clock, node.topics, node.subscriptions, node.producers, node.has_state_topic),
             NonDurableTidying(node.clock, node.topics, node.subscriptions, node.memberships),
         )
         self._tidying = TidyingRounds(work, self._maintenance.owned)

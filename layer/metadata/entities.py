@@ -116,9 +116,27 @@ class Entities(Generic[E]):
         """See `CompareAndSet.update`."""
         return self._at(self._topic.partition_for(place)).update(entity, change, deadline)
 
+    def amend(
+        self, place: str, entity: E, change: Callable[[Versioned], bytes | None], deadline: Deadline
+    ) -> Versioned | None:
+        """See `CompareAndSet.amend`."""
+        return self._at(self._topic.partition_for(place)).amend(entity, change, deadline)
+
     def remove(self, place: str, entity: E, deadline: Deadline, *, below: float = inf) -> None:
         """See `CompareAndSet.remove`."""
         self._at(self._topic.partition_for(place)).remove(entity, deadline, below=below)
+
+    def in_partition(
+        self, partition: int, decode: Callable[[bytes], T], deadline: Deadline
+    ) -> dict[E, tuple[Versioned, T]]:
+        """Every entity of one partition of the state topic whose value can be read, with its state."""
+        found = self._at(partition).entities(deadline)
+        return {entity: (state, value) for entity, state in found.items() for value in readable([state], decode)}
+
+    def bury(self, partition: int, dead: Mapping[E, Versioned], deadline: Deadline) -> int:
+        """See `CompareAndSet.bury`; `dead` as they were seen."""
+        versions = {entity: state.version for entity, state in dead.items()}
+        return self._at(partition).bury(versions, deadline) if versions else 0
 
     def touch(self, place: str, entity: E, deadline: Deadline) -> None:
         """Append what changes nothing, for the answer's time: the tombstone of an attempt that nobody made."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -243,14 +244,12 @@ class ProducerRegistry:
                 return
             del self._held[key]
 
-            def left(current: Versioned | None) -> bytes | None:
-                if current is None:
-                    return None
+            def left(current: Versioned) -> bytes | None:
                 claims = decode_claims(current.value)
                 rest = dismiss(claims, membership.name, self._session)
                 return None if rest is claims else encode_claims(rest)
 
-            self._entities.update(membership.topic, membership.topic, left, deadline)
+            self._entities.amend(membership.topic, membership.topic, left, deadline)
             if self._holds(membership.topic):
                 self.tell_soon(membership.topic)
             else:
@@ -259,14 +258,23 @@ class ProducerRegistry:
     def dismiss_session(self, topic: str, session: str, deadline: Deadline) -> None:
         """Take back whatever a session claims on a topic: its process is dead."""
 
-        def dismissed(current: Versioned | None) -> bytes | None:
-            if current is None:
-                return None
+        def dismissed(current: Versioned) -> bytes | None:
             claims = decode_claims(current.value)
             living = {name: claim for name, claim in claims.claims.items() if claim.session != session}
             return None if len(living) == len(claims.claims) else encode_claims(replace(claims, claims=living))
 
-        self._entities.update(topic, topic, dismissed, deadline)
+        self._entities.amend(topic, topic, dismissed, deadline)
+
+    def unclaimed(self, partition: int, deadline: Deadline) -> dict[str, Versioned]:
+        """What one partition of `producers` says of topics on which nobody claims anything, and nobody ever had an
+        epoch, by name."""
+        found = self._entities.in_partition(partition, decode_claims, deadline)
+        return {topic: state for topic, (state, claims) in found.items() if not claims.claims and not claims.epoch}
+
+    def bury(self, partition: int, unclaimed: Mapping[str, Versioned], deadline: Deadline) -> int:
+        """Take what `unclaimed` found out of the log, of topics that are gone. Where an epoch was given it stays: a
+        producer of a former life must not come back with a higher one than those of the next life."""
+        return self._entities.bury(partition, unclaimed, deadline)
 
     def tell_soon(self, topic: str) -> None:
         """Have the keeper tell of a topic's producers before it is due."""

@@ -115,6 +115,17 @@ class Subscriptions:
         found = readable(self._entities.all(deadline), decode_subscription)
         return [record for record in found if record.state is LifeState.ACTIVE]
 
+    def on_record(
+        self, partition: int, deadline: Deadline
+    ) -> dict[tuple[str, str], tuple[Versioned, SubscriptionRecord]]:
+        """Every subscription that one partition of `subscriptions` speaks of, by topic and name."""
+        return self._entities.in_partition(partition, decode_subscription, deadline)
+
+    def bury(self, partition: int, dead: Mapping[tuple[str, str], Versioned], deadline: Deadline) -> int:
+        """Take what is on record of subscriptions that are gone out of the log, by topic and name; of those that were
+        made anew nothing goes."""
+        return self._entities.bury(partition, dead, deadline)
+
     def open(
         self,
         topic: Topic,
@@ -215,9 +226,9 @@ class Subscriptions:
         """Store what a consumer says of its subscription; the last one that says something counts. `replicated_by`:
         None leaves it as it is."""
 
-        def remembered(current: Versioned | None) -> bytes | None:
-            record = decode_subscription(current.value) if current is not None else None
-            if record is None or not _alive(record, subscription.topic):
+        def remembered(current: Versioned) -> bytes | None:
+            record = decode_subscription(current.value)
+            if not _alive(record, subscription.topic):
                 return None
             changed = replace(
                 record,
@@ -229,33 +240,33 @@ class Subscriptions:
             return None if changed == record else encode(changed)
 
         topic = str(subscription.topic.name)
-        self._entities.update(topic, (topic, subscription.name), remembered, deadline)
+        self._entities.amend(topic, (topic, subscription.name), remembered, deadline)
 
     def stop_replicating(self, subscription: Subscription, deadline: Deadline) -> None:
         """Until a consumer or an administrator says otherwise. What is no subscription any more is left alone."""
 
-        def stopped(current: Versioned | None) -> bytes | None:
-            record = decode_subscription(current.value) if current is not None else None
-            if record is None or not _alive(record, subscription.topic) or not record.replicated:
+        def stopped(current: Versioned) -> bytes | None:
+            record = decode_subscription(current.value)
+            if not _alive(record, subscription.topic) or not record.replicated:
                 return None
             return encode(replace(record, replicated=False, incarnation=subscription.incarnation))
 
         topic = str(subscription.topic.name)
-        self._entities.update(topic, (topic, subscription.name), stopped, deadline)
+        self._entities.amend(topic, (topic, subscription.name), stopped, deadline)
 
     def release(self, subscription: Subscription, session: str, deadline: Deadline) -> None:
         """Give a claim back, so that the next consumer need not wait for anything."""
 
-        def released(current: Versioned | None) -> bytes | None:
-            record = decode_subscription(current.value) if current is not None else None
-            seat = seat_of(record, subscription.partition) if record is not None else None
-            if record is None or seat is None or seat.claim is None or seat.claim.session != session:
+        def released(current: Versioned) -> bytes | None:
+            record = decode_subscription(current.value)
+            seat = seat_of(record, subscription.partition)
+            if seat is None or seat.claim is None or seat.claim.session != session:
                 return None
             changed = claimed(record, subscription.partition, None)
             return encode(replace(changed, incarnation=subscription.incarnation))
 
         topic = str(subscription.topic.name)
-        self._entities.update(topic, (topic, subscription.name), released, deadline)
+        self._entities.amend(topic, (topic, subscription.name), released, deadline)
 
     def delete(self, subscription: Subscription, deadline: Deadline) -> None:
         """Record that it is gone, then delete its groups with the committed offsets. Of a subscription that was opened
@@ -276,10 +287,8 @@ class Subscriptions:
                 f"subscription {subscription.name} of {subscription.place} has live consumers"
             )
 
-        def deleted(current: Versioned | None) -> bytes | None:
+        def deleted(current: Versioned) -> bytes | None:
             nonlocal found
-            if current is None:
-                return None
             found = record = decode_subscription(current.value)
             if record.state is LifeState.DELETED:
                 return None
@@ -290,7 +299,9 @@ class Subscriptions:
             return encode(replace(record, incarnation=subscription.incarnation))
 
         topic = str(subscription.topic.name)
-        written = self._entities.update(topic, (topic, subscription.name), deleted, deadline)
+        written = self._entities.amend(topic, (topic, subscription.name), deleted, deadline)
+        if written is None:
+            return  # somebody else deleted it long ago
         if any(self._admin.describe_group(group, deadline).members for group in concerned):
             self._take_back(topic, written, found, deadline)
             raise errors.SubscriptionBusy(
@@ -349,11 +360,9 @@ class Subscriptions:
             return current
         incarnation = _incarnation(topic, current, decode_subscription(current.value))
 
-        def begun_later(found: Versioned | None) -> bytes | None:
-            record = decode_subscription(found.value) if found is not None else None
-            if found is None or record is None or not _alive(record, topic):
-                return None
-            if _incarnation(topic, found, record) != incarnation:
+        def begun_later(found: Versioned) -> bytes | None:
+            record = decode_subscription(found.value)
+            if not _alive(record, topic) or _incarnation(topic, found, record) != incarnation:
                 return None
             later = {
                 partition: max(offset, raised.get(int(partition), 0))
@@ -366,7 +375,8 @@ class Subscriptions:
             )
 
         _log.info("subscription=%s of %s begins behind what is being deleted: %s", name, topic.name, raised)
-        return self._entities.update(str(topic.name), (str(topic.name), name), begun_later, deadline)
+        found = self._entities.amend(str(topic.name), (str(topic.name), name), begun_later, deadline)
+        return current if found is None else found
 
     def _current(self, topic: Topic, name: str, deadline: Deadline) -> Versioned | None:
         return self._entities.read(str(topic.name), (str(topic.name), name), deadline)
@@ -423,12 +433,12 @@ class Subscriptions:
     ) -> None:
         """Put back what stood before we wrote, unless somebody went on from what we wrote."""
 
-        def as_before(found: Versioned | None) -> bytes | None:
-            if found is None or replaced is None or found.version != written.version:
+        def as_before(found: Versioned) -> bytes | None:
+            if replaced is None or found.version != written.version:
                 return None
             return encode(replace(replaced, incarnation=decode_subscription(found.value).incarnation))
 
-        self._entities.update(topic, (topic, decode_subscription(written.value).subscription), as_before, deadline)
+        self._entities.amend(topic, (topic, decode_subscription(written.value).subscription), as_before, deadline)
 
     def _resolve(
         self,

@@ -356,14 +356,14 @@ class Topics:
         self._note(topic, deadline, unused=unused)
 
     def _note(self, topic: Topic, deadline: Deadline, **fields: Any) -> None:
-        def noted(current: Versioned | None) -> bytes | None:
-            record = decode_topic(current.value) if current is not None else None
-            if record is None or record.incarnation != topic.layout.incarnation or record.state is not LifeState.ACTIVE:
+        def noted(current: Versioned) -> bytes | None:
+            record = decode_topic(current.value)
+            if record.incarnation != topic.layout.incarnation or record.state is not LifeState.ACTIVE:
                 return None
             changed = replace(record, **fields)
             return None if changed == record else encode(changed)
 
-        self._entities.update(str(topic.name.base), str(topic.name.base), noted, deadline)
+        self._entities.amend(str(topic.name.base), str(topic.name.base), noted, deadline)
 
     def change_policies(
         self, name: TopicName, change: Callable[[Mapping[str, Any]], Mapping[str, Any]], deadline: Deadline
@@ -410,13 +410,13 @@ class Topics:
         """Have it on record that the deletion of each ledger of a topic was asked for, up to these ends of its logs.
         Nothing happens where this life of it is over."""
 
-        def noted(current: Versioned | None) -> bytes | None:
-            record = decode_topic(current.value) if current is not None else None
-            if record is None or not _is_life(record, doomed, LifeState.DELETING) or record.deletion_ends:
+        def noted(current: Versioned) -> bytes | None:
+            record = decode_topic(current.value)
+            if not _is_life(record, doomed, LifeState.DELETING) or record.deletion_ends:
                 return None
             return encode(replace(record, deletion_ends={str(p): end for p, end in ends.items()}))
 
-        self._entities.update(doomed.name, doomed.name, noted, deadline)
+        self._entities.amend(doomed.name, doomed.name, noted, deadline)
 
     def active(self, deadline: Deadline) -> list[TopicRecord]:
         """Every topic that lives by what is on record; whether Kafka has it still was not asked."""
@@ -431,6 +431,15 @@ class Topics:
             (r for r in records if r.state is LifeState.ACTIVE and TopicName.parse(r.name).namespace_name == namespace),
             key=lambda record: record.name,
         )
+
+    def on_record(self, partition: int, deadline: Deadline) -> dict[str, tuple[Versioned, TopicRecord]]:
+        """Every topic that one partition of `topics` speaks of, by name."""
+        return self._entities.in_partition(partition, decode_topic, deadline)
+
+    def bury(self, partition: int, dead: Mapping[str, Versioned], deadline: Deadline) -> int:
+        """Take what is on record of topics that are DELETED out of the log, by name; of those that were made anew
+        nothing goes."""
+        return self._entities.bury(partition, dead, deadline)
 
     # Inside -------------------------------------------------------------------------------------------------------
 
@@ -530,12 +539,11 @@ class Topics:
             incarnation = incarnation_of(intent.offset, TOPICS.partition_for(str(name)), TOPICS.partitions)
             active = replace(record, state=LifeState.ACTIVE, incarnation=incarnation, kafka_topic_id=described.topic_id)
 
-            def finished(current: Versioned | None) -> bytes | None:
-                if current is None or current.version != intent.version:
-                    return None
-                return encode(active)
+            def finished(current: Versioned) -> bytes | None:
+                return encode(active) if current.version == intent.version else None
 
-            record = decode_topic(self._entities.update(str(name), str(name), finished, deadline).value)
+            found = self._entities.amend(str(name), str(name), finished, deadline)
+            record = replace(record, state=LifeState.DELETED) if found is None else decode_topic(found.value)
         topic = self._checked(record, deadline) if record.state is LifeState.ACTIVE else None
         if topic is None:
             raise errors.TopicIncarnationChanged(f"topic {name} was deleted while it was being created")
@@ -601,13 +609,13 @@ class Topics:
     def _set_state(self, life: TopicRecord, state: LifeState, deadline: Deadline) -> None:
         """Of this life only; nothing when it is over."""
 
-        def changed(current: Versioned | None) -> bytes | None:
-            record = decode_topic(current.value) if current is not None else None
-            if record is None or record.state in (state, LifeState.DELETED) or not _is_life(record, life):
+        def changed(current: Versioned) -> bytes | None:
+            record = decode_topic(current.value)
+            if record.state in (state, LifeState.DELETED) or not _is_life(record, life):
                 return None
             return encode(replace(record, state=state))
 
-        self._entities.update(life.name, life.name, changed, deadline)
+        self._entities.amend(life.name, life.name, changed, deadline)
 
 
 def _is_life(record: TopicRecord, life: TopicRecord, state: LifeState | None = None) -> bool:

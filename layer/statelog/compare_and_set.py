@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import secrets
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import Final, Generic
 
@@ -22,6 +22,7 @@ from layer.deadline import Deadline
 from layer.errors import AppendFailed, AppendOutcomeUnknown, Closed, NotAuthorized, StoreError
 from layer.statelog.api import StateLog
 from layer.statelog.versioned import (
+    EPOCH_VERSIONS,
     E,
     Lost,
     Outcome,
@@ -35,6 +36,7 @@ from layer.statelog.versioned import (
     whole,
 )
 from layer.statelog.view import LogView
+from mapping.state_keys import EpochKey, encode_key
 from mapping.state_topics import StateTopic
 
 __all__ = [
@@ -57,6 +59,7 @@ _FIRST_PAUSE_S: Final = 0.005
 _LONGEST_PAUSE_S: Final = 0.5
 _CLEANED_AT_ONCE: Final = 16
 _CLEANING_S: Final = 1.0
+_BURIED_AT_ONCE: Final = 500
 
 
 def random_attempt() -> str:
@@ -136,8 +139,8 @@ class CompareAndSet(Generic[E]):
     def _propose(self, entity: E, expected_version: int, value: bytes, attempt: str, deadline: Deadline) -> Outcome:
         overtaken = self._overtaken(entity, expected_version, deadline)
         if overtaken is not None:
-            return Lost(overtaken)
-        version = expected_version + 1
+            return overtaken
+        version = expected_version + 1 if expected_version else self._first_version(deadline)
         key = self._keys.encode(entity, version, attempt)
         try:
             self._log.append(self._topic, self._partition, key, value, deadline)
@@ -150,12 +153,19 @@ class CompareAndSet(Generic[E]):
             self._clean(entity, deadline)
         return outcome
 
-    def _overtaken(self, entity: E, expected_version: int, deadline: Deadline) -> Versioned | None:
-        """The state, when it is already known to be beyond what the proposer expects: versions never go back."""
-        seen = self.cached(entity)
-        if seen is None or seen.version <= expected_version:
-            return None
-        return self.read(entity, deadline)
+    def _overtaken(self, entity: E, expected_version: int, deadline: Deadline) -> Outcome | None:
+        """When the state is already known to be beyond what the proposer expects (versions never go back), or to have
+        been removed since."""
+        known = self._view.glance(lambda entities: (entities.state(entity),))
+        seen = None if known is None else known[0]
+        if seen is not None and seen.version > expected_version:
+            state = self.read(entity, deadline)
+            return OutcomeUnknown(None) if state is None else Lost(state)
+        return OutcomeUnknown(None) if known is not None and seen is None and expected_version else None
+
+    def _first_version(self, deadline: Deadline) -> int:
+        known = self._view.glance(lambda entities: entities.first_version)
+        return self._view.ask(lambda entities: entities.first_version, deadline) if known is None else known
 
     def _judged(self, entity: E, version: int, attempt: str, deadline: Deadline) -> Outcome:
         def judged(entities: VersionedEntities[E]) -> Outcome:
@@ -182,6 +192,18 @@ class CompareAndSet(Generic[E]):
             AppendFailed: `MOST_PROPOSALS` proposals lost; between two there is a pause that grows to half a second.
             ValueError: `change` made nothing of a missing entity.
         """
+        state = self._changed(entity, change, deadline)
+        if state is None:
+            raise ValueError(f"{entity} is not in {self._name}, and nothing is to be written")
+        return state
+
+    def amend(self, entity: E, change: Callable[[Versioned], bytes | None], deadline: Deadline) -> Versioned | None:
+        """`update` of what is there; None, and nothing happens, where it never was or has been buried."""
+        return self._changed(entity, lambda state: None if state is None else change(state), deadline)
+
+    def _changed(
+        self, entity: E, change: Callable[[Versioned | None], bytes | None], deadline: Deadline
+    ) -> Versioned | None:
         state = self.read(entity, deadline)
         lost = 0
         while (value := change(state)) is not None:
@@ -196,8 +218,6 @@ class CompareAndSet(Generic[E]):
                 raise AppendFailed(f"{lost} proposals for {entity} in {self._name} lost, the last: {outcome!r:.200}")
             longest_s = min(_LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2 ** min(lost, 16), deadline.remaining_s())
             threading.Event().wait(secrets.randbelow(1000) / 1000 * longest_s)
-        if state is None:
-            raise ValueError(f"{entity} is not in {self._name}, and nothing is to be written")
         return state
 
     # Removing -----------------------------------------------------------------------------------------------------
@@ -212,6 +232,32 @@ class CompareAndSet(Generic[E]):
             deadline.check(f"the records of {entity} to be removed from {self._name}")
             tombstones = [(key, None) for key in keys[:_CLEANED_AT_ONCE]]
             self._log.append_many(self._topic, self._partition, tombstones, deadline)
+
+    def bury(self, dead: Mapping[E, int], deadline: Deadline) -> int:
+        """Take entities out of the log, each with all versions up to the one named here, its newest when it was seen to
+        be dead; one that has a newer one stays. Gives how many records went.
+
+        It is for what nobody has spoken of for long: a proposal that was made before, and comes only now, undoes it. A
+        caller that fails may do it again. Raises what `StateLog` raises.
+        """
+        epochs = self._view.ask(lambda entities: entities.epochs, deadline)
+        needed = max((version // EPOCH_VERSIONS + 1 for version in dead.values()), default=0)
+        if needed > max(epochs, default=0):
+            self._log.append(self._topic, self._partition, encode_key(EpochKey(needed)), b"%d" % needed, deadline)
+        keys = self._view.ask(
+            lambda entities: [
+                key
+                for entity, version in dead.items()
+                if (state := entities.state(entity)) is not None and state.version == version
+                for key in entities.keys_below(entity, inf)
+            ],
+            deadline,
+        )
+        keys += [encode_key(EpochKey(epoch)) for epoch in epochs if epoch < needed]
+        for first in range(0, len(keys), _BURIED_AT_ONCE):
+            tombstones = [(key, None) for key in keys[first : first + _BURIED_AT_ONCE]]
+            self._log.append_many(self._topic, self._partition, tombstones, deadline)
+        return len(keys)
 
     # Cleaning: what is left behind by a failure here, the next winner takes along --------------------------------
 

@@ -4,28 +4,40 @@ Every record is an entity's whole state; its key names entity, version and attem
 *the first record, in log order, of the highest version present*. That needs no history, so readers agree whatever
 compaction took, as long as records are cleaned in one order: losers of a version before its winner, and never the
 winner of the highest version. Pure: no log, no clock. Source: design.md 5, recipes/sim/compare_and_set.py.
+
+An entity that is dead can be buried: all of it goes. Its versions must not be given again: a proposal that was made
+before, and comes late, would stand above those of whoever begins anew. So burial opens an *epoch* of the partition
+first, a record that stays, and versions of what begins lie behind those of all earlier epochs. Two that begin the same
+entity may have met different epochs; what begins is void behind any record of a lower version. Decision:
+mapping/decisions/0025.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
 from layer.statelog.api import LogRecord
+from mapping.state_keys import epoch_of
 
 E = TypeVar("E")
 """What identifies an entity; hashable."""
 
+EPOCH_VERSIONS: Final = 1 << 32
+"""More than an entity ever has in one life: version 1 of epoch e is e times this, plus 1."""
+
 
 @dataclass(frozen=True, slots=True)
 class Versioned:
-    """The record that stands for one version of an entity. Versions count from 1. `value`: or what is kept of it."""
+    """The record that stands for one version of an entity. Versions count from 1. `value`: or what is kept of it.
+    `written_ms`: by the log's clock; 0 where it was not read from the log."""
 
     version: int
     offset: int
     attempt: str
     value: bytes
+    written_ms: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +121,15 @@ class VersionedEntities(Generic[E]):
         self._kept = kept
         self._place_of = place_of
         self._at: dict[str, set[E]] = {}
+        self._epochs: set[int] = set()
         self._versions: dict[E, dict[int, dict[str, Versioned]]] = {}  # attempts in log order
 
     def apply(self, record: LogRecord) -> None:
         """Raises ValueError for a key that cannot be read; then nothing has changed."""
+        epoch = epoch_of(record.key)
+        if epoch is not None:
+            (self._epochs.discard if record.value is None else self._epochs.add)(epoch)
+            return
         key = self._keys.decode(record.key)
         if key is None:
             return
@@ -124,7 +141,7 @@ class VersionedEntities(Generic[E]):
             attempts = self._versions.setdefault(key.entity, {}).setdefault(key.version, {})
             if key.attempt not in attempts:
                 value = self._kept(record.value)
-                attempts[key.attempt] = Versioned(key.version, record.offset, key.attempt, value)
+                attempts[key.attempt] = Versioned(key.version, record.offset, key.attempt, value, record.timestamp_ms)
 
     def _forget(self, key: VersionedKey[E]) -> None:
         versions = self._versions.get(key.entity, {})
@@ -138,25 +155,34 @@ class VersionedEntities(Generic[E]):
             if not self._at[place]:
                 del self._at[place]
 
+    @property
+    def epochs(self) -> list[int]:
+        """Those on record, in order; the last one counts."""
+        return sorted(self._epochs)
+
+    @property
+    def first_version(self) -> int:
+        """Which version an entity begins with that is not there."""
+        return max(self._epochs, default=0) * EPOCH_VERSIONS + 1
+
     def state(self, entity: E) -> Versioned | None:
         """The entity's state, or None when nobody has written it yet."""
         versions = self._versions.get(entity)
-        return _first(versions[max(versions)]) if versions else None
+        return _standing(versions) if versions else None
 
     def states(self) -> dict[E, Versioned]:
-        return {entity: _first(versions[max(versions)]) for entity, versions in self._versions.items()}
+        return {entity: _standing(versions) for entity, versions in self._versions.items()}
 
     def states_at(self, place: str) -> dict[E, Versioned]:
         """Of the entities of one place alone. Raises LookupError without `place_of`."""
         if self._place_of is None:
             raise LookupError("nobody said which place an entity is of")
-        versions = {entity: self._versions[entity] for entity in self._at.get(place, ())}
-        return {entity: _first(found[max(found)]) for entity, found in versions.items()}
+        return {entity: _standing(self._versions[entity]) for entity in self._at.get(place, ())}
 
     def winners(self, entity: E) -> list[Versioned]:
         """The winner of every version still present, oldest first. Complete where winners are never cleaned."""
         versions = self._versions.get(entity, {})
-        return [_first(versions[version]) for version in sorted(versions)]
+        return [_first(versions[version]) for version in sorted(versions) if not _is_void(version, versions)]
 
     def winner(self, entity: E, version: int) -> Versioned | None:
         """The winner of this version, where superseded winners stay; None when it is not there.
@@ -178,18 +204,23 @@ class VersionedEntities(Generic[E]):
         superseded winner. What comes in the second step is not named in the first, so that a failure between two
         tombstones cannot leave a loser without its winner.
         """
-        versions = self._versions.get(entity, {})
-        losers = [loser for version in sorted(versions) for loser in list(versions[version].values())[1:]]
+        winners = self.winners(entity)
+        losers = self._losers(entity, winners)
         if losers or keep_winners:
             return [self._key(entity, loser) for loser in losers]
-        return [self._key(entity, winner) for winner in self.winners(entity)[:-1]]
+        return [self._key(entity, winner) for winner in winners[:-1]]
 
     def keys_below(self, entity: E, end: float) -> list[bytes]:
         """What to tombstone, in the order of `to_clean`, of versions below `end` that nobody will ask for again."""
+        winners = self.winners(entity)
+        every = (*self._losers(entity, winners), *winners)
+        return [self._key(entity, record) for record in every if record.version < end]
+
+    def _losers(self, entity: E, winners: Sequence[Versioned]) -> list[Versioned]:
+        won = {winner.offset for winner in winners}
         versions = self._versions.get(entity, {})
-        below = [version for version in sorted(versions) if version < end]
-        losers = [loser for version in below for loser in list(versions[version].values())[1:]]
-        return [self._key(entity, record) for record in (*losers, *(_first(versions[version]) for version in below))]
+        every = (record for version in sorted(versions) for record in versions[version].values())
+        return [record for record in every if record.offset not in won]
 
     def _key(self, entity: E, record: Versioned) -> bytes:
         return self._keys.encode(entity, record.version, record.attempt)
@@ -197,3 +228,15 @@ class VersionedEntities(Generic[E]):
 
 def _first(attempts: dict[str, Versioned]) -> Versioned:
     return next(iter(attempts.values()))
+
+
+def _standing(versions: dict[int, dict[str, Versioned]]) -> Versioned:
+    return _first(versions[max(version for version in versions if not _is_void(version, versions))])
+
+
+def _is_void(version: int, versions: dict[int, dict[str, Versioned]]) -> bool:
+    """It begins what was there: whoever proposed it had not seen the record of a lower version before it."""
+    if version < EPOCH_VERSIONS or version % EPOCH_VERSIONS != 1:
+        return False
+    begun = _first(versions[version]).offset
+    return any(_first(versions[lower]).offset < begun for lower in versions if lower < version)

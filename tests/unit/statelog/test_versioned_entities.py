@@ -5,7 +5,16 @@ from __future__ import annotations
 from math import inf
 
 from layer.statelog.api import LogRecord
-from layer.statelog.versioned import Lost, OutcomeUnknown, Versioned, VersionedEntities, VersionedKey, Won, judge
+from layer.statelog.versioned import (
+    EPOCH_VERSIONS,
+    Lost,
+    OutcomeUnknown,
+    Versioned,
+    VersionedEntities,
+    VersionedKey,
+    Won,
+    judge,
+)
 
 
 class Keys:
@@ -94,3 +103,28 @@ def test_what_is_kept_of_a_value_is_all_that_readers_get() -> None:
     entities: VersionedEntities[str] = VersionedEntities(Keys(), lambda value: value[:2])
     entities.apply(LogRecord(0, b"a/1/x", b"long value", 0))
     assert entities.state("a") == Versioned(1, 0, "x", b"lo")
+
+
+ANEW = EPOCH_VERSIONS + 1
+
+
+def test_what_begins_anew_is_behind_every_version_of_what_was_buried() -> None:
+    entities = folded("a/7/x", '["ep",1]', '["ep",3]', '-["ep",1]')
+    assert entities.epochs == [3]
+    assert entities.first_version == 3 * EPOCH_VERSIONS + 1
+    assert folded().first_version == 1
+
+
+def test_who_begins_anew_what_somebody_else_began_meanwhile_has_lost() -> None:
+    """Both found nothing, but the first one before an epoch was opened."""
+    entities = folded("a/1/x", f"a/{ANEW}/y", f"a/{ANEW}/z")
+    assert entities.state("a") == Versioned(1, 0, "x", b"a/1/x")
+    assert entities.to_clean("a") == [b"a/%d/y" % ANEW, b"a/%d/z" % ANEW]
+    assert entities.keys_below("a", inf) == [b"a/%d/y" % ANEW, b"a/%d/z" % ANEW, b"a/1/x"]
+    assert isinstance(judge(ANEW, "y", entities.state("a")), OutcomeUnknown)
+
+
+def test_who_comes_late_with_a_version_of_what_was_buried_has_lost() -> None:
+    entities = folded(f"a/{ANEW}/y", "a/8/late", f"a/{ANEW + 1}/z")
+    assert entities.state("a") == Versioned(ANEW + 1, 2, "z", b"a/%d/z" % (ANEW + 1))
+    assert entities.to_clean("a") == [b"a/8/late", b"a/%d/y" % ANEW]

@@ -1,0 +1,113 @@
+"""Names of topics and subscriptions that are gone leave nothing in the state topics, and come back as new ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+import layer as pulsar
+from layer.admin import AdminClient
+from layer.deadline import Deadline
+from layer.embedded import EmbeddedBroker
+from layer.metadata.entities import Versioned
+from layer.tidying.cursors import CursorTidying
+from layer.tidying.dead_lives import DeadLives
+from layer.tidying.dead_names import DeadNames
+from layer.tidying.signs import SignTidying
+from mapping.state_topics import CURSORS, TOPICS
+from mapping.topic_name import TopicName
+from tests.integration.sdk_support import payloads, receive, send
+
+pytestmark = pytest.mark.kafka
+
+ORDERS = "persistent://public/default/orders"
+BILLS = "persistent://public/default/bills"
+AUDIT = "persistent://public/default/audit"
+
+
+def _soon() -> Deadline:
+    return Deadline.after(60)
+
+
+@pytest.fixture
+def node(own_broker: EmbeddedBroker) -> Iterator[Any]:
+    with AdminClient(f"kafka://{own_broker.bootstrap}") as admin:
+        yield admin.node
+
+
+def _tidied(node: Any) -> int:
+    """A day later: whatever is there is old."""
+    log, clock = node.log, node.clock
+    late = {"kept_ms": -60_000}
+    work = (
+        CursorTidying(log, clock, node.topics, node.subscriptions, node.admin, **late),
+        SignTidying(log, clock, node.producers, **late),
+        DeadLives(log, clock, node.topics, **late),
+        DeadNames(log, clock, node.topics, node.subscriptions, node.producers, node.has_state_topic, **late),
+    )
+    return sum(each.run(partition, _soon()) for partition in range(CURSORS.partitions) for each in work)
+
+
+def _on_record(node: Any) -> tuple[set[str], set[tuple[str, str]]]:
+    topics = {name for number in range(TOPICS.partitions) for name in node.topics.on_record(number, _soon())}
+    names = {name for number in range(TOPICS.partitions) for name in node.subscriptions.on_record(number, _soon())}
+    return topics, names
+
+
+def _claims(node: Any, topic: str) -> Versioned | None:
+    found: Versioned | None = node.producers._entities.read(topic, topic, _soon())
+    return found
+
+
+def test_names_that_are_gone_leave_nothing_and_come_back_as_new(own_broker: EmbeddedBroker, node: Any) -> None:
+    client = pulsar.Client(f"kafka://{own_broker.bootstrap}", stand_in=False)
+    with closing(client), AdminClient(f"kafka://{own_broker.bootstrap}") as admin:
+        for topic in (ORDERS, BILLS, AUDIT):
+            consumer = client.subscribe(topic, "worker", consumer_type=pulsar.ConsumerType.Shared)
+            send(client, topic, 20)
+            for message in receive(consumer, 20)[::2]:
+                consumer.acknowledge(message, wait=True)
+            consumer.close()
+        exclusive = client.create_producer(BILLS, access_mode=pulsar.ProducerAccessMode.Exclusive)
+        exclusive.send(b"mine")
+        exclusive.close()
+        worker = node.subscriptions.find(node.topics.find(TopicName.parse(ORDERS), _soon()), "worker", _soon())
+        first = worker.topic.layout.incarnation
+        admin.create_subscription(AUDIT, "another")
+        admin.unsubscribe(AUDIT, "another")
+        admin.delete_topic(ORDERS, force=True)
+        admin.delete_topic(BILLS, force=True)
+        before = _on_record(node)
+        assert before == (
+            {ORDERS, BILLS, AUDIT},
+            {(ORDERS, "worker"), (BILLS, "worker"), (AUDIT, "worker"), (AUDIT, "another")},
+        )
+        young = DeadNames(node.log, node.clock, node.topics, node.subscriptions, node.producers, node.has_state_topic)
+        assert sum(young.run(partition, _soon()) for partition in range(CURSORS.partitions)) == 0
+        assert _on_record(node) == before
+        _tidied(node)
+        assert _on_record(node) == ({AUDIT}, {(AUDIT, "worker")})
+        assert _claims(node, AUDIT) is not None, "it lives"
+        assert _claims(node, ORDERS) is None
+        assert _claims(node, BILLS) is not None, "an epoch was given, and a higher one must follow"
+        assert _tidied(node) == 0
+
+        node.subscriptions.release(worker, "whoever closes late", _soon())
+        node.subscriptions.remember(worker, {"said": "late"}, True, _soon())
+        node.subscriptions.delete(worker, _soon())
+        node.producers.dismiss_session(ORDERS, "dead", _soon())
+        assert _on_record(node) == ({AUDIT}, {(AUDIT, "worker")})
+
+        consumer = client.subscribe(
+            ORDERS, "worker", pulsar.ConsumerType.Shared, initial_position=pulsar.InitialPosition.Earliest
+        )
+        send(client, ORDERS, 3, start=100)
+        assert payloads(receive(consumer, 3)) == ["100", "101", "102"]
+        again = node.topics.find(TopicName.parse(ORDERS), _soon())
+        assert again.layout.incarnation > first
+        assert payloads(receive(client.subscribe(AUDIT, "worker", pulsar.ConsumerType.Shared), 10)) == [
+            str(number) for number in range(1, 20, 2)
+        ]
