@@ -349,6 +349,7 @@ class Dispatcher:
             feed = endpoint.feed(owned.slot)
             if self._shared:
                 endpoint.discard(owned.slot)
+                self._nacks.forget_consumer(endpoint, owned.slot.number)  # what it put off comes now, too
                 owned.redeliver(owned.in_flight.held_by(feed), endpoint)
             elif owned.active in (None, feed):
                 self._rewind(owned)

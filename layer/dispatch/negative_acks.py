@@ -19,8 +19,8 @@ _Choice = Callable[[int, "Endpoint | None"], bool]
 class NegativeAcks:
     """Times on the monotonic clock, rounded up to a hundredth of the delay (1 ms at least).
 
-    A second negative ack of a waiting message changes nothing. Source: NegativeAcksTracker of the official client,
-    which rounds to a third of the delay.
+    A second negative ack of a waiting message changes nothing, unless another consumer says it, which holds the message
+    by now. Source: NegativeAcksTracker of the official client, which rounds to a third of the delay.
 
     Memory: offsets are kept in compressed bitmaps, one for each partition, consumer and rounded time: some bytes a
     message, and some hundred bitmaps for each delay in use.
@@ -36,7 +36,7 @@ class NegativeAcks:
         waiting = self._waiting.get(partition)
         if waiting is None:
             waiting = self._waiting[partition] = BitMap64()
-        elif offset in waiting:
+        elif offset in waiting and not self._take_from_others(partition, offset, endpoint):
             return
         waiting.add(offset)
         step_ms = max(1, int(delay_s * 1000 / _STEPS))
@@ -50,6 +50,19 @@ class NegativeAcks:
             holders[partition, endpoint] = BitMap64((offset,))
         else:
             offsets.add(offset)
+
+    def _take_from_others(self, partition: int, offset: int, endpoint: Endpoint | None) -> bool:
+        """Whoever refused this before does not hold it any more; False when it is the same one."""
+        for holders in self._due.values():
+            for key, offsets in holders.items():
+                if key[0] == partition and offset in offsets:
+                    if key[1] is endpoint:
+                        return False
+                    offsets.discard(offset)
+                    if not offsets:
+                        del holders[key]
+                    return True
+        return True
 
     def next_due(self) -> float | None:
         return self._times[0] / 1000 if self._times else None

@@ -104,6 +104,11 @@ class World:
         self.poisonous = chance.choice((0.0, 0.3)) if letters and kind is not SubscriptionType.FAILOVER else 0.0
         self.refuses = kind is not SubscriptionType.FAILOVER or chance.random() < 0.5
         """Applications refuse some of what they receive."""
+        self.append_fails = chance.choice((0.01, 0.05))
+        """How often, with faults; as often again nobody knows."""
+        self.asks_again = random.Random(f"again {rng.getstate()}")
+        """When applications have all that they did not acknowledge redelivered."""
+        self.often_again = self.asks_again.choice((0.0, 0.0, 0.02))
         self.delivered: Counter[int] = Counter()
         """How often applications received a message; not what their consumers held when they were closed in good
         order, as in Pulsar."""
@@ -239,13 +244,13 @@ class Traffic:
 
         def now() -> None:
             luck = world.rng.random() if world.faults else 1.0
-            if luck < 0.01:
+            if luck < world.append_fails:
                 world.troubles += 1
                 answer.set_exception(AppendFailed("no"))
                 return
             start = len(world.deliveries)
             world.deliveries += values
-            if luck < 0.02:
+            if luck < 2 * world.append_fails:
                 world.troubles += 1
                 answer.set_exception(AppendOutcomeUnknown("perhaps"))
             else:
@@ -303,7 +308,7 @@ class Letters:
         for letter in letters:
             offset = letter.offset
             # It counts, too, what was leased to a member that owns the partition before it has heard that.
-            known = world.troubles or world.seeks or offset in world.received
+            known = world.troubles or world.seeks or world.often_again or offset in world.received
             assert known, f"{offset} is dead, and nobody has received it"
             world.dead_letters.add(offset)
             world.acked.add(offset)
@@ -430,6 +435,8 @@ class Process:
         """By its application, while it did not own the partition."""
         self.acked_by_leases: set[int] = set()
         """The same, of what was leased to it."""
+        self.refused: set[int] = set()
+        """By its application, and not received since."""
         self.wants_flush: tuple[int, set[int]] | None = None
         """The mark of what was told, and that."""
 
@@ -542,6 +549,8 @@ class Process:
             if not inbox.queue:
                 break
             self.receive(inbox, inbox.queue.popleft())
+        if world.asks_again.random() < world.often_again:
+            self.redeliver_all(inbox)
         while self.held and rng.random() < 0.6:
             delivery = self.held.pop(rng.randrange(len(self.held)))
             offset, endpoint = delivery.offset, cast("Inbox", delivery.feed.endpoint)
@@ -559,9 +568,23 @@ class Process:
             else:
                 # Also of what somebody acknowledged: an owner that has not heard that counts it.
                 world.refused[offset] += bool(mine or world.faults or world.seeks)
+                self.refused.add(offset)
                 if not mine:
                     world.refused_late.add(offset)
                 delivery.feed.slot.nacks.append((world.now_s, rng.choice((0.0, 0.3, 3.0)), offset, endpoint))
+
+    def redeliver_all(self, inbox: Inbox) -> None:
+        """Of what it refused the count is raised once."""
+        world, feed = self.world, inbox.feed(self.slot)
+        has = self.owned[0] if self.owned else self.leasing.lessee.partitions.get(0)
+        refused = {nack[2] for nack in self.slot.nacks}
+        if self.owned:
+            refused |= self.refused - {each.offset for each in inbox.queue}
+        world.refused.update([] if has is None else set(has.in_flight.held_by(feed)) - refused)
+        self.dispatcher.redeliver_all(inbox)
+        self.leasing.lessee.redeliver_all(inbox)
+        world.holders = {o: held for o, held in world.holders.items() if held[0] is not inbox}
+        self.held = [each for each in self.held if each.feed is not feed]
 
     def acknowledge_up_to(self, delivery: Delivery) -> None:
         """And everything before it."""
@@ -573,11 +596,12 @@ class Process:
     def receive(self, inbox: Inbox, delivery: Delivery) -> None:
         world, offset = self.world, delivery.offset
         world.received[offset] += 1
+        self.refused.discard(offset)
         world.deliver_to_application(offset)
         if world.kind is SubscriptionType.FAILOVER:
             assert delivery.redeliveries == 0
             # Whoever is not the first by name and priority any more never is again, unless others leave.
-            calm = world.troubles == 0 and not (world.moves or world.seeks or world.refuses)
+            calm = world.troubles == 0 and not (world.moves or world.seeks or world.refuses or world.often_again)
             assert not calm or offset not in inbox.received, f"{offset} comes to {inbox.name} again"
             inbox.received.add(offset)
             self.held.append(delivery)

@@ -491,6 +491,28 @@ def test_a_consumer_goes_before_anything_of_a_partition_went_out_that_comes_agai
     assert {delivery.offset for each in process.consumers for delivery in each.queue} == set(range(20))
 
 
+def test_what_a_consumer_put_off_and_then_gave_back_hides_no_refusal_by_who_has_it_then() -> None:
+    owner = Owner()
+    process, slot, now_s = owner.process, owner.owned.slot, owner.world.now_s
+    joe = process.consumers[0]
+    joe.resize(20)
+    owner.read()
+    process.dispatcher.dispatch()
+    slot.nacks.append((now_s, 60.0, joe.queue.popleft().offset, joe))
+    process.dispatcher.drain()
+    process.dispatcher.redeliver_all(joe)
+    joe.resize(0)
+    ann = Inbox(process, "ann")
+    ann.resize(20)
+    process.dispatcher.attach(ann)
+    process.dispatcher.dispatch()
+    refused = ann.queue.popleft().offset
+    slot.nacks.append((now_s, 0.0, refused, ann))
+    process.dispatcher.drain()
+    process.dispatcher.redeliver_due()
+    assert refused in owner.owned.replay
+
+
 @pytest.mark.parametrize("known", [True, False], ids=["answered", "left the group"])
 def test_a_new_owner_hands_nothing_out_before_everybody_has_said_what_he_holds(known: bool) -> None:
     owner = Owner()

@@ -59,6 +59,15 @@ def test_what_a_consumer_held_is_forgotten_with_it_and_may_be_refused_by_the_nex
     assert due(nacks, 100) == [(0, "ann", [7])]
 
 
+@pytest.mark.parametrize("former", [True, False], ids=["a consumer", "nobody"])
+def test_who_holds_a_message_by_now_may_refuse_it_whatever_was_put_off_before(former: bool) -> None:
+    nacks, joe, ann = NegativeAcks(), a_consumer("joe"), a_consumer("ann")
+    nacks.add(0.0, 60.0, 0, 7, joe if former else None)
+    nacks.add(0.0, 1.0, 0, 7, ann)
+    assert due(nacks, 2.0) == [(0, "ann", [7])]
+    assert due(nacks, 100) == []
+
+
 def test_a_partition_is_forgotten() -> None:
     nacks, joe = NegativeAcks(), a_consumer()
     nacks.add(0.0, 1.0, 0, 7, joe)
