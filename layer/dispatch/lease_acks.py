@@ -29,7 +29,8 @@ class LeaseAcks:
     each refusal. Refusals are of messages that were held; a report takes 20,000 of them.
     """
 
-    def __init__(self, holdings: Holdings, numbers: Mapping[Endpoint, int]) -> None:
+    def __init__(self, holdings: Holdings, numbers: Mapping[Endpoint, int], *, in_order: bool = False) -> None:
+        self._in_order = in_order
         self._holdings = holdings
         self._numbers = numbers
         self._acks: dict[int, BitMap64] = {}
@@ -103,13 +104,15 @@ class LeaseAcks:
                 endpoint.ack_timeouts.forget(slot.number, BitMap64(offsets))
 
     def refuse(self, leased: LeasedPartition, offsets: Sequence[int], endpoint: Endpoint, delay_s: float) -> None:
-        """This consumer, which was announced, gives them back."""
+        """This consumer, which was announced, gives them back. In order it has them until all of it comes again: what
+        it acknowledges up to a later message counts for them."""
         number, delay_ms = self._numbers[endpoint], round(delay_s * 1000)
         nacks = self._nacks.setdefault(leased.slot.number, [])
         seen = leased.redeliveries
         nacks += [Nack(number, offset, delay_ms, seen.get(offset, 0)) for offset in offsets]
-        leased.let_go(offsets)
         leased.refused = True
+        if not self._in_order:
+            leased.let_go(offsets)
 
     def gone(self, leased: LeasedPartition, offsets: Sequence[int]) -> None:
         """There is nothing to read there (any more), or it cannot be read: it counts as acknowledged."""

@@ -69,7 +69,7 @@ class Lessee:
         self._sequence = 0
         self._holdings = Holdings()
         self._permits = LeasePermits(consumers, self._holdings, beside_own=in_order)
-        self._acks = LeaseAcks(self._holdings, self._permits.numbers)
+        self._acks = LeaseAcks(self._holdings, self._permits.numbers, in_order=in_order)
         self._saves = UnsavedReports()
         self._said_s = -KNOCK_S
         self._said_consumers: frozenset[int] = frozenset()

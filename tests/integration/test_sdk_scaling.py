@@ -114,6 +114,27 @@ def test_the_same_for_a_minute(
     hold_while_others_come_and_go(process, topic_of(admin, unique, partitions), kind, 60)
 
 
+@pytest.mark.parametrize("kind", [pulsar.ConsumerType.Exclusive, pulsar.ConsumerType.Failover])
+def test_what_is_held_stays_when_the_topic_gets_more_partitions(
+    process: Process, admin: AdminClient, unique: Unique, kind: pulsar.ConsumerType
+) -> None:
+    """All that moves partitions under an Exclusive consumer in good order."""
+    topic = topic_of(admin, unique, 2)
+    client = process()
+    send(client, topic, 20)
+    consumer = join(process, topic, kind)
+    held = receive(consumer, 20)
+    admin.update_partitions(topic, 4)
+    send(client, f"{topic}-partition-3", 5, start=20)
+    held += receive(consumer, 5)
+    assert nothing_comes(consumer)
+    assert_each_once(payloads(held), 25)
+    for message in held:
+        consumer.acknowledge(message)
+    consumer.close()
+    assert nothing_comes(join(process, topic, kind))
+
+
 def test_who_joins_gets_only_what_was_not_received(process: Process, admin: AdminClient, unique: Unique) -> None:
     topic = topic_of(admin, unique, 4)
     send(process(), topic, 400, batching_enabled=False)

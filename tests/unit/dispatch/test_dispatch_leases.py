@@ -733,6 +733,21 @@ def test_a_member_answers_with_what_its_active_consumer_holds_unless_some_of_it_
     assert len(endpoint.queue) == (3 if kept else 0)
 
 
+def test_what_was_refused_is_acknowledged_by_what_comes_behind_it() -> None:
+    endpoint = Endpoint("mine", 10, delivery_type=Delivery)
+    member = Lessee(LIFE, "me", [endpoint], in_order=True)
+    member.asking = True
+    said(member)
+    member.hear(None, Welcome(OWNER, member.id))
+    said(member)
+    member.hear(SLOT, lease(1, 2, 3, number=1))
+    SLOT.nacks.append((0.0, 60.0, 2, endpoint))
+    member.drain([SLOT])
+    SLOT.cumulative.append(3)
+    member.drain([SLOT])
+    assert said(member).acks == {0: BitMap64([1, 2, 3])}
+
+
 @pytest.mark.parametrize("out", ["few", "refused", "many"])
 def test_the_active_consumer_stays_with_what_it_was_handed_when_its_process_gives_the_partition_up(out: str) -> None:
     owner = Owner(SubscriptionType.FAILOVER)
