@@ -13,11 +13,16 @@ from pyroaring import BitMap64
 import layer as pulsar
 from layer import errors
 from layer.admin import AdminClient
+from layer.clock import SystemClock
+from layer.cursor.checkpoints import CheckpointFold
 from layer.cursor.ledger_acks import of_offsets
 from layer.cursor.machine import CursorState
 from layer.deadline import Deadline
 from layer.kafka.offset_writer import OffsetWriter
 from layer.kafka.records import CommittedOffset
+from layer.statelog.view import LogView
+from mapping.state_topics import CURSOR_CHECKPOINTS
+from mapping.topic_name import TopicName
 from tests.integration.sdk_support import payloads, receive
 
 Unique = Callable[..., str]
@@ -107,4 +112,23 @@ def test_a_change_that_its_author_left_holds_nobody_up(
     writer.close()
     consumer.close()
     assert admin.skip(topic, "s", 2) == 2
+    client.close()
+
+
+def test_changes_of_a_cursor_that_nobody_owns_leave_few_checkpoints(
+    programs: list[AdminClient], service_url: str, unique: Unique
+) -> None:
+    topic, log = unique(), programs[0].node.log
+    programs[0].create_topic(topic)
+    programs[0].create_subscription(topic, "s", from_earliest=True)
+    client = pulsar.Client(service_url)
+    sent(client, topic, 130)
+    for number in range(60):
+        acknowledge(programs[number % 2], topic, 2 * number + 1)
+    assert sum(saved(programs[2], topic).is_acknowledged(offset) for offset in range(130)) == 60
+    name = str(TopicName.parse(topic))
+    partition = CURSOR_CHECKPOINTS.partition_for(name)
+    view = LogView(log, CURSOR_CHECKPOINTS, partition, CheckpointFold, SystemClock())
+    kept = view.ask(CheckpointFold.all, Deadline.after(20))[name, 0, "s"]
+    assert len(kept) <= 2, "one for each program that changed it at most"
     client.close()
