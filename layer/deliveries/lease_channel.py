@@ -14,7 +14,7 @@ from layer.dispatch import lease_terms
 from mapping.errors import CorruptRecord
 from mapping.state_keys import DeliveryKey
 from mapping.state_records.cursor_requests import EVERYBODY
-from mapping.state_records.leases import LeaseRecord, Report, TakeOver, decode, encode, is_lease_record
+from mapping.state_records.leases import LeaseRecord, Report, Saved, TakeOver, decode, encode, is_lease_record
 
 _log = logging.getLogger(__name__)
 
@@ -88,23 +88,26 @@ class LeaseChannel:
 
         return self._run(read_again)
 
+    def end(self, deadline: Deadline) -> int:
+        return self._channel.end(self._topic, deadline)
+
     def take_over(
         self, partition: int, record: TakeOver, since: int, deadline: Deadline
-    ) -> tuple[int, list[tuple[int, Report]]]:
+    ) -> tuple[int, list[Report | Saved]]:
         self._hear_all(deadline)
         at = self._channel.write([(self._key(partition), encode(record))], deadline)[0]
-        reports: list[tuple[int, Report]] = []
-        for offset, key, value in self._channel.written(self._topic, since, at, deadline):
-            if key.partition != EVERYBODY or key.subscription != self._subscription:
+        said: list[Report | Saved] = []
+        for _, key, value in self._channel.written(self._topic, since, at, deadline):
+            if key.partition not in (EVERYBODY, partition) or key.subscription != self._subscription:
                 continue
             try:
                 found = decode(value)
             except CorruptRecord as reason:
                 self._channel.skipped(key, reason)
                 continue
-            if isinstance(found, Report):
-                reports.append((offset, found))
-        return at, reports
+            if isinstance(found, Report | Saved):
+                said.append(found)
+        return at, said
 
     def group(self) -> Future[Collection[str]]:
         return self._run(lambda: self._live_members(Deadline.after(_GROUP_S)))

@@ -67,7 +67,7 @@ class SaveNotices:
         if number not in self._untold or self._announced.get(number) == upto:
             return
         self._announced[number] = upto
-        if upto >= owned.folded:
+        if upto >= owned.acks_known:
             self._untold.discard(number)
         self._say(number, Saved(self.owner, owned.saves.saved.lineage.version, upto, owned.folded_since))
 

@@ -36,7 +36,18 @@ from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.strategy import SubscriptionType
 from mapping.errors import CorruptRecord
 from mapping.state_records.cursor_requests import EVERYBODY
-from mapping.state_records.leases import Lease, LeaseRecord, Nack, Recall, Report, TakeOver, concerns, decode, is_report
+from mapping.state_records.leases import (
+    Lease,
+    LeaseRecord,
+    Nack,
+    Recall,
+    Report,
+    Saved,
+    TakeOver,
+    concerns,
+    decode,
+    is_report,
+)
 from mapping.state_records.pending_acks import TxnAck
 from mapping.txn_id import TxnId
 
@@ -376,9 +387,12 @@ class Leasing:
         version = owned.saves.saved.lineage.version
         record = TakeOver(self._terms.life, self.lessor.owner, version)
         number = owned.slot.number
-        at, reports = self._terms.traffic.take_over(number, record, leased_from, deadline)
+        at, said = self._terms.traffic.take_over(number, record, leased_from, deadline)
         nacked: dict[int, Nack] = {}
-        for _, report in reports:
+        for report in said:
+            if isinstance(report, Saved):  # of what this process told itself it may not have heard that yet
+                self.lessee.hear(owned.slot, report)
+                continue
             if report.life != self._terms.life:
                 continue
             acks, batches = report.acks.get(number), report.batch_acks.get(number)
@@ -415,6 +429,18 @@ class Leasing:
             if left:
                 chunked = {o: chunks[o] for o in left if o in chunks}
                 self.lessor.still_held(owned, endpoint, left, chunked)
+
+    def about_to_seek(self, owned: OwnedPartition) -> None:
+        """What members have told by now, heard or not, acknowledges nothing behind the seek.
+
+        Raises:
+            StoreError: how much that is cannot be asked for.
+        """
+        if owned.cursor.leased_from is None:
+            if self._heard_since is None:
+                return  # nobody has told anything
+            self._lease_from(owned, self._heard_upto)
+        self.lessor.sought(owned, self._terms.traffic.end(Deadline.after(_FINISH_S)))
 
     def keep_what_is_out(self, leaving: Collection[int]) -> None:
         """These partitions are about to be given up in good order, by one more save: what this process's consumers have
@@ -495,7 +521,8 @@ class Leasing:
         """The partitions are given up in good order, after one more save: whether the next owner has to ask others."""
         if self.lessor.is_through:
             for owned in self._owned.values():
-                if owned.cursor.leased_from is not None and not owned.stays_out:
+                # After a seek the next owner may not have heard what was told before, which must not count.
+                if owned.cursor.leased_from is not None and not owned.stays_out and not owned.acks_from:
                     owned.cursor.leased_from = None
                     owned.cursor.revision += 1
 

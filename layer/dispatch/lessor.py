@@ -158,6 +158,11 @@ class Lessor:
                 self._drop(member, Departure.LOST)
             self.owner = self._saves.owner = new_session()
 
+    def sought(self, owned: OwnedPartition, end: int) -> None:
+        """What stands in `deliveries` below `end` was told before a seek, and nobody has to tell it again."""
+        owned.acks_from, owned.folded_since = end, 0
+        self._saves.heard(owned.slot.number)
+
     def came_again(self, number: int) -> None:
         """All that was handed out of the partition is to come again: what members hold is recalled."""
         self._take_overs.void(number)
@@ -177,7 +182,8 @@ class Lessor:
         for number, owned in fresh.items():
             acks, batches = report.acks.get(number), report.batch_acks.get(number)
             if acks or batches:
-                owned.acknowledge_elsewhere(list(acks or ()), batches or {})
+                if offset >= owned.acks_from:
+                    owned.acknowledge_elsewhere(list(acks or ()), batches or {})
                 if report.member.client_id != self._client_id:
                     self._saves.heard(number)
         if report.member.client_id != self._client_id:
@@ -322,7 +328,7 @@ class Lessor:
     ) -> None:
         member.number += 1
         owned = self._owned[partition]
-        version, heard = owned.saves.saved.lineage.version, owned.folded
+        version, heard = owned.saves.saved.lineage.version, owned.acks_known
         say = self._say if needed else self._say_later
         say(partition, Lease(self.owner, version, member.id, member.number, consumer, heard, entries))
 

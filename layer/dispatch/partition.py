@@ -84,6 +84,8 @@ class OwnedPartition:
         """It is being given up, and what its consumers have received stays with them."""
         self.folded = 0
         """What stands in `deliveries` below this offset has been taken in."""
+        self.acks_from = 0
+        """What reports below this offset of `deliveries` acknowledge does not count: they were told before a seek."""
         self.folded_since = 0
         """From this offset of `deliveries` on nothing that stands there was missed."""
         self.meter = SubscriptionMeter()
@@ -384,6 +386,11 @@ class OwnedPartition:
         """Under this owner, or a former one whose active consumer kept it (Failover)."""
         return offset < self.read_position or offset in self.intake.apart
 
+    @property
+    def acks_known(self) -> int:
+        """What reports below this offset of `deliveries` acknowledge is in the cursor, or does not count."""
+        return max(self.folded, self.acks_from)
+
     def bounded(self, position: int) -> int:
         """A position that another process named, but none beyond the log's end: what is not written yet is nobody's to
         acknowledge. Kafka is asked for that only when it lies beyond what is known. Raises StoreError."""
@@ -595,7 +602,7 @@ class OwnedPartition:
     def lay_down_deliveries(self) -> None:
         """Give the cursor what the next save is to hold of deliveries. Call it right before the save is prepared."""
         if self.cursor.leased_from is not None:
-            self.cursor.leased_from = self.folded
+            self.cursor.leased_from = self.acks_known
         acknowledged = self.cursor.is_acknowledged
         if self.guard is not None:
             self.cursor.deliveries = self.guard.snapshot(self.saves.next_save, self.redeliveries, acknowledged)

@@ -23,6 +23,7 @@ from layer.deadline import Deadline
 from layer.dispatch.delivery import Delivery, PartitionSlot
 from layer.dispatch.dispatcher import Dispatcher
 from layer.dispatch.endpoint import Endpoint
+from layer.dispatch.lease_saves import Acks
 from layer.dispatch.lease_terms import Heard, HeardAgain, LeaseTerms
 from layer.dispatch.leasing import Leasing
 from layer.dispatch.partition import OwnedPartition
@@ -34,6 +35,7 @@ from mapping.ledger import LedgerLayout
 from mapping.state_records.cursor_requests import CursorLife
 from mapping.state_records.cursor_state import decode_commit_metadata
 from mapping.state_records.leases import Lease, LeaseRecord, Report, TakeOver, decode, encode
+from mapping.state_records.leases import Saved as SavedNotice
 from tests.simulation.played_records import Record, key_of
 
 TOPIC = "persistent://public/default/orders"
@@ -81,6 +83,10 @@ class World:
         """Received and neither acknowledged nor refused: by whom, and in which epoch of its process."""
         self.seeks = 0
         """After one, who had a message before may have it still, and it comes to others."""
+        self.sought_at = 0
+        """Where the log of leases ended then."""
+        self.unsaved_seek: set[int] | None = None
+        """What was acknowledged before a seek that no accepted save holds yet."""
         self.losses = 0
         """How often a live owner lost the partition."""
         self.hands_over = rng.random() < 0.5
@@ -146,10 +152,24 @@ class World:
         return 0, self.end
 
     def told_acknowledged(self) -> BitMap64:
-        """What reports in the log acknowledge."""
-        records = (decode(value) for _, value in self.deliveries)
+        """What reports in the log acknowledge, without those from before a seek."""
+        records = (decode(value) for _, value in self.deliveries[self.sought_at :])
         found = [record.acks[0] for record in records if isinstance(record, Report) and 0 in record.acks]
         return BitMap64.union(*found) if found else BitMap64()
+
+    def is_sought(self, target: int) -> None:
+        """What was acknowledged and told before does not count behind it; what is told later may."""
+        self.seeks += 1
+        if self.unsaved_seek is None:
+            self.unsaved_seek = self.acked.copy()
+        self.sought_at = len(self.deliveries)
+        later = {offset for process in self.processes for offset in process.not_told()}
+        self.acked = {offset for offset in self.acked if offset < target or offset in later} | set(range(target))
+        self.holders.clear()
+        self.durable = {offset for offset in self.durable if offset < target}
+        for process in self.processes:
+            process.wants_flush = None
+            process.acked_elsewhere.clear()
 
     # Kafka's group ------------------------------------------------------------------------------------------------
 
@@ -259,15 +279,18 @@ class Traffic:
         self.answers.append(now)
         return answer
 
+    def end(self, deadline: Deadline) -> int:
+        return len(self.world.deliveries)
+
     def take_over(
         self, partition: int, record: TakeOver, since: int, deadline: Deadline
-    ) -> tuple[int, list[tuple[int, Report]]]:
+    ) -> tuple[int, list[Report | SavedNotice]]:
         log = self.world.deliveries
         at = len(log)
         log.append((partition, encode(record)))
         self.at = at if self.at is None else self.at
-        found = [(offset, decode(log[offset][1])) for offset in range(since, at)]
-        return at, [(offset, each) for offset, each in found if isinstance(each, Report)]
+        found = [decode(log[offset][1]) for offset in range(since, at)]
+        return at, [each for each in found if isinstance(each, Report | SavedNotice)]
 
     def group(self) -> Future[Collection[str]]:
         answer = Future[Collection[str]]()
@@ -430,6 +453,8 @@ class Process:
         for number in range(world.rng.randrange(1, 3)):
             self.dispatcher.attach(Inbox(self, f"{client_id}-{number}"))
         self.under_way: Save | None = None
+        self.holds_seeks = 0
+        """How many there had been when that save was made."""
         self.held: list[Delivery] = []
         self.acked_elsewhere: set[int] = set()
         """By its application, while it did not own the partition."""
@@ -497,7 +522,10 @@ class Process:
         owned = OwnedPartition(self.slot, IDENTITY, found.state, saved)
         owned.save_accepted(save)
         nacked = self.leasing.take_over(owned, DEADLINE)
-        told = () if world.seeks or world.losses else world.told_acknowledged()
+        if world.unsaved_seek is not None:  # its owner did not live to save it
+            world.acked |= world.unsaved_seek
+            world.unsaved_seek = None
+        told = () if world.losses else world.told_acknowledged()
         missed = [offset for offset in told if not owned.cursor.is_acknowledged(offset)]
         assert not missed, f"{missed} are acknowledged in the log, and {self.client_id} took over without that"
         self.owned[0] = owned
@@ -525,6 +553,7 @@ class Process:
             return
         owned.lay_down_deliveries()
         lineage = owned.saves.next_lineage()
+        self.holds_seeks = self.world.seeks
         self.under_way = self.store.prepare(IDENTITY, owned.cursor, owned.saves.saved, lineage, DEADLINE)
 
     def answer(self) -> None:
@@ -539,6 +568,9 @@ class Process:
         self.store.clean(IDENTITY, owned.save_accepted(save), DEADLINE)
         self.world.says_leased = owned.saves.saved.leased_from is not None
         self.leasing.saved(owned)
+        if self.world.unsaved_seek is not None and self.holds_seeks == self.world.seeks:
+            self.leasing.say_all()  # before an operator hears that it is done
+            self.world.unsaved_seek = None
 
     # The application ----------------------------------------------------------------------------------------------
 
@@ -649,17 +681,19 @@ class Process:
     def seek(self) -> None:
         """An operator seeks; done when a save holds it."""
         owned, world = self.owned[0], self.world
-        world.seeks += 1
         target = world.rng.randrange(world.end + 1)
         self.dispatcher.drain()
+        self.leasing.about_to_seek(owned)
         self.dispatcher.seek(owned, target, None)
         self.position = owned.read_position
-        world.holders.clear()
-        world.durable = {offset for offset in world.durable if offset < target}
-        for process in world.processes:
-            process.wants_flush = None
-            process.acked_elsewhere.clear()
-        world.acked.update(range(target))
+        world.is_sought(target)
+
+    def not_told(self) -> set[int]:
+        """What its application acknowledged, and no report in the log says for the last time."""
+        lessee, found = self.leasing.lessee, Acks()
+        lessee._acks.add_untold(0, lessee._unwritten, found)
+        unheard = lessee._saves._unheard.get(0, Acks())
+        return {*self.slot.acks, *found.whole, *unheard.whole, *range(max(self.slot.cumulative, default=-1) + 1)}
 
     def lose_partition(self) -> None:
         """Kafka gave it to somebody else, or will; it lives on, and what its application acknowledges counts."""

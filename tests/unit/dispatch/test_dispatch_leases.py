@@ -331,6 +331,26 @@ def test_reports_from_before_the_last_save_do_not_count_again() -> None:
     assert owner.owned.cursor.next_unacked == 0
 
 
+def test_what_was_told_before_a_seek_and_is_heard_behind_it_does_not_count() -> None:
+    """Nor under a later owner, and what is leased then is not left out by who told it."""
+    owner = Owner()
+    owner.hear(0)
+    owner.save()
+    owner.world.deliveries += [(0, b"")] * 9
+    owner.process.leasing.about_to_seek(owner.owned)
+    owner.process.dispatcher.seek(owner.owned, 0, None)
+    owner.hear(8, acks={0: BitMap64([0])})
+    assert (owner.owned.cursor.next_unacked, owner.owned.folded) == (0, 9)
+    owner.save()
+    assert owner.owned.saves.saved.leased_from == len(owner.world.deliveries)
+    assert Saved(owner.process.session, 1, len(owner.world.deliveries)) in owner.written()
+    owner.read()
+    owner.process.dispatcher.dispatch()
+    assert {record.heard for record in owner.written() if isinstance(record, Lease)} == {len(owner.world.deliveries)}
+    owner.hear(len(owner.world.deliveries), acks={0: BitMap64([0])})
+    assert owner.owned.cursor.next_unacked == 1
+
+
 def test_a_refusal_counts_once_and_only_for_what_its_consumer_holds() -> None:
     owner = Owner()
     owner.read()
