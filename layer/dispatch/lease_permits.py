@@ -1,9 +1,9 @@
 """A member's accounts with owners: what each wrote to it, by number, and how much it may lease to each consumer.
 
 An inbox's room is shared out among the owners that are known, with one message for each at least; a limit that was told
-is never taken back. So an inbox gets more than its room when an owner becomes known, or a former one is heard still,
-after others were promised all of it: at worst, with n owners, its capacity times 1 + 1/2 + ... + 1/n, and n messages
-where it has room for fewer.
+is never taken back. So owners lease more than its room when one becomes known, or a former one is heard still, after
+others were promised all of it: at worst, with n owners, its capacity times 1 + 1/2 + ... + 1/n, and n messages where it
+has room for fewer. What has no room waits to be read (`Lessee.take_to_read`), and counts as taken room meanwhile.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class LeasePermits:
         number, owners = self.numbers.get(endpoint), len(self._accounts)
         if number is None or not owners:
             return None
-        room = self._room(endpoint) - self._holdings.on_the_way(endpoint)
+        room = self.room(endpoint) - self._holdings.on_the_way(endpoint)
         wanted = []
         for owner, account in self._accounts.items():
             left = self._told.get((owner, number), 0) - account.leased.get(number, 0)
@@ -141,11 +141,12 @@ class LeasePermits:
         leased = account.leased.get(number, 0)
         if not asking:
             return leased
-        room = max(0, self._room(endpoint) - self._holdings.on_the_way(endpoint))
+        room = max(0, self.room(endpoint) - self._holdings.on_the_way(endpoint))
         share = room // len(self._accounts)
         return leased + (share or min(1, room))
 
-    def _room(self, endpoint: Endpoint) -> int:
+    def room(self, endpoint: Endpoint) -> int:
+        """For how many messages of others' partitions there is room in this inbox now."""
         room = endpoint.permits()
         if not self._beside_own or 2 * room >= endpoint.capacity:
             return room

@@ -167,7 +167,17 @@ class ToRead(NamedTuple):
     partition: LeasedPartition
     endpoint: Endpoint
     entries: tuple[LeasedEntry, ...]
-    messages: int
+
+    @property
+    def messages(self) -> int:
+        return sum(entry.messages for entry in self.entries)
+
+    def first(self, count: int) -> ToRead:
+        return self._replace(entries=self.entries[:count])
+
+    def without(self, count: int) -> ToRead:
+        """All but the first ones."""
+        return self._replace(entries=self.entries[count:])
 
 
 class Holdings:

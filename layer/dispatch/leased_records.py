@@ -39,7 +39,7 @@ _log = logging.getLogger(__name__)
 
 
 class LeasedRecords:
-    """Memory: the records of one reading, at most 2,000 entries more than one lease has."""
+    """Memory: the records of one reading, at most 2,000 entries."""
 
     def __init__(self, name: str, kafka_topic: str, reader: RecordReader, clock: Clock, lessee: Lessee) -> None:
         self._name = name
@@ -52,20 +52,18 @@ class LeasedRecords:
         """When to stop fetching ahead."""
 
     def read(self) -> bool:
-        """Read some of what is to be read, in 2 s at most; True when something was."""
-        to_read = self._lessee.to_read
-        if not to_read or self._clock.monotonic() < self._not_before_s:
+        """Read some of what is to be read and has room in its inbox, in 2 s at most; True when something was."""
+        if self._clock.monotonic() < self._not_before_s:
+            return False
+        taken = self._lessee.take_to_read(_MOST_AT_ONCE)
+        if not taken:
             return False
         self._rest_s = self._clock.monotonic() + _REST_AFTER_S
-        partition = to_read[0].partition
-        taken: list[ToRead] = []
-        while to_read and to_read[0].partition is partition and sum(len(t.entries) for t in taken) < _MOST_AT_ONCE:
-            taken.append(to_read.popleft())
         try:
-            records, read_to = self._records(partition, taken)
+            records, read_to = self._records(taken[0].partition, taken)
         except errors.StoreError as failure:
             _log.warning("subscription=%s cannot read what it was leased yet: %s", self._name, failure)
-            to_read.extendleft(reversed(taken))
+            self._lessee.to_read.extendleft(reversed(taken))
             self._not_before_s = self._clock.monotonic() + _AGAIN_S
             return False
         for each in taken:
@@ -100,7 +98,7 @@ class LeasedRecords:
         return records, offsets[-1]
 
     def _hand_out(self, each: ToRead, records: Mapping[int, Any], read_to: int) -> None:
-        leased, endpoint, _, _ = each
+        leased, endpoint, _ = each
         feed = endpoint.feed(leased.slot)
         entries = EntriesAtHand()
         offsets: list[int] = []

@@ -169,7 +169,7 @@ class Lessee:
         leased.hold(entries, endpoint.feed(leased.slot))
         if leased.comes_again or not entries:
             return
-        self.to_read.append(ToRead(leased, endpoint, entries, sum(entry.messages for entry in entries)))
+        self.to_read.append(ToRead(leased, endpoint, entries))
 
     def _not_acknowledged(self, number: int, lease: Lease) -> tuple[LeasedEntry, ...]:
         """What was acknowledged here, and the owner had not heard yet, does not come again: it counts as soon as the
@@ -217,6 +217,28 @@ class Lessee:
         else:
             leased.let_go(list(leased.in_flight.holders))
 
+    def take_to_read(self, most: int) -> list[ToRead]:
+        """At most so many entries, of one partition, whose consumers have room for them; of a batch entry that may be
+        less than it has messages. The others still wait."""
+        taken: list[ToRead] = []
+        left: deque[ToRead] = deque()
+        rooms: dict[Endpoint, int] = {}
+        for each in self.to_read:
+            room = rooms.setdefault(each.endpoint, self._permits.room(each.endpoint))
+            count = 0
+            if not taken or taken[0].partition is each.partition:
+                while count < len(each.entries) and count < most and room > 0:
+                    room -= each.entries[count].messages
+                    count += 1
+                most -= count
+                rooms[each.endpoint] = room
+            if count:
+                taken.append(each.first(count))
+            if count < len(each.entries):
+                left.append(each.without(count))
+        self._holdings.to_read = left
+        return taken
+
     # What consumers say -------------------------------------------------------------------------------------------
 
     def drain(self, slots: Sequence[PartitionSlot]) -> None:
@@ -243,6 +265,7 @@ class Lessee:
         """Everything that this consumer holds is to come again."""
         if endpoint not in self._permits.numbers:
             return
+        self._holdings.do_not_read(lambda each: each.endpoint is endpoint)
         for leased in self.partitions.values():
             held = leased.in_flight.held_by(endpoint.feed(leased.slot))
             if held:

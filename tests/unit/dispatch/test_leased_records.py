@@ -21,7 +21,7 @@ from mapping.state_records.leases import Lease, LeasedEntry, Report, TakeOver, W
 from tests.clocks import SetClock
 from tests.simulation.leases import LIFE
 
-OWNER = b"o" * 16
+OWNER, NEXT_OWNER = b"o" * 16, b"n" * 16
 
 
 class Record:
@@ -104,6 +104,38 @@ def test_messages_of_a_batch_that_are_acknowledged_do_not_come() -> None:
     member.lease(LeasedEntry(5, 0, 3, (4, 0b0010)), LeasedEntry(6))
     assert member.received() == [(5, 0), (5, 2), (5, 3), (6, -1)]
     assert member.consumer.unacked == 4
+
+
+def test_what_owners_lease_beyond_the_room_of_an_inbox_waits_until_there_is_room() -> None:
+    """One was promised all of it before the other became known."""
+    member = Member(*(Record(offset) for offset in range(200)))
+    other = PartitionSlot("persistent://public/default/orders", 1, -1, LedgerLayout(1, 10))
+    assert member.said().consumers[0].limits == {OWNER: 100}
+    member.lessee.hear(None, Welcome(NEXT_OWNER, member.lessee.id))
+    assert member.said().consumers[0].limits == {OWNER: 100, NEXT_OWNER: 50}
+    member.lease(*(LeasedEntry(offset) for offset in range(100)))
+    entries = tuple(LeasedEntry(offset) for offset in range(100, 150))
+    member.lessee.hear(other, Lease(NEXT_OWNER, 1, member.lessee.id, 1, 1, 100, entries))
+    while member.reading.read():
+        assert len(member.consumer.queue) <= 100
+    assert [delivery.offset for delivery in member.consumer.queue] == [*range(100)]
+    member.lessee.now_s += 3.0
+    assert member.said().consumers[0].limits == {OWNER: 100, NEXT_OWNER: 50}
+    for left in (130, 150):
+        for _ in range(30):
+            member.consumer.queue.popleft()
+        member.reading.read()
+        assert member.consumer.queue[-1].offset == min(left, 150) - 1
+    assert len(member.consumer.queue) == 90
+
+
+def test_what_is_given_back_before_it_was_read_is_not_read() -> None:
+    member = Member(Record(0), Record(1))
+    member.lease(LeasedEntry(0))
+    member.lessee.redeliver_all(member.consumer)
+    member.said()
+    member.lease(LeasedEntry(0, 1), LeasedEntry(1), number=2)
+    assert member.received() == [(0, -1), (1, -1)]
 
 
 def test_a_batch_is_held_until_its_last_message_is_acknowledged() -> None:
