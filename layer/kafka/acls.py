@@ -1,4 +1,4 @@
-"""Kafka's ACLs of topics and groups, as values."""
+"""Kafka's ACLs of topics, groups and transactional ids, as values."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from confluent_kafka.admin import (
 
 
 class Acl(NamedTuple):
-    """What is said of one principal. `kind` is topic or group, `operation` as kafka-acls spells it (Read,
-    DescribeConfigs), `prefixed`: of everything whose name begins with `name`."""
+    """What is said of one principal. `kind` (topic, group, transactional-id) and `operation` (Read, AlterConfigs) are
+    as kafka-acls spells them; `prefixed`: of everything whose name begins with `name`."""
 
     kind: str
     name: str
@@ -36,12 +36,16 @@ class Acl(NamedTuple):
         )
 
 
-_KINDS = {ResourceType.TOPIC: "topic", ResourceType.GROUP: "group"}
+_KINDS = {
+    ResourceType.TOPIC: "topic",
+    ResourceType.GROUP: "group",
+    ResourceType.TRANSACTIONAL_ID: "transactional-id",
+}
 _PATTERNS = {ResourcePatternType.LITERAL: False, ResourcePatternType.PREFIXED: True}
 
 
 def filters() -> list[AclBindingFilter]:
-    """Everything of topics and of groups."""
+    """Everything of these kinds."""
     any_text: Any = None  # confluent-kafka's own types do not know it
     return [
         AclBindingFilter(

@@ -311,7 +311,7 @@ class KafkaAdmin:
     # Rights -------------------------------------------------------------------------------------------------------
 
     def acls(self, deadline: Deadline) -> list[Acl] | None:
-        """Those of topics and of groups; None where Kafka keeps none.
+        """Those of topics, groups and transactional ids; None where Kafka keeps none.
 
         Raises:
             NotAuthorized: this client may not read them (Describe on the cluster).

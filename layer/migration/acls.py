@@ -31,7 +31,8 @@ def of_tenant(acls: Iterable[Acl], tenant: str, renamed: Mapping[str, str]) -> C
     own: set[Acl] = set()
     wider: set[Acl] = set()
     for acl in acls:
-        topic, slash, rest = acl.name.partition("/") if acl.kind == "group" else (acl.name, "", "")
+        # The authors of changes of a cursor that nobody owns have the names of groups.
+        topic, slash, rest = (acl.name, "", "") if acl.kind == "topic" else acl.name.partition("/")
         if topic in renamed and (slash or acl.kind == "topic" or acl.prefixed):
             own.add(acl._replace(name=f"{renamed[topic]}{slash}{rest}"))
         elif acl.name.startswith(prefix):

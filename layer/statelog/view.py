@@ -40,6 +40,9 @@ class LogFold(Protocol):
     def apply(self, record: LogRecord) -> None: ...
 
 
+_NOBODY: Final = ""
+"""No topic, namespace or tenant."""
+
 F = TypeVar("F", bound=LogFold)
 T = TypeVar("T")
 
@@ -157,13 +160,32 @@ class LogView(Generic[F]):
         self, question: Callable[[F], T], deadline: Deadline, at: LogEnd | None = None, about: str | None = None
     ) -> T:
         """Refresh, then put `question` to the state at the end. Nothing is applied while it runs, so keep it short."""
+        return self._ask(lambda: question(cast("F", self._fold)), deadline, at, about)
+
+    def _ask(self, answer: Callable[[], T], deadline: Deadline, at: LogEnd | None, about: str | None) -> T:
         while True:
             self.refresh(deadline, at, about)
             with self._changed:
                 while self._busy:
                     self._wait(deadline)
                 if self._usable(about):
-                    return question(cast("F", self._fold))
+                    return answer()
+
+    def ask_readable(self, question: Callable[[F], T], deadline: Deadline) -> tuple[T, frozenset[str]]:
+        """The answer over what can be read, and the topics, namespaces and tenants of which something cannot: whoever
+        goes through all passes them over, because of them the answer may lack what matters.
+
+        Raises as `ask`; Corrupt: of one such record nobody can say what it is about.
+        """
+
+        def answer() -> tuple[T, frozenset[str]]:
+            spoiled = frozenset(about for *_, about in self._unreadable.values() if about is not None)
+            return question(cast("F", self._fold)), spoiled
+
+        found, spoiled = self._ask(answer, deadline, None, _NOBODY)
+        if spoiled:
+            _log.warning("view=%s of %s something cannot be read, `pok doctor` tells more", self._name, sorted(spoiled))
+        return found, spoiled
 
     def glance(self, question: Callable[[F], T], about: str | None = None) -> T | None:
         """The answer of the state at the last end reached, without reading; None when there is none to be had now."""

@@ -89,13 +89,15 @@ class CursorTidying:
         before_ms = self._clock.now_ms() - self._kept_ms
         start = self._starts.pop(partition, 0)
         view = LogView(self._log, CURSORS, partition, lambda: FoundSegments(before_ms, start), self._clock)
-        found, full_at = view.ask(lambda fold: (fold.by_cursor, fold.full_at), deadline)
+        (found, full_at), unreadable = view.ask_readable(lambda fold: (fold.by_cursor, fold.full_at), deadline)
         if full_at is not None:
             self._starts[partition] = full_at
         copies = LogView(self._log, CURSOR_CHECKPOINTS, partition, CheckpointFold, self._clock)
-        checkpoints = {CursorOf(*cursor): copied for cursor, copied in copies.ask(CheckpointFold.all, deadline).items()}
+        copied_of, unreadable_copies = copies.ask_readable(CheckpointFold.all, deadline)
+        checkpoints = {CursorOf(*cursor): copied for cursor, copied in copied_of.items()}
+        passed_over = unreadable | unreadable_copies
         done = 0
-        for cursor in sorted({*found, *checkpoints}):
+        for cursor in sorted(each for each in {*found, *checkpoints} if each.topic not in passed_over):
             if deadline.passed() or done >= MOST_TOMBSTONES:
                 break
             try:

@@ -61,9 +61,9 @@ class DeadLives:
         """See `Work`. At most 20,000 tombstones."""
         before_ms = self._clock.now_ms() - self._kept_ms
         view = LogView(self._log, PRODUCERS, partition, lambda: _OfLives(before_ms), self._clock)
-        found = view.ask(lambda fold: fold.found, deadline)
+        found, unreadable = view.ask_readable(lambda fold: fold.found, deadline)
         keys: list[bytes] = []
-        for topic, of_topic in sorted(found.items()):
+        for topic, of_topic in sorted(each for each in found.items() if each[0] not in unreadable):
             if len(keys) >= MOST_TOMBSTONES or deadline.passed():
                 break
             within = Deadline.after(min(_TOPIC_S, deadline.remaining_s()))

@@ -84,7 +84,8 @@ class IdleGroups:
             if CURSOR_CHECKPOINTS.partition_for(record.name) == partition and TopicName.parse(record.name).is_persistent
         ]
         view = LogView(self._log, CURSOR_CHECKPOINTS, partition, CheckpointFold, self._clock)
-        copies = view.ask(CheckpointFold.all, deadline)
+        copies, unreadable = view.ask_readable(CheckpointFold.all, deadline)
+        names = [name for name in names if name not in unreadable]
         first, done = self._next.pop(partition, ""), 0
         for name in sorted(names, key=lambda name: (name < first, name)):
             if deadline.passed():

@@ -69,7 +69,7 @@ class SignTidying:
     def run(self, partition: int, deadline: Deadline) -> int:
         """See `Work`. At most 20,000 signs."""
         view = LogView(self._log, PRODUCERS, partition, _Signs, self._clock)
-        signs = view.ask(lambda fold: dict(fold.found), deadline)
+        signs, _ = view.ask_readable(lambda fold: dict(fold.found), deadline)
         before_ms = self._clock.now_ms() - self._kept_ms
         keys: list[bytes] = []
         for (topic, session), sign in sorted(signs.items()):

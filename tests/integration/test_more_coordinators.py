@@ -34,7 +34,7 @@ def test_there_are_more_and_open_transactions_keep_theirs(own_broker: EmbeddedBr
     client = transacting(url)
     other = Node(KafkaSettings(own_broker.bootstrap), Deadline.after(PATIENCE_S))  # serves none
     try:
-        with AdminClient(url) as admin:
+        with AdminClient(url, kafka_config={"client.rack": "operator"}) as admin:  # a node of its own
             admin.create_topic(topic)
             before = client.new_transaction(600_000)
             client.create_producer(topic).send(b"before", txn=before)

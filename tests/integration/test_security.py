@@ -215,9 +215,11 @@ def test_acls_of_a_tenant_are_carried_over_or_told(cluster: SecureCluster) -> No
         admin.bind_topic("persistent://acme/shop/bound", "acme-foreign")
         cluster.grant("bob", [("Read", "topic", "acme-foreign"), ("Read", "group", "acme-foreign/*")])
         cluster.grant("bob", [("DescribeConfigs", "topic", "acme.shop.*"), ("Read", "topic", "elsewhere")])
+        cluster.grant("bob", [("Write", "transactional-id", "acme-foreign/billing")])
         expected = {
             Acl("topic", "acme.shop.bound", False, "User:bob", "*", "Read", allows=True),
             Acl("group", "acme.shop.bound/", True, "User:bob", "*", "Read", allows=True),
+            Acl("transactional-id", "acme.shop.bound/billing", False, "User:bob", "*", "Write", allows=True),
         }
         planned = [f"to be run on the target: {acl.command()}" for acl in sorted(expected)]
         mine = [each for each in carry(admin, admin, "acme", deadline, dry=True) if "bob" in each]

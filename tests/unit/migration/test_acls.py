@@ -25,6 +25,10 @@ def _acl(kind: str, name: str, *, prefixed: bool = False) -> Acl:
         (_acl("group", "acme.shop.orders/billing"), "acme.shop.orders/billing"),
         (_acl("group", "bound/billing"), "acme.shop.bound/billing"),
         (_acl("group", "bound/", prefixed=True), "acme.shop.bound/"),
+        (_acl("transactional-id", "acme.shop.orders/billing"), "acme.shop.orders/billing"),
+        (_acl("transactional-id", "bound/billing"), "acme.shop.bound/billing"),
+        (_acl("transactional-id", "acme.", prefixed=True), "acme."),
+        (_acl("transactional-id", "bound"), None),  # of a program with transactions of Kafka
         (_acl("group", "bound"), None),  # a group of somebody who reads the Kafka topic
         (_acl("topic", "acme2.shop.orders"), None),
         (_acl("topic", "pulsar.system.topics"), None),
@@ -41,9 +45,10 @@ def test_what_is_about_others_too_is_told_apart(acl: Acl) -> None:
     assert of_tenant([acl], "acme", RENAMED) == (frozenset(), {acl})
 
 
+@pytest.mark.parametrize("kind", ["topic", "group", "transactional-id"])
 @pytest.mark.parametrize("operation", [one for one in AclOperation if one.name not in ("UNKNOWN", "ANY")])
-def test_an_acl_is_what_it_was(operation: AclOperation) -> None:
-    acl = _acl("topic", "t", prefixed=True)._replace(
+def test_an_acl_is_what_it_was(operation: AclOperation, kind: str) -> None:
+    acl = _acl(kind, "t", prefixed=True)._replace(
         operation="".join(word.capitalize() for word in operation.name.split("_")), allows=False
     )
     assert read(binding(acl)) == acl

@@ -302,6 +302,7 @@ def test_a_value_that_cannot_be_read_spoils_its_own_entity_alone() -> None:
         for about in ("persistent://a/b/bad", None):
             with pytest.raises(Corrupt, match="expected something better"):
                 view.ask(lambda found: found.live, soon(), about=about)
+        assert view.ask_readable(lambda found: set(found.live), soon()) == ({good}, {"persistent://a/b/bad"})
     at = view.append([(good, b"again")], soon())
     assert view.ask(lambda found: set(found.live), soon(), at, about="persistent://a/b/good") == {good}
     log.append(TOPICS, 0, bad, None, soon())

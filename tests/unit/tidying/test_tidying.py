@@ -32,6 +32,7 @@ from layer.tidying.work import DAY_MS
 from layer.waiting import wait_until
 from mapping.ledger import LedgerLayout
 from mapping.state_keys import (
+    CursorCheckpointKey,
     ProducerBoundsKey,
     ProducerKey,
     ProducerSequenceKey,
@@ -39,7 +40,7 @@ from mapping.state_keys import (
     decode_key,
     encode_key,
 )
-from mapping.state_records.cursor_checkpoint import CursorCheckpoint
+from mapping.state_records.cursor_checkpoint import CursorCheckpoint, encode_checkpoint
 from mapping.state_records.metadata import LifeState, TopicRecord
 from mapping.state_records.producers import (
     SequenceSnapshot,
@@ -194,6 +195,24 @@ def test_what_nobody_knows_of_or_cannot_be_read_stays(caplog: pytest.LogCaptureF
     assert tidying.run(PARTITION, NEVER) == tidying.run(PARTITION, NEVER) == 0
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "1/1" in cluster.segments()
+
+
+def test_a_value_that_cannot_be_read_keeps_its_own_topic_alone() -> None:
+    cluster = Cluster(life=LastLife(7, None))
+    cluster.checkpoint(cluster.save(None, A, 1).commit, A, 1, 1)
+    other = next(
+        name for name in map("persistent://a/b/{}".format, range(99)) if CURSORS.partition_for(name) == PARTITION
+    )
+    bad = encode_key(CursorCheckpointKey(other, 0, "audit", "aa"))
+    good = encode_key(CursorCheckpointKey(other, 0, "audit", "bb"))
+    checkpoint = encode_checkpoint(CursorCheckpoint(1, 1, 5, "", 0))
+    cluster.log.append_many(CURSOR_CHECKPOINTS, PARTITION, [(bad, b"unreadable"), (good, checkpoint)], NEVER)
+    cluster.clock.ms += DAY_MS + 1
+    assert cluster.tidying().run(PARTITION, NEVER) > 0
+    assert cluster.segments() == set()
+    cluster.log.append(CURSOR_CHECKPOINTS, PARTITION, bad, None, NEVER)  # as `pok doctor` does
+    assert cluster.checkpoints() == []
+    assert cluster.tidying().run(PARTITION, NEVER) == 1
 
 
 def test_of_checkpoints_the_newest_of_this_life_stays() -> None:
