@@ -85,6 +85,9 @@ class Orders:
     nack_every: int = 0
     """Refuse about one message in so many, each at most once; 0: none."""
     nack_delay_ms: int = 200
+    dead_letters: tuple[int, str] | None = None
+    """A dead letter policy: how often a message is redelivered, and the topic of the dead ones. Then positions of other
+    residues are poison: they are refused each time."""
     pace_ms: float = 0.0
     """Pause after each message."""
     persist_ms: int = 100
@@ -221,6 +224,7 @@ class Worker:
             return None
 
     def _subscribe(self) -> None:
+        letters = self._orders.dead_letters
         try:
             self._consumer = self._client.subscribe(
                 self._orders.topic,
@@ -230,6 +234,7 @@ class Worker:
                 consumer_name=self._orders.name,
                 receiver_queue_size=self._orders.queue,
                 negative_ack_redelivery_delay_ms=self._orders.nack_delay_ms,
+                dead_letter_policy=None if letters is None else pulsar.ConsumerDeadLetterPolicy(*letters, "graves"),
             )
         except pulsar.PulsarException as refused:
             self._evidence.say("b", refused)
@@ -271,7 +276,7 @@ class Worker:
             self._since += 1
             if self._since >= self._orders.cumulative:
                 self._acknowledge_newest(consumer)
-        elif residue(*map(int, position.split(":"))) in self._orders.residues:
+        elif self._is_to_be_acknowledged(position):
             self._held.append(message)
             if len(self._held) > self._orders.shuffle:
                 index = self._random.randrange(len(self._held))
@@ -286,7 +291,12 @@ class Worker:
         for message in newest.values():
             self._acknowledge(consumer, message, cumulative=True)
 
+    def _is_to_be_acknowledged(self, position: str) -> bool:
+        return residue(*map(int, position.split(":"))) in self._orders.residues
+
     def _refuses(self, position: str) -> bool:
+        if self._orders.dead_letters is not None and not self._is_to_be_acknowledged(position):
+            return True
         every = self._orders.nack_every
         if not every or position in self._refused or crc32(f"{self._orders.name}/{position}".encode()) % every:
             return False

@@ -26,13 +26,18 @@ from tests.integration.sdk_support import (
     send,
     until,
 )
-from tests.integration.test_sdk_leases import KEY_SHARED, SHARED, Process, join, process
+from tests.integration.test_sdk_leases import KEY_SHARED, SHARED, Process, join, known_to_owner, process
 
 __all__ = ["process"]
 
 Unique = Callable[..., str]
 
 pytestmark = pytest.mark.kafka
+
+FAILOVER = pulsar.ConsumerType.Failover
+COUNT = 100
+FLEETS = [(SHARED, 1), (SHARED, 8), (KEY_SHARED, 1), (KEY_SHARED, 8), (FAILOVER, 1)]
+"""On Failover over several partitions whoever joins becomes active for some, and gets what is held of these."""
 
 
 class Holder:
@@ -81,10 +86,12 @@ def topic_of(admin: AdminClient, unique: Unique, partitions: int) -> str:
 
 
 def hold_while_others_come_and_go(process: Process, topic: str, kind: pulsar.ConsumerType, seconds: float) -> None:
-    count = 100
-    send(process(), topic, count, batching_enabled=False)
     holders = [Holder(process, topic, kind)]
-    until(lambda: len(holders[0].held) == count, "everything to be held")
+    if kind is FAILOVER:  # the one that is active, and the owner, which leaves first
+        holders = [Holder(process, topic, kind, consumer_name="-first"), *holders]
+        until(lambda: known_to_owner([each.consumer for each in holders]) == 2, "the owner to know both")
+    send(process(), topic, COUNT, batching_enabled=False)
+    until(lambda: len(holders[0].held) == COUNT, "everything to be held")
     texts: list[str] = []
     deadline = Deadline.after(seconds)
     while not deadline.passed():
@@ -93,12 +100,11 @@ def hold_while_others_come_and_go(process: Process, topic: str, kind: pulsar.Con
         texts += holders.pop(1).finish()
     for holder in holders:
         texts += holder.finish()
-    assert_each_once(texts, count)
+    assert_each_once(texts, COUNT)
     assert nothing_comes(join(process, topic, kind))
 
 
-@pytest.mark.parametrize("partitions", [1, 8])
-@pytest.mark.parametrize("kind", [SHARED, KEY_SHARED], ids=["Shared", "KeyShared"])
+@pytest.mark.parametrize(("kind", "partitions"), FLEETS)
 def test_what_is_held_stays_while_processes_join_and_leave(
     process: Process, admin: AdminClient, unique: Unique, kind: pulsar.ConsumerType, partitions: int
 ) -> None:
@@ -106,8 +112,7 @@ def test_what_is_held_stays_while_processes_join_and_leave(
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("partitions", [1, 8])
-@pytest.mark.parametrize("kind", [SHARED, KEY_SHARED], ids=["Shared", "KeyShared"])
+@pytest.mark.parametrize(("kind", "partitions"), FLEETS)
 def test_the_same_for_a_minute(
     process: Process, admin: AdminClient, unique: Unique, kind: pulsar.ConsumerType, partitions: int
 ) -> None:
