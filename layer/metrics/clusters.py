@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from prometheus_client.core import CounterMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from layer.registry.registry import RegistryCounts
 
@@ -21,6 +21,8 @@ class ClusterCounts:
     """Records that were written to it."""
     delivery_writes: int
     """Requests that they went with."""
+    unreadable: Mapping[tuple[str, str], int]
+    """Of state topics: by name and part of a record."""
 
 
 _COUNTS: Final[tuple[tuple[str, str, Callable[[ClusterCounts], int]], ...]] = (
@@ -45,3 +47,12 @@ def of_clusters(clusters: Iterable[ClusterCounts]) -> Iterator[Metric]:
         for counts in found:
             family.add_metric([counts.cluster_id], value(counts))
         yield family
+    unreadable = GaugeMetricFamily(
+        "pok_state_records_unreadable",
+        "Records of state topics that this process met and could not read.",
+        labels=("cluster", "state_topic", "part"),
+    )
+    for counts in found:
+        for where, many in sorted(counts.unreadable.items()):
+            unreadable.add_metric([counts.cluster_id, *where], many)
+    yield unreadable

@@ -19,6 +19,7 @@ from layer.metrics.reading import reading
 from layer.metrics.replication import replication
 from layer.metrics.transactions import transactions
 from layer.node import Node, live_nodes
+from layer.statelog.view import unreadable
 
 _PATIENCE_S: Final = 2.0
 _TOPIC: Final = ("cluster", "topic")
@@ -95,6 +96,7 @@ class MetricsCollector(Collector):
                 node.memberships.deliveries.corrupt_records,
                 node.memberships.deliveries.written_records,
                 node.memberships.deliveries.writes,
+                unreadable((node.log, node.followed_log)),
             )
             for node in nodes
         )

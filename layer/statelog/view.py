@@ -15,9 +15,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
 from operator import itemgetter
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar, cast
+from weakref import WeakSet
 
 from layer.clock import Clock, Moment
 from layer.deadline import Deadline
@@ -98,6 +100,8 @@ class LogView(Generic[F]):
         self.unreadable_keys = 0
         """Records that were passed over since this view began, or began anew."""
         self._changed = threading.Condition()
+        with _views_lock:
+            _views.add(self)
         self._rounds_begun = 0
         self._rounds_done = 0
         self._busy = False
@@ -304,3 +308,22 @@ class LogView(Generic[F]):
 
     def _now(self) -> Moment:
         return Moment.of(self._clock)
+
+
+_views: Final[WeakSet[LogView[Any]]] = WeakSet()
+_views_lock: Final = threading.Lock()
+
+
+def unreadable(logs: Collection[StateLog]) -> Counter[tuple[str, str]]:
+    """What this process's views of these logs have met and could not read, by state topic and part (`key`, `value`)."""
+    most: dict[tuple[str, str, int], int] = {}
+    with _views_lock:
+        views = [view for view in _views if any(view._log is log for log in logs)]
+    for view in views:
+        for part, count in (("key", view.unreadable_keys), ("value", len(view._unreadable))):
+            where = view._topic.name, part, view._partition
+            most[where] = max(count, most.get(where, 0))
+    found: Counter[tuple[str, str]] = Counter()
+    for (topic, part, _), count in most.items():
+        found[topic, part] += count
+    return found

@@ -8,7 +8,10 @@ from layer.registry.registry import RegistryCounts
 
 def test_each_count_has_its_metric_with_the_cluster() -> None:
     schemas = RegistryCounts(registered=1, refused=2, lost_races=3, force_deleted=4)
-    found = of_clusters([ClusterCounts("here", schemas, corrupt_deliveries=5, deliveries=6, delivery_writes=7)])
+    counts = ClusterCounts(
+        "here", schemas, corrupt_deliveries=5, deliveries=6, delivery_writes=7, unreadable={("topics", "key"): 8}
+    )
+    found = of_clusters([counts])
     samples = [sample for family in found for sample in family.samples]
     assert {sample.name: sample.value for sample in samples} == {
         "pok_schemas_registered_total": 1,
@@ -18,5 +21,6 @@ def test_each_count_has_its_metric_with_the_cluster() -> None:
         "pok_delivery_records_corrupt_total": 5,
         "pok_delivery_records_written_total": 6,
         "pok_delivery_writes_total": 7,
+        "pok_state_records_unreadable": 8,
     }
     assert {sample.labels["cluster"] for sample in samples} == {"here"}

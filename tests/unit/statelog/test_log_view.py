@@ -6,6 +6,7 @@ import dataclasses
 import random
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -14,7 +15,8 @@ from layer.deadline import Deadline
 from layer.errors import Corrupt, DeadlineExceeded
 from layer.statelog.api import LogRecord
 from layer.statelog.memory_log import MemoryStateLog
-from layer.statelog.view import LogView
+from layer.statelog.view import LogView, unreadable
+from mapping.errors import UnreadableKey
 from mapping.state_keys import TopicKey, encode_key
 from mapping.state_topics import DELIVERIES, TOPICS, StateTopic
 from tests.clocks import PacedClock
@@ -34,6 +36,8 @@ class Picky(Keys):
     def apply(self, record: LogRecord) -> None:
         if record.value == b"unreadable":
             raise ValueError("expected something better")
+        if record.key == b"no key":
+            raise UnreadableKey("expected a key")
         super().apply(record)
 
 
@@ -307,3 +311,14 @@ def test_a_value_that_cannot_be_read_spoils_its_own_entity_alone() -> None:
     assert view.ask(lambda found: set(found.live), soon(), at, about="persistent://a/b/good") == {good}
     log.append(TOPICS, 0, bad, None, soon())
     assert view.ask(lambda found: set(found.live), soon()) == {good}
+
+
+def test_what_views_could_not_read_is_counted_by_topic_and_part() -> None:
+    log = MemoryStateLog()
+    bad = encode_key(TopicKey("persistent://a/b/bad", 1, "00" * 16))
+    views: list[LogView[Any]] = [LogView(log, TOPICS, 0, Picky, SystemClock()) for _ in range(2)]
+    log.append_many(TOPICS, 0, [(bad, b"unreadable"), (b"no key", b""), (b"no key", b"")], soon())
+    for view in views:
+        view.ask_readable(lambda found: None, soon())
+    assert unreadable([log]) == {("topics", "value"): 1, ("topics", "key"): 2}
+    assert unreadable([MemoryStateLog()]) == {}
