@@ -1,7 +1,8 @@
 """Which of a member's reports owners have saved: what a flush waits for.
 
 An owner that took its partition over without a trace of leases has not heard what was told before; it says from where
-on it has (`Saved.since`). What was told before that is told again.
+on it has (`Saved.since`). What was told before that is told again, unless an owner says meanwhile that it has saved it,
+or that it does not count, because it was told before a seek.
 """
 
 from __future__ import annotations
@@ -50,6 +51,15 @@ class Acks:
 
 
 @dataclass(slots=True)
+class _Unheard:
+    """Acknowledgements of one partition that its owner saved without having heard them, and where they were told."""
+
+    first: int
+    last: int
+    acks: Acks = field(default_factory=Acks)
+
+
+@dataclass(slots=True)
 class _Told:
     """Acknowledgements by partition, told in reports from offset `first` to `last` of `deliveries`; the number of the
     first of these reports."""
@@ -68,8 +78,8 @@ class UnsavedReports:
 
     def __init__(self) -> None:
         self._told: deque[_Told] = deque()
-        self._unheard: dict[int, Acks] = {}
-        """By partition: its owner saved without having heard this."""
+        self._unheard: dict[int, _Unheard] = {}
+        """By partition."""
         self._unheard_number = 0
         self.newest = 0
         """The number of the last report that acknowledged something."""
@@ -101,13 +111,26 @@ class UnsavedReports:
 
     def saved(self, partition: int, since: int, upto: int) -> None:
         """The partition's owner has saved what reports in [since, upto) acknowledge."""
+        unheard = self._unheard.get(partition)
+        if unheard is not None and since <= unheard.first and unheard.last < upto:
+            del self._unheard[partition]
         for told in self._told:
             if told.last >= upto or partition not in told.acks:
                 continue
             acks = told.acks.pop(partition)
             if told.first < since:
                 self._unheard_number = min(told.number, self._unheard_number if self._unheard else told.number)
-                self._unheard.setdefault(partition, Acks()).add(acks.whole, acks.batches)
+                unheard = self._unheard.setdefault(partition, _Unheard(told.first, told.last))
+                unheard.last = max(unheard.last, told.last)
+                unheard.acks.add(acks.whole, acks.batches)
+        self._forget_saved()
+
+    def taken_in(self, partition: int, upto: int) -> None:
+        """A save of the partition's cursor holds what reports below this offset acknowledge, or that it does not count;
+        what an owner has said not to have heard is still to be told."""
+        for told in self._told:
+            if told.last < upto:
+                told.acks.pop(partition, None)
         self._forget_saved()
 
     def told_from(self, partition: int, offset: int) -> Acks:
@@ -126,15 +149,18 @@ class UnsavedReports:
         if not self._unheard:
             return number, {}
         unheard, self._unheard = self._unheard, {}
-        return min(number, self._unheard_number), unheard
+        return min(number, self._unheard_number), {partition: each.acks for partition, each in unheard.items()}
 
     def take(self, partitions: Collection[int]) -> Acks:
         """Their owner is this process itself now, which saves this on its own. Together, so ask for one at a time where
         it matters which."""
         found = Acks()
-        for by_partition in (self._unheard, *(told.acks for told in self._told)):
-            for partition in by_partition.keys() & partitions:
-                acks = by_partition.pop(partition)
+        for partition in self._unheard.keys() & partitions:
+            unheard = self._unheard.pop(partition).acks
+            found.add(unheard.whole, unheard.batches)
+        for told in self._told:
+            for partition in told.acks.keys() & partitions:
+                acks = told.acks.pop(partition)
                 found.add(acks.whole, acks.batches)
         self._forget_saved()
         return found

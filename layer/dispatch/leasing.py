@@ -399,6 +399,7 @@ class Leasing:
             if acks or batches:
                 owned.acknowledge_elsewhere(list(acks or ()), batches or {})
             nacked.update((nack.offset, nack) for nack in report.nacks.get(number, ()))
+        self.lessee.taken_in(number, leased_from)
         owned.folded_since, owned.folded = leased_from, at + 1
         return {offset: nack for offset, nack in nacked.items() if not owned.cursor.is_acknowledged(offset)}
 

@@ -297,6 +297,10 @@ class Lessee:
         if self._permits.numbers.pop(endpoint, None) is not None:
             self._holdings.drop_consumer(endpoint)
 
+    def taken_in(self, number: int, upto: int) -> None:
+        """See `UnsavedReports.taken_in`."""
+        self._saves.taken_in(number, upto)
+
     def take_unsaved(self, number: int) -> tuple[Acks, dict[int, Nack]]:
         """What is acknowledged of a partition, of batch entries in it, and refused, and perhaps not said yet, or not
         saved by those who owned it: for this process, which owns it now."""

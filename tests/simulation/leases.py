@@ -477,6 +477,9 @@ class Process:
         member, owner = self.leasing.lessee.id, self.world.owner
         if any(member in process.leasing.lessor._expelled for process in self.world.processes):
             return True
+        leased = self.leasing.lessee.partitions.get(0)
+        if owner is not self and leased is not None and leased.version < world_version(self.world):
+            return True  # it came behind the TAKE_OVER, and got something of a former owner that does not know yet
         if owner is None or owner is self or not owner.owned or owner.owned[0].quiet:
             return False
         return member not in [known for known, _ in owner.leasing.lessor.members()]
@@ -689,11 +692,17 @@ class Process:
         world.is_sought(target)
 
     def not_told(self) -> set[int]:
-        """What its application acknowledged, and no report in the log says for the last time."""
+        """What its application acknowledged, and no report in the log says for the last time: what an owner says not to
+        have heard is told again, by who has not heard of a seek that comes behind that, too."""
         lessee, found = self.leasing.lessee, Acks()
         lessee._acks.add_untold(0, lessee._unwritten, found)
-        unheard = lessee._saves._unheard.get(0, Acks())
-        return {*self.slot.acks, *found.whole, *unheard.whole, *range(max(self.slot.cumulative, default=-1) + 1)}
+        said = [decode(value) for _, value in self.world.deliveries]
+        since = max((each.since for each in said if isinstance(each, SavedNotice)), default=0)
+        again = [each.acks for each in lessee._saves._unheard.values()]
+        again += [told.acks[0] for told in lessee._saves._told if told.first < since and 0 in told.acks]
+        for each in again:
+            found.add(each.whole, each.batches)
+        return {*self.slot.acks, *found.whole, *range(max(self.slot.cumulative, default=-1) + 1)}
 
     def lose_partition(self) -> None:
         """Kafka gave it to somebody else, or will; it lives on, and what its application acknowledges counts."""

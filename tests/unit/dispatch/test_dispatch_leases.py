@@ -164,6 +164,35 @@ def test_what_a_new_owner_has_not_heard_is_told_again() -> None:
     assert member.is_saved(mark)
 
 
+def test_what_was_told_before_a_seek_is_not_told_again() -> None:
+    member, _ = lessee()
+    member.hear(SLOT, lease(1, number=1))
+    SLOT.ack(1)
+    member.drain([SLOT])
+    member.now_s += 1.0
+    assert member.report() is not None
+    member.written(40)
+    member.hear(SLOT, Saved(NEXT_OWNER, 2, upto=60, since=50))
+    member.hear(SLOT, Saved(NEXT_OWNER, 3, upto=70))  # it has sought: what stands before has been taken care of
+    member.now_s += 1.0
+    report = member.report()
+    assert report is None or not report.acks
+
+
+@pytest.mark.parametrize(("upto", "left"), [(40, [1]), (41, [])], ids=["told behind it", "told before it"])
+def test_who_takes_over_does_not_count_what_it_told_before_the_last_save(upto: int, left: list[int]) -> None:
+    """The former owner has taken it in, or sought since; it may not have been heard to say so."""
+    member, _ = lessee()
+    member.hear(SLOT, lease(1, number=1))
+    SLOT.ack(1)
+    member.drain([SLOT])
+    member.now_s += 1.0
+    assert member.report() is not None
+    member.written(40)
+    member.taken_in(0, upto)
+    assert list(member.take_unsaved(0)[0].whole) == left
+
+
 def test_what_became_this_process_s_own_is_no_other_owner_s_to_save() -> None:
     member, _ = lessee()
     SLOT.ack(1)
