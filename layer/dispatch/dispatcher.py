@@ -157,6 +157,9 @@ class Dispatcher:
             offsets, records = owned.take(permits)
             if not offsets:
                 break
+            if offsets[0] < owned.kept_upto:  # as what a transaction held and does not hold any more: its turn is over
+                self._rewind(owned)
+                break
             owned.deliver(feed, offsets, records, hold=False)
             handed = True
         return handed
@@ -413,6 +416,7 @@ class Dispatcher:
         for endpoint, (messages, chunked) in held.items():
             if len(held) == 1 and owned.active is endpoint.feed(owned.slot):
                 owned.still_out(messages, chunked)
+                owned.kept_upto = max(messages) + 1
                 return
         if held:
             self._forget_deliveries(owned)

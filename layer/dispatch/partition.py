@@ -80,6 +80,8 @@ class OwnedPartition:
         """What waits for its key's turn (Key_Shared)."""
         self.quiet = False
         """Nothing goes out: others may hold messages of it, and have not said which."""
+        self.kept_upto = 0
+        """Below it what is unacknowledged went out under a former owner, to the consumer that is active still."""
         self.stays_out = False
         """It is being given up, and what its consumers have received stays with them."""
         self.folded = 0
@@ -384,7 +386,7 @@ class OwnedPartition:
 
     def went_out(self, offset: int) -> bool:
         """Under this owner, or a former one whose active consumer kept it (Failover)."""
-        return offset < self.read_position or offset in self.intake.apart
+        return offset < max(self.read_position, self.kept_upto)
 
     @property
     def acks_known(self) -> int:
@@ -509,6 +511,7 @@ class OwnedPartition:
             self.delayed.clear()
             self.due_soon.clear()
         self.intake.apart.clear()
+        self.kept_upto = 0
         self.intake.rewind(self.cursor.next_unacked)
         return self.read_position
 

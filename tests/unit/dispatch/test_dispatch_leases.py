@@ -734,9 +734,21 @@ def all_have_answered(owner: Owner) -> None:
 
 def test_the_active_consumer_keeps_what_it_holds_under_a_new_owner() -> None:
     owner = taken_over(theirs_is_active=True)
+    owner.hear(2, acks={0: BitMap64([0, 1, 2])})
     all_have_answered(owner)
     owner.read()
-    assert owner.leased() == [offset for offset in range(20) if offset not in (3, 4)]
+    assert owner.leased() == list(range(5, 20))
+
+
+def test_what_nobody_holds_below_that_has_all_of_it_come_again_in_order() -> None:
+    """A transaction held it, say, and was aborted while the owner changed."""
+    owner = taken_over(theirs_is_active=True)
+    owner.hear(2, acks={0: BitMap64([0, 2])})
+    all_have_answered(owner)
+    owner.read()
+    assert owner.leased() == []
+    owner.owned.accept(list(range(1, 20)), owner.world.read_at_all(20)[1:])
+    assert owner.leased() == [1, *range(3, 20)]
 
 
 def test_what_another_one_held_comes_again_when_it_is_not_active_any_more() -> None:
