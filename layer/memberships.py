@@ -26,7 +26,7 @@ from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.member import SubscriptionMember
 from layer.dispatch.strategy import SubscriptionType
 from layer.kafka.assigned import AssignedConsumer
-from layer.ledgers.deletion_topics import DELETION_GROUP
+from layer.ledgers.deletion_topics import deletion_group
 from layer.ledgers.topic_deletion import goes_by_ledgers
 from layer.limits import warn_when_files_run_out
 from layer.member_opening import new_member
@@ -81,7 +81,8 @@ class Memberships:
         config = self._services.settings.shared_tail(
             client_id="deliveries", fetch_queue_kbytes=STATE_FETCH_QUEUE_KBYTES, wait_ms=_DELIVERIES_WAIT_MS
         )
-        return AssignedConsumer(self._services.settings.of_state(config), DELIVERIES.kafka_name)
+        topic = self._services.log.kafka_name(DELIVERIES)
+        return AssignedConsumer(self._services.settings.of_state(config), topic)
 
     def subscribe(
         self,
@@ -280,7 +281,7 @@ class Memberships:
         if (
             not goes_by_ledgers(doomed)
             or self._are_used(topic, subscriptions, deadline)
-            or not self._has_members(DELETION_GROUP, deadline)
+            or not self._has_members(deletion_group(self._services.settings.instance), deadline)
         ):
             self._services.topics.finish_deletion(doomed, deadline)
         for subscription, found in cursors:

@@ -114,7 +114,9 @@ class Services:
             raise
         self.idle_offsets = IdleOffsets(self.admin, lambda author: OffsetWriter(settings.offset_writer(), author))
         self.departures = Departures(self.admin, GoodByes(settings.common()), self.clock)
-        self.log = KafkaStateLog(log_fetcher, self.state_producer, self.admin, self.cluster_clock.heard)
+        self.log = KafkaStateLog(
+            log_fetcher, self.state_producer, self.admin, self.cluster_clock.heard, instance=settings.instance
+        )
         self.namespaces = Namespaces(Entities(self.log, NAMESPACES, NAMESPACE_KEYS, self.clock), self.clock)
         self.clusters = Clusters(Entities(self.log, NAMESPACES, REGISTRY_KEYS, self.clock))
         self.tenants = Tenants(Entities(self.log, TENANTS, TENANT_KEYS, self.clock))
@@ -125,6 +127,7 @@ class Services:
             self.namespaces,
             self.admin,
             self.clock,
+            settings.instance,
         )
         self.ledger_views = LedgerViews(self.log, self, self.clock)
         self.subscriptions = Subscriptions(
@@ -257,11 +260,11 @@ class Services:
             partitioned=False,
         )
         company = self.departures.company(group_id, config["client.id"])
-        return GroupConsumer(config, topic.kafka_name, callbacks, company=company)
+        return GroupConsumer(config, self.log.kafka_name(topic), callbacks, company=company)
 
     def has_state_topic(self, topic: StateTopic, deadline: Deadline) -> bool:
         """Whether it exists. To read it would make it."""
-        return self.admin.describe_topic(topic.kafka_name, deadline) is not None
+        return self.admin.describe_topic(self.log.kafka_name(topic), deadline) is not None
 
     def unique_name(self) -> str:
         """A name no other producer of the cluster has."""

@@ -15,6 +15,10 @@ class InvalidSubscriptionName(MappingError):
     """No subscription can have this name."""
 
 
+class InvalidInstanceName(MappingError):
+    """No instance can have this name."""
+
+
 class InvalidMessageId(MappingError):
     """The bytes or numbers are no message id."""
 

@@ -1,7 +1,7 @@
 """The catalogue of state topics: everything that the system remembers, and where.
 
-Each is the Kafka topic of `persistent://pulsar/system/<name>`. The number of partitions never changes: incarnations
-and coordinator ids are made from it. Source: design.md 5.
+Each is the topic `persistent://pulsar/system/<name>`, of every instance its own (mapping/instances.py). The number of
+partitions never changes: incarnations and coordinator ids are made from it. Source: design.md 5.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from zlib import crc32
 
 from mapping.errors import MappingError
-from mapping.topic_name import TopicName, kafka_topic
+from mapping.topic_name import TopicName
 
 SYSTEM_NAMESPACE: Final = "pulsar/system"
 
@@ -61,10 +61,6 @@ class StateTopic:
     @property
     def topic_name(self) -> TopicName:
         return TopicName.parse(f"persistent://{SYSTEM_NAMESPACE}/{self.name}")
-
-    @property
-    def kafka_name(self) -> str:
-        return kafka_topic(self.topic_name)
 
     def partition_for(self, topic: str) -> int:
         """The partition that holds everything about `topic`, the full name of a partitioned topic without suffix (or a
@@ -218,10 +214,3 @@ ALL: Final[tuple[StateTopic, ...]] = (
     TENANTS,
     SUBSCRIPTION_PROGRESS,
 )
-
-_BY_KAFKA_NAME: Final[Mapping[str, StateTopic]] = {topic.kafka_name: topic for topic in ALL}
-
-
-def by_kafka_name(kafka_name: str) -> StateTopic | None:
-    """The state topic that this Kafka topic is; None for any other Kafka topic."""
-    return _BY_KAFKA_NAME.get(kafka_name)

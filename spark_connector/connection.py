@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from typing import Final
 
 from layer import errors
-from layer.client.connection import connection_security
+from layer.client.connection import chosen_instance, connection_security
 from layer.client.service_url import parse_service_url
 from layer.deadline import Deadline
+from layer.exceptions import InvalidConfiguration
 from layer.kafka.settings import KafkaSettings
 from layer.node import Node, acquire, release
 from spark_connector.errors import InvalidReadOption, NotReadable
@@ -76,9 +77,11 @@ def node_of(options: ReadOptions) -> Iterator[Node]:
         security = connection_security(
             tls=address.tls, validate_hostname=True, kafka_protocol=options.driver.get("security.protocol")
         )
-        settings = KafkaSettings(address.bootstrap, dict(options.driver), security=security)
+        settings = KafkaSettings(
+            address.bootstrap, dict(options.driver), security=security, instance=chosen_instance(options.instance)
+        )
         settings.check()
-    except (ValueError, errors.InvalidOption) as wrong:
+    except (ValueError, InvalidConfiguration, errors.InvalidOption) as wrong:
         raise InvalidReadOption(str(wrong)) from wrong
     try:
         node = acquire(settings, Deadline.after(_CONNECT_S))

@@ -15,6 +15,8 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from layer.crypto.keys import CryptoKeyReader
+from mapping.errors import InvalidInstanceName
+from mapping.instances import Instance
 from schema_compat.model import SchemaInfo
 from spark_connector.errors import InvalidReadOption
 
@@ -85,6 +87,7 @@ class ReadOptions:
         kafka: options of the Kafka client on executors (Java's names, without `kafka.`); may hold passwords.
         driver: options of the Kafka client on the driver (librdkafka's names); may hold passwords.
         spark: options handed on to Spark's Kafka source as they are.
+        instance: whose state it is; None: as the environment's POK_INSTANCE says.
     """
 
     service_url: str
@@ -105,6 +108,7 @@ class ReadOptions:
     kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
     driver: Mapping[str, str] = field(default_factory=dict, repr=False)
     spark: Mapping[str, str] = field(default_factory=dict)
+    instance: str | None = None
 
 
 def parse_options(given: Mapping[str, Any]) -> ReadOptions:
@@ -142,6 +146,7 @@ def parse_options(given: Mapping[str, Any]) -> ReadOptions:
         kafka=raw["kafka"],
         driver=raw["driver"],
         spark=_spark_options(known),
+        instance=_instance(known.get("instance")),
     )
 
 
@@ -188,7 +193,7 @@ _SPELT: Final = {
         "service.url", "topic", "topics", "topicsPattern", "predefinedSubscription", "subscription", "startingOffsets",
         "endingOffsets", "startingTime", "endingTime", "failOnDataLoss", "allowDifferentTopicSchemas", "columns",
         "includeHeaders", "minPartitions", "pollTimeoutMs", "schema", "mode", "chunkedMessages", "cryptoKeyReader",
-        "cryptoFailureAction",
+        "cryptoFailureAction", "instance",
     )
 }  # fmt: skip
 _SAME: Final = {"subscription": "predefinedsubscription"}
@@ -212,6 +217,13 @@ def _topics(known: Mapping[str, Any]) -> tuple[str, ...]:
 def _subscription(known: Mapping[str, Any]) -> str | None:
     given = known.get("predefinedsubscription")
     return None if given is None else _text("predefinedSubscription", given)
+
+
+def _instance(given: object) -> str | None:
+    try:
+        return None if given is None else Instance(str(given)).name
+    except InvalidInstanceName as refused:
+        raise InvalidReadOption(str(refused)) from refused
 
 
 def _text(name: str, value: object) -> str:

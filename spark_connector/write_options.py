@@ -12,6 +12,8 @@ from difflib import get_close_matches
 from typing import Any, Final
 
 from layer.schema.plain import Schema
+from mapping.errors import InvalidInstanceName
+from mapping.instances import Instance
 from schema_compat.model import SchemaInfo
 from spark_connector.errors import InvalidWriteOption
 
@@ -51,6 +53,7 @@ class WriteOptions:
         query_name, batch_id: of a micro-batch that is written once, whatever is repeated.
         kafka: options of the Kafka producer on executors (Java's names, without `kafka.`); may hold passwords.
         driver: options of the Kafka client on the driver (librdkafka's names); may hold passwords.
+        instance: whose state it is; None: as the environment's POK_INSTANCE says.
     """
 
     service_url: str
@@ -70,6 +73,7 @@ class WriteOptions:
     batch_id: int | None = None
     kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
     driver: Mapping[str, str] = field(default_factory=dict, repr=False)
+    instance: str | None = None
 
 
 _SPELT: Final = {
@@ -88,6 +92,7 @@ _SPELT: Final = {
     "transactionattempts": ("transaction_attempts", "transactionAttempts"),
     "queryname": ("query_name", "queryName"),
     "batchid": ("batch_id", "batchId"),
+    "instance": ("instance", "instance"),
 }
 _NUMBERS: Final = {
     "transaction_timeout_ms": (1_000, MAX_TIMEOUT_MS),
@@ -145,6 +150,11 @@ def _checked(attribute: str, spelt: str, value: Any) -> Any:
         if text not in ("true", "false"):
             raise InvalidWriteOption(f"{spelt} is {value!r:.40}, expected true or false")
         return text == "true"
+    if attribute == "instance":
+        try:
+            return Instance(str(value)).name
+        except InvalidInstanceName as refused:
+            raise InvalidWriteOption(str(refused)) from refused
     if attribute in _NUMBERS:
         least, most = _NUMBERS[attribute]
         if isinstance(value, bool) or not re.fullmatch(r"\d{1,19}", str(value)) or not least <= int(value) <= most:

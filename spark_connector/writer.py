@@ -10,9 +10,11 @@ from typing import Any, Final
 from pyspark.sql import DataFrame
 
 from layer import errors
+from layer.client.connection import chosen_instance
 from layer.client.errors import pulsar_errors
 from layer.client.service_url import parse_service_url
 from layer.deadline import Deadline
+from layer.exceptions import InvalidConfiguration
 from layer.kafka.settings import MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BYTES, KafkaSettings
 from layer.metadata.producer_admission import AccessMode
 from layer.metadata.producer_membership import Membership
@@ -272,9 +274,13 @@ def _aborted_unless_committed(node: Node, txn: ClientTransaction) -> Iterator[No
 @contextmanager
 def _node_of(options: WriteOptions) -> Iterator[Node]:
     try:
-        settings = KafkaSettings(parse_service_url(options.service_url).bootstrap, dict(options.driver))
+        settings = KafkaSettings(
+            parse_service_url(options.service_url).bootstrap,
+            dict(options.driver),
+            instance=chosen_instance(options.instance),
+        )
         settings.check()
-    except (ValueError, errors.InvalidOption) as wrong:
+    except (ValueError, InvalidConfiguration, errors.InvalidOption) as wrong:
         raise InvalidWriteOption(str(wrong)) from wrong
     node = acquire(settings, Deadline.after(_CALL_S))
     try:

@@ -18,7 +18,7 @@ from layer.admin.subscriptions import SubscriptionAdmin
 from layer.admin.tenants import TenantAdmin
 from layer.admin.transactions import TransactionAdmin
 from layer.client.authentication import Authentication
-from layer.client.connection import connection_security
+from layer.client.connection import chosen_instance, connection_security
 from layer.client.errors import pulsar_errors
 from layer.client.service_url import parse_service_url
 from layer.deadline import Deadline
@@ -49,6 +49,7 @@ class AdminClient(
         tls_trust_certs_file_path: str | None = None,
         tls_allow_insecure_connection: bool = False,
         tls_validate_hostname: bool = False,
+        instance: str | None = None,
     ) -> None:
         """Arguments as those of `Client`."""
         address = parse_service_url(service_url)
@@ -62,7 +63,11 @@ class AdminClient(
             kafka_protocol=options.get("security.protocol"),
         )
         settings = KafkaSettings(
-            address.bootstrap, options, connect_timeout_ms=connection_timeout_ms, security=security
+            address.bootstrap,
+            options,
+            connect_timeout_ms=connection_timeout_ms,
+            security=security,
+            instance=chosen_instance(instance),
         )
         self._timeout_s = operation_timeout_seconds
         with pulsar_errors():

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from layer import errors
+from layer.client.connection import chosen_instance
 from layer.client.errors import pulsar_errors
 from layer.client.service_url import parse_service_url
 from layer.deadline import Deadline
@@ -23,6 +24,8 @@ class ClusterInfo(NamedTuple):
     local: bool
     listeners: Mapping[str, ClusterListener]
     """More addresses, by name."""
+    instance: str
+    """Whose state it is there; '' is the one without a name."""
 
 
 class ClusterAdmin:
@@ -43,6 +46,7 @@ class ClusterAdmin:
         *,
         kafka_config: Mapping[str, str] | None = None,
         listeners: Mapping[str, ClusterListener] | None = None,
+        instance: str = "",
     ) -> None:
         """Register a cluster. A second call with the same values changes nothing.
 
@@ -51,13 +55,14 @@ class ClusterAdmin:
             kafka_config: librdkafka's options for connecting to it. Secrets are refused: they are given to `pok serve`.
             listeners: more addresses, by name, for clients of the lookup service that name one (`listener_name`) or are
                 in one of its networks. Replicators and the services themselves use `service_url`.
+            instance: whose state it is there that replicators and migrations use (see `Client`).
 
         Raises:
             NotAllowedError: it is registered with other values.
             InvalidConfiguration: the name, the address or an option is not possible.
         """
         with pulsar_errors():
-            self.node.clusters.create(name, _address(service_url, kafka_config, listeners), self._deadline())
+            self.node.clusters.create(name, _address(service_url, kafka_config, listeners, instance), self._deadline())
 
     def update_cluster(
         self,
@@ -66,11 +71,12 @@ class ClusterAdmin:
         *,
         kafka_config: Mapping[str, str] | None = None,
         listeners: Mapping[str, ClusterListener] | None = None,
+        instance: str = "",
     ) -> None:
         """Replace what is registered. Services follow within a minute. Raises: as `create_cluster`; NotAllowedError
         when it is not registered."""
         with pulsar_errors():
-            self.node.clusters.update(name, _address(service_url, kafka_config, listeners), self._deadline())
+            self.node.clusters.update(name, _address(service_url, kafka_config, listeners, instance), self._deadline())
 
     def delete_cluster(self, name: str) -> None:
         """Forget a cluster; policies that name it wait for it. Raises NotAllowedError when it is not registered."""
@@ -82,7 +88,9 @@ class ClusterAdmin:
         with pulsar_errors():
             known = self.node.clusters.registry(self._deadline())
             return [
-                ClusterInfo(name, at.service_url, dict(at.kafka_config), name == known.local, dict(at.listeners))
+                ClusterInfo(
+                    name, at.service_url, dict(at.kafka_config), name == known.local, dict(at.listeners), at.instance
+                )
                 for name, at in sorted(known.clusters.items())
             ]
 
@@ -99,7 +107,10 @@ class ClusterAdmin:
 
 
 def _address(
-    service_url: str, kafka_config: Mapping[str, str] | None, listeners: Mapping[str, ClusterListener] | None
+    service_url: str,
+    kafka_config: Mapping[str, str] | None,
+    listeners: Mapping[str, ClusterListener] | None,
+    instance: str,
 ) -> ClusterAddress:
     try:
         for url in (service_url, *(listener.service_url for listener in (listeners or {}).values())):
@@ -107,4 +118,4 @@ def _address(
     except ValueError as error:
         raise errors.InvalidOption(str(error)) from error
     check_listeners(listeners or {})
-    return ClusterAddress(service_url, dict(kafka_config or {}), dict(listeners or {}))
+    return ClusterAddress(service_url, dict(kafka_config or {}), dict(listeners or {}), chosen_instance(instance).name)

@@ -37,6 +37,10 @@ ListenerOption = Annotated[
     ),
 ]
 
+PeerInstanceOption = Annotated[
+    str, typer.Option("--peer-instance", metavar="NAME", help="Whose state it is there; left out: that without a name.")
+]
+
 
 @command(app, "list")
 def list_clusters(settings: Settings) -> None:
@@ -64,7 +68,7 @@ def get(settings: Settings, name: NameArgument) -> None:
         show_pairs(
             {
                 "cluster": found.name, "service url": found.service_url, "listeners": listeners, "config": options,
-                "local": found.local,
+                "instance": found.instance or "-", "local": found.local,
             }
         )  # fmt: skip
 
@@ -76,11 +80,16 @@ def create(
     service_url: ServiceUrlOption,
     config: ConfigOption = None,
     listener: ListenerOption = None,
+    peer_instance: PeerInstanceOption = "",
 ) -> None:
     """Register a cluster."""
     with admin_of(settings) as admin:
         admin.create_cluster(
-            name, service_url, kafka_config=read_kafka_config(config or ()), listeners=_listeners(listener or ())
+            name,
+            service_url,
+            kafka_config=read_kafka_config(config or ()),
+            listeners=_listeners(listener or ()),
+            instance=peer_instance,
         )
         show_result(settings, f"created cluster {name}", {"created": name})
 
@@ -92,11 +101,16 @@ def update(
     service_url: ServiceUrlOption,
     config: ConfigOption = None,
     listener: ListenerOption = None,
+    peer_instance: PeerInstanceOption = "",
 ) -> None:
     """Replace what is registered of a cluster: addresses and options."""
     with admin_of(settings) as admin:
         admin.update_cluster(
-            name, service_url, kafka_config=read_kafka_config(config or ()), listeners=_listeners(listener or ())
+            name,
+            service_url,
+            kafka_config=read_kafka_config(config or ()),
+            listeners=_listeners(listener or ()),
+            instance=peer_instance,
         )
         show_result(settings, f"updated cluster {name}", {"updated": name})
 

@@ -25,6 +25,7 @@ URL_HELP: Final = "Where the cluster is: kafka://host:port[,host:port...]."
 KAFKA_CONFIG_HELP: Final = "A librdkafka option as key=value, or a file of such lines. May be repeated."
 OUTPUT_HELP: Final = "For people or for programs; JSON is all that is on standard output then."
 DEBUG_HELP: Final = "Show tracebacks and the log."
+INSTANCE_HELP: Final = "Whose state it is, where several share the cluster who do not trust one another."
 
 
 def _everywhere(
@@ -42,6 +43,10 @@ def _everywhere(
         typer.Option("--output", help=OUTPUT_HELP, rich_help_panel=_PANEL, show_default=False),
     ] = None,
     debug: Annotated[bool, typer.Option("--debug", help=DEBUG_HELP, rich_help_panel=_PANEL)] = False,
+    instance: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--instance", help=INSTANCE_HELP, rich_help_panel=_PANEL, metavar="NAME", show_default=False),
+    ] = None,
 ) -> None:
     """Only its signature is used: what may be said after the verb as well as before the noun."""
 

@@ -110,7 +110,7 @@ def run(
         sides = None if secured is None else read_secured(secured)
     except (BadDifferences, BadSecured) as error:
         raise CommandFailed(str(error)) from error
-    options = {"kafka_config": dict(settings.kafka_config)} if settings.kafka_config else {}
+    options: dict[str, Any] = {"kafka_config": dict(settings.kafka_config), "instance": settings.instance}
     session = Session(
         Target(Side.PULSAR, pulsar, pulsar_admin or _admin_of(pulsar), namespace, clean=not keep),
         Target(Side.KAFKA, settings.url, "", namespace, options, clean=not keep),

@@ -23,6 +23,7 @@ def admin_of(settings: Settings) -> Iterator[AdminClient]:
         operation_timeout_seconds=OPERATION_TIMEOUT_S,
         connection_timeout_ms=CONNECT_TIMEOUT_MS,
         kafka_config=settings.kafka_config,
+        instance=settings.instance,
     ) as admin:
         yield admin
 
@@ -36,6 +37,7 @@ def client_of(settings: Settings) -> Iterator[Client]:
         operation_timeout_seconds=OPERATION_TIMEOUT_S,
         connection_timeout_ms=CONNECT_TIMEOUT_MS,
         kafka_config=settings.kafka_config,
+        instance=settings.instance,
     )
     try:
         yield client

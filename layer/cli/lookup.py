@@ -58,7 +58,7 @@ def serve(
     those of pok clusters, in which this cluster has to be, too. Messages never pass through here.
     """
     with admin_of(settings) as admin, told_to_stop() as stop, following_map(admin.node) as followed:
-        metadata = ClusterMetadata(settings.kafka_config)
+        metadata = ClusterMetadata(settings.kafka_config, settings.instance)
         try:
             with pulsar_errors():
                 guard = guard_of(tls_certificate, tls_key, token_file)

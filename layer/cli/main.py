@@ -32,9 +32,10 @@ from layer.cli import (
     topics,
     transactions,
 )
-from layer.cli.command import DEBUG_HELP, KAFKA_CONFIG_HELP, OUTPUT_HELP, URL_HELP
+from layer.cli.command import DEBUG_HELP, INSTANCE_HELP, KAFKA_CONFIG_HELP, OUTPUT_HELP, URL_HELP
 from layer.cli.doctor import command as doctor
 from layer.cli.settings import DEFAULT_URL, OutputFormat, Settings
+from layer.client.connection import INSTANCE_VARIABLE
 
 app = typer.Typer(
     name="pok",
@@ -87,11 +88,14 @@ def root(
     ] = None,
     output: Annotated[OutputFormat, typer.Option("--output", help=OUTPUT_HELP)] = OutputFormat.TABLE,
     debug: Annotated[bool, typer.Option("--debug", help=DEBUG_HELP)] = False,
+    instance: Annotated[
+        str, typer.Option("--instance", envvar=INSTANCE_VARIABLE, help=INSTANCE_HELP, metavar="NAME")
+    ] = "",
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and end.")
     ] = False,
 ) -> None:
-    ctx.obj = Settings().overridden(url, kafka_config, output, debug)
+    ctx.obj = Settings().overridden(url, kafka_config, output, debug, instance)
 
 
 def _version(package: str) -> str:

@@ -180,6 +180,7 @@ def _side(settings: Settings, home: AdminClient, cluster: str, secrets: Secrets)
         operation_timeout_seconds=OPERATION_TIMEOUT_S,
         connection_timeout_ms=CONNECT_TIMEOUT_MS,
         kafka_config={**info.kafka_config, **settings.kafka_config, **secrets.get(cluster, {})},
+        instance=info.instance,
     ) as admin:
         yield admin
 

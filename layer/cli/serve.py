@@ -132,6 +132,7 @@ def _connected(settings: Settings, health: ServiceHealth, stop: threading.Event)
                 operation_timeout_seconds=OPERATION_TIMEOUT_S,
                 connection_timeout_ms=CONNECT_TIMEOUT_MS,
                 kafka_config=settings.kafka_config,
+                instance=settings.instance,
             )
         except (ConnectError, Timeout) as away:
             failure = str(away)

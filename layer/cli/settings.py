@@ -15,6 +15,8 @@ from layer.client.service_url import ServiceUrl, parse_service_url
 from layer.embedded.settings import parse_properties
 from layer.errors import InvalidOption
 from layer.kafka.settings import KafkaSettings
+from mapping.errors import InvalidInstanceName
+from mapping.instances import Instance
 
 DEFAULT_URL: Final = "kafka://localhost:9092"
 CONNECT_TIMEOUT_MS: Final = 5_000
@@ -36,6 +38,7 @@ class Settings:
     kafka_config: Mapping[str, str] = field(default_factory=dict, repr=False)
     output: OutputFormat = OutputFormat.TABLE
     debug: bool = False
+    instance: str = ""
 
     @property
     def json(self) -> bool:
@@ -56,7 +59,12 @@ class Settings:
         address, options = self._address(), dict(self.kafka_config)
         security = connection_security(tls=address.tls, kafka_protocol=options.get("security.protocol"))
         return KafkaSettings(
-            address.bootstrap, options, client_id="pok", connect_timeout_ms=CONNECT_TIMEOUT_MS, security=security
+            address.bootstrap,
+            options,
+            client_id="pok",
+            connect_timeout_ms=CONNECT_TIMEOUT_MS,
+            security=security,
+            instance=Instance(self.instance),
         )
 
     def overridden(
@@ -65,15 +73,29 @@ class Settings:
         kafka_config: Sequence[str] | None = None,
         output: OutputFormat | None = None,
         debug: bool = False,
+        instance: str | None = None,
     ) -> Settings:
-        """These settings with what was given; options of `kafka_config` are added one by one."""
+        """These settings with what was given; options of `kafka_config` are added one by one.
+
+        Raises:
+            typer.BadParameter: `read_kafka_config`; no instance can have this name.
+        """
         return replace(
             self,
             url=self.url if url is None else url,
             kafka_config={**self.kafka_config, **read_kafka_config(kafka_config or ())},
             output=self.output if output is None else output,
             debug=self.debug or debug,
+            instance=self.instance if instance is None else read_instance(instance),
         )
+
+
+def read_instance(given: str) -> str:
+    """Raises typer.BadParameter: no instance can have this name."""
+    try:
+        return Instance(given).name
+    except InvalidInstanceName as refused:
+        raise typer.BadParameter(str(refused), param_hint="--instance") from refused
 
 
 def read_kafka_config(given: Sequence[str]) -> dict[str, str]:

@@ -169,6 +169,7 @@ def _messages(
     """A DataFrame, in a Spark that ends with the block, unless this process had one before."""
     options: dict[str, Any] = {
         "service.url": settings.url,
+        "instance": settings.instance,
         "topic": topic,
         "predefinedSubscription": subscription,
         "columns": columns,

@@ -103,6 +103,7 @@ class Client:
         metrics_port: int | None = None,
         enable_transaction: bool = False,
         stand_in: bool | None = None,
+        instance: str | None = None,
     ) -> None:
         """`service_url` is `kafka://host:port[,host:port...]`, or `kafka+ssl://` for TLS. With
         `pok+lookup://host:port[,host:port...]` a lookup service tells which cluster has the tenant of each topic, with
@@ -120,13 +121,17 @@ class Client:
         many topics one pattern may open; each is a membership in a Kafka group), `cursor_memory_limit_bytes` (1 MiB or
         more: how much of what is acknowledged out of order is kept in memory; the largest limit of the process's
         Clients of a cluster counts), `metrics_port` (where `GET /metrics` answers with this process's metrics, 0
-        for a free port; docs/metrics.md) and `stand_in` (whether this process may do the duties of `pok serve` while
-        no service is there; None: as the environment's POK_STAND_IN says, and else yes; docs/architecture.md).
+        for a free port; docs/metrics.md), `stand_in` (whether this process may do the duties of `pok serve` while
+        no service is there; None: as the environment's POK_STAND_IN says, and else yes; docs/architecture.md) and
+        `instance` (whose state it is, where several share a cluster who do not trust one another: 1 to 40 of a-z, 0-9
+        and single hyphens between them, '' for the one without a name; None: as the environment's POK_INSTANCE says,
+        and else ''; docs/acls.md).
 
         Raises:
             ValueError: the URL is none of the above, an argument has a wrong type, or comes with a provider that says
                 it itself (`authentication`, `tls_trust_certs_file_path`).
-            InvalidConfiguration: a number is out of range, or `kafka_config` sets what is not the user's to set.
+            InvalidConfiguration: a number is out of range, no instance can have this name, or `kafka_config` sets what
+                is not the user's to set.
             NotSupported: an option that this version does not have.
         """
         options = ClientOptions(
@@ -153,6 +158,7 @@ class Client:
             metrics_port=metrics_port,
             enable_transaction=enable_transaction,
             stand_in=stand_in,
+            instance=instance,
         )
         options.check()
         install_logger(logger)
@@ -204,7 +210,12 @@ class Client:
     def on(cls, node: Node) -> Client:
         """One more Client of a process that is connected already, for what this package itself does by the SDK; with
         the defaults, but without statistics in the log, and it does not stand in for a service."""
-        made = cls(f"kafka://{node.settings.bootstrap}", stats_interval_in_seconds=0, stand_in=False)
+        made = cls(
+            f"kafka://{node.settings.bootstrap}",
+            stats_interval_in_seconds=0,
+            stand_in=False,
+            instance=node.settings.instance.name,
+        )
         made._settings = node.settings
         made._session = Session(made._options, node.settings, made._letter_producer)
         return made

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from layer.client.authentication import Authentication
-from layer.client.connection import connection_security
+from layer.client.connection import chosen_instance, connection_security
 from layer.client.errors import pulsar_errors
 from layer.client.options import check_range, check_type, check_type_or_none, not_yet
 from layer.client.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
@@ -54,6 +54,7 @@ class ClientOptions:
     metrics_port: int | None
     enable_transaction: bool
     stand_in: bool | None
+    instance: str | None
 
     def check(self) -> None:
         """Raises what `Client.__init__` says, but for the security options (`kafka_settings`)."""
@@ -88,6 +89,7 @@ class ClientOptions:
         check_type(bool, "enable_transaction", self.enable_transaction)
         check_type_or_none(bool, "stand_in", self.stand_in)
         self.stands_in()
+        chosen_instance(self.instance)
         check_type_or_none(str, "listener_name", self.listener_name)
         follows = isinstance(self.service_url, str) and self.service_url.startswith(_LOOKUP_SCHEMES)
         not_yet(
@@ -158,7 +160,11 @@ class ClientOptions:
             kafka_protocol=given.get("security.protocol"),
         )
         settings = KafkaSettings(
-            address.bootstrap, given, connect_timeout_ms=self.connection_timeout_ms, security=security
+            address.bootstrap,
+            given,
+            connect_timeout_ms=self.connection_timeout_ms,
+            security=security,
+            instance=chosen_instance(self.instance),
         )
         with pulsar_errors():
             settings.check()

@@ -1,11 +1,34 @@
-"""The official client's arguments about TLS and login, as `Security`."""
+"""The official client's arguments about TLS and login, as `Security`; and whose state is used there."""
 
 from __future__ import annotations
+
+import os
+from typing import Final
 
 from layer.client.authentication import Authentication, AuthenticationTLS
 from layer.client.options import check_type, check_type_or_none
 from layer.exceptions import InvalidConfiguration
 from layer.kafka.security import Security
+from mapping.errors import InvalidInstanceName
+from mapping.instances import Instance
+
+INSTANCE_VARIABLE: Final = "POK_INSTANCE"
+
+
+def chosen_instance(given: str | None) -> Instance:
+    """Whose state it is: as the environment's POK_INSTANCE says where nothing is `given`.
+
+    Raises:
+        ValueError: it is no string.
+        InvalidConfiguration: no instance can have this name.
+    """
+    check_type_or_none(str, "instance", given)
+    name = os.environ.get(INSTANCE_VARIABLE, "").strip() if given is None else given
+    try:
+        return Instance(name)
+    except InvalidInstanceName as refused:
+        said = f"the environment's {INSTANCE_VARIABLE}: " if given is None else ""
+        raise InvalidConfiguration(f"{said}{refused}") from refused
 
 
 def connection_security(

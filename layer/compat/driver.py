@@ -105,7 +105,8 @@ class Run:
             if self._target.side is Side.PULSAR:
                 self._admin = PulsarRest(self._target.admin_url, logins)
             elif logins is None:
-                self._admin = LayerAdmin(self._target.url, self._target.options.get("kafka_config"))
+                given = self._target.options
+                self._admin = LayerAdmin(self._target.url, given.get("kafka_config"), instance=given.get("instance"))
             else:
                 self._admin = LayerAdmin(self._target.url, **self._login(ADMIN))
         return self._admin

@@ -115,7 +115,7 @@ class CursorSegments:
     def read_marker(self, identity: CursorIdentity, offset: int, deadline: Deadline) -> tuple[Marker, MarkerRef]:
         """Raises Corrupt, StoreError."""
         found = self._read(identity, {offset: _ALL}, "marker", deadline)[offset]
-        here = _where("marker", identity, offset)
+        here = self._where("marker", identity, offset)
         pages: Sequence[int] = ()
         try:
             index = open_marker(found)
@@ -134,7 +134,7 @@ class CursorSegments:
         try:
             index = open_marker(found)
         except CorruptRecord as error:
-            raise Corrupt(f"{_where('marker', identity, offset)}: {error}") from error
+            raise Corrupt(f"{self._where('marker', identity, offset)}: {error}") from error
         pages = () if isinstance(index, bytes) else index
         records = self._read(identity, dict.fromkeys(pages, _ALL), "page of the marker", deadline)
         return [len(found), *(len(records[page]) for page in pages)]
@@ -155,7 +155,7 @@ class CursorSegments:
         acked = BitMap()
         batches: dict[int, tuple[int, int]] = {}
         for ref in ledger.parts:
-            here = _where("segment", identity, ref.kafka_offset)
+            here = self._where("segment", identity, ref.kafka_offset)
             try:
                 segment = decode_segment(records[ref.kafka_offset])
             except CorruptRecord as error:
@@ -176,9 +176,15 @@ class CursorSegments:
         for offset, lost in wanted.items():
             record = records.get(offset)
             if record is None or record.value is None:
-                raise Corrupt(f"{_where(what, identity, offset)} is gone, and with it which of {lost} are acknowledged")
+                raise Corrupt(
+                    f"{self._where(what, identity, offset)} is gone, and with it which of {lost} are acknowledged"
+                )
             values[offset] = record.value
         return values
+
+    def _where(self, what: str, identity: CursorIdentity, offset: int) -> str:
+        partition = f"{self._log.kafka_name(CURSORS)}-{CURSORS.partition_for(identity.topic)}"
+        return f"{what} of cursor {identity} at {partition} offset {offset}"
 
 
 _ALL: Final = "all entries above its mark-delete position"
@@ -189,12 +195,6 @@ def _told(identity: CursorIdentity, ledger: SavedLedger) -> str:
     if not summary.acked:
         return f"{summary.batches} batch entries from offset {base} on"
     return f"the offsets {base + summary.lowest} to {base + summary.highest} (there were {summary.acked})"
-
-
-def _where(what: str, identity: CursorIdentity, offset: int) -> str:
-    return (
-        f"{what} of cursor {identity} at {CURSORS.kafka_name}-{CURSORS.partition_for(identity.topic)} offset {offset}"
-    )
 
 
 def _key(identity: CursorIdentity, session: bytes, save: int, segment: int) -> CursorSegmentKey:

@@ -167,7 +167,9 @@ class DeliveryChannel:
             key = decode_key(record.key)
         except CorruptRecord as reason:
             self.corrupt_records += 1
-            _log.warning("%s-%d offset %d skipped: %s", DELIVERIES.kafka_name, partition, record.offset, reason)
+            _log.warning(
+                "%s-%d offset %d skipped: %s", self._log.kafka_name(DELIVERIES), partition, record.offset, reason
+            )
             return None
         if isinstance(key, DeliveryKey) and record.value is not None:
             return Heard(record.offset, key, record.value)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from layer.deadline import Deadline
 from layer.duties.state import DutyName
 from layer.errors import Closed, LayerError, NotAuthorized
-from layer.ledgers.group import GROUP_ID
+from layer.ledgers.group import maintenance_group
 from layer.metadata.processes import STAND_IN, is_over, process_of, stands_in, this_process
 from mapping.state_topics import LEDGERS
 
@@ -146,16 +146,19 @@ class StandIn:
         return WHILE_S if self.standing else self._chance(0.75 * EVERY_S, 1.25 * EVERY_S)
 
     def _members(self) -> list[str]:
-        described = self._node.admin.describe_group(GROUP_ID, Deadline.after(_ASK_S))
+        group = maintenance_group(self._node.settings.instance)
+        described = self._node.admin.describe_group(group, Deadline.after(_ASK_S))
         return [member.client_id for member in described.members if not is_over(member.client_id)]
 
     def _may(self) -> bool:
         """Whether this process has the rights that keeping lists needs; one that has not leaves it to others."""
         deadline = Deadline.after(_ASK_S)
-        allowed = self._node.admin.allowed_on_topics([LEDGERS.kafka_name], deadline).get(LEDGERS.kafka_name)
-        missing = "Read of the group" if "Read" not in self._node.admin.allowed_on_group(GROUP_ID, deadline) else ""
+        instance = self._node.settings.instance
+        group, lists = maintenance_group(instance), instance.state_topic(LEDGERS)
+        allowed = self._node.admin.allowed_on_topics([lists], deadline).get(lists)
+        missing = "Read of the group" if "Read" not in self._node.admin.allowed_on_group(group, deadline) else ""
         if allowed is not None and not {"Read", "Write"} <= allowed:
-            missing = f"Read and Write of topic {LEDGERS.kafka_name}"
+            missing = f"Read and Write of topic {lists}"
         if missing:
             self._is_forbidden(f"this process lacks {missing}")
         else:

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from layer.errors import InvalidOption
 from layer.kafka.security import Security
+from mapping.instances import Instance
 
 LIBRDKAFKA_LOG: Final = logging.getLogger("layer.kafka.librdkafka")
 LIBRDKAFKA_LOG.addHandler(logging.NullHandler())  # heard by those who configure logging; never raw on standard error
@@ -62,6 +63,8 @@ class KafkaSettings:
     client_id: str = "pulsar-on-kafka"
     connect_timeout_ms: int = 10_000
     security: Security = field(default_factory=Security)
+    instance: Instance = field(default_factory=Instance)
+    """Whose state topics, and groups on them, everything that is made with these settings uses."""
 
     def check(self) -> None:
         """Raises InvalidOption when the overrides hold what is not the user's to set."""
@@ -72,7 +75,8 @@ class KafkaSettings:
     @property
     def identity(self) -> tuple[Any, ...]:
         """Equal for Clients that may share one node."""
-        return self.bootstrap, self.client_id, tuple(sorted(self.overrides.items())), self.security.identity
+        overrides = tuple(sorted(self.overrides.items()))
+        return self.bootstrap, self.client_id, overrides, self.security.identity, self.instance
 
     def common(self) -> dict[str, Any]:
         return {

@@ -13,9 +13,10 @@ from layer.deadline import Deadline
 from layer.ledgers.model import Ledger
 from layer.schema import AvroSchema, Integer, Long, Map, Record, String
 from layer.services import Services
+from mapping.instances import Instance
 from mapping.state_topics import SYSTEM_NAMESPACE
 from mapping.subscription_group import group_id
-from mapping.topic_name import TopicName, kafka_topic
+from mapping.topic_name import TopicName
 
 EVENTS: Final = f"persistent://{SYSTEM_NAMESPACE}/__ledger_deletion"
 RETRIES: Final = f"{EVENTS}-RETRY"
@@ -24,8 +25,6 @@ PARTITIONS: Final = 4
 """Pulsar's default number of parallel deletions."""
 
 WORKER: Final = "ledger-deletion-worker"
-DELETION_GROUP: Final = group_id(kafka_topic(TopicName.parse(EVENTS)), WORKER)
-"""The consumer group of those who delete data."""
 OPERATOR: Final = "operator"
 """The subscription on the dead letters: what it has acknowledged was replayed."""
 MAX_REDELIVERIES: Final = 10
@@ -56,6 +55,11 @@ def event_of(ledger: Ledger) -> PendingDeleteLedger:
         ledger_type=DATA,
         properties={"first": str(record.first), "end": str(record.end)},
     )
+
+
+def deletion_group(instance: Instance) -> str:
+    """The consumer group of those who delete data."""
+    return group_id(instance.kafka_topic(TopicName.parse(EVENTS)), WORKER)
 
 
 class DeletionEvent(NamedTuple):

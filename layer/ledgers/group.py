@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
+from mapping.instances import Instance
 from mapping.state_topics import LEDGERS
-from mapping.subscription_group import group_id
 
-GROUP_ID: Final = group_id(LEDGERS.kafka_name, "maintenance")
+
+def maintenance_group(instance: Instance) -> str:
+    return instance.group(LEDGERS, "maintenance")

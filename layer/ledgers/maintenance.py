@@ -21,7 +21,7 @@ from layer.kafka.shared_work import Assignment, SharedWork
 from layer.ledgers.backlogs import BacklogKeeper
 from layer.ledgers.compacting import Compacting
 from layer.ledgers.expiring import MessageExpiry
-from layer.ledgers.group import GROUP_ID
+from layer.ledgers.group import maintenance_group
 from layer.ledgers.kafka_topics import KafkaDataTopics
 from layer.ledgers.open_trimming import OpenTrimming
 from layer.ledgers.owner import LedgerOwner, TopicLogs, Turn
@@ -125,7 +125,7 @@ class Maintenance:
         )
         self._thread.start()
         self._group = SharedWork(
-            GROUP_ID,
+            maintenance_group(services.settings.instance),
             self._open_member,
             Assignment(self._on_assigned, self._on_revoked),
             name="pok-maintenance-group",
@@ -321,4 +321,5 @@ class Maintenance:
             self._assigned.difference_update(partitions)
 
     def _open_member(self, callbacks: GroupCallbacks) -> GroupConsumer:
-        return self._services.member_sharing(LEDGERS, GROUP_ID, callbacks, self._member)
+        group = maintenance_group(self._services.settings.instance)
+        return self._services.member_sharing(LEDGERS, group, callbacks, self._member)

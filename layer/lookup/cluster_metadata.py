@@ -17,8 +17,10 @@ _TIMEOUT_S: Final = 10.0
 class ClusterMetadata:
     """Thread-safe. One connection for each cluster that was asked about, kept until `close`."""
 
-    def __init__(self, kafka_config: Mapping[str, str]) -> None:
+    def __init__(self, kafka_config: Mapping[str, str], instance: str) -> None:
+        """`instance`: whose state is asked, in each cluster; that of the clients who follow."""
         self._kafka_config = kafka_config
+        self._instance = instance
         self._admins: dict[str, AdminClient] = {}
         self._lock = threading.Lock()
 
@@ -74,6 +76,9 @@ class ClusterMetadata:
             admin = self._admins.get(place.service_url)
             if admin is None:
                 admin = self._admins[place.service_url] = AdminClient(
-                    place.service_url, operation_timeout_seconds=_TIMEOUT_S, kafka_config=self._kafka_config
+                    place.service_url,
+                    operation_timeout_seconds=_TIMEOUT_S,
+                    kafka_config=self._kafka_config,
+                    instance=self._instance,
                 )
             return admin

@@ -29,7 +29,7 @@ def following_map(services: Services) -> Iterator[FollowedMap]:
 
     def open_reader() -> AssignedConsumer:
         config = services.settings.tail(client_id="tenants", fetch_queue_kbytes=_QUEUE_KBYTES, wait_ms=_WAIT_MS)
-        return AssignedConsumer(services.settings.of_state(config), TENANTS.kafka_name)
+        return AssignedConsumer(services.settings.of_state(config), services.log.kafka_name(TENANTS))
 
     def heard(_: Sequence[tuple[int, LogRecord]]) -> None:
         followed.look()

@@ -21,6 +21,7 @@ from layer.kafka.settings import MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BYTES
 from layer.metadata.entities import Entities, EntityKeys, Versioned, readable
 from layer.metadata.namespaces import Namespaces
 from layer.waiting import wait_until
+from mapping.instances import Instance, holds_state
 from mapping.ledger import DEFAULT_ENTRIES_PER_LEDGER, LedgerLayout, incarnation_of
 from mapping.state_keys import TopicKey
 from mapping.state_records.metadata import (
@@ -31,8 +32,8 @@ from mapping.state_records.metadata import (
     decode_topic,
     encode,
 )
-from mapping.state_topics import TOPICS, by_kafka_name
-from mapping.topic_name import TopicName, kafka_topic
+from mapping.state_topics import TOPICS
+from mapping.topic_name import TopicName
 
 MAX_PARTITIONS: Final = 8192
 """The partition field of a ledger id has 13 bits."""
@@ -111,8 +112,11 @@ class LastLife:
 class Topics:
     """Opens, creates, grows and deletes topics. Thread-safe."""
 
-    def __init__(self, entities: Entities[str], namespaces: Namespaces, admin: KafkaAdmin, clock: Clock) -> None:
+    def __init__(
+        self, entities: Entities[str], namespaces: Namespaces, admin: KafkaAdmin, clock: Clock, instance: Instance
+    ) -> None:
         self._entities = entities
+        self._instance = instance
         self._namespaces = namespaces
         self._admin = admin
         self._clock = clock
@@ -256,7 +260,7 @@ class Topics:
 
     def _check_not_taken(self, existing: str, deadline: Deadline) -> None:
         """Two names for one Kafka topic would share its groups, and each other's cursors."""
-        if by_kafka_name(existing) is not None:
+        if holds_state(existing):
             raise errors.InvalidOption(f"{existing} holds this project's own state and cannot be bound")
         for found in self._entities.all(deadline):
             record = decode_topic(found.value)
@@ -499,7 +503,7 @@ class Topics:
         """What is on record then; None where a life of the topic began and ended meanwhile: what was found in Kafka may
         have been its."""
         version = self._version_without_former_life(name, deadline)
-        kafka_name = kafka_topic(name)
+        kafka_name = self._instance.kafka_topic(name)
         described = self._admin.describe_topic(kafka_name, deadline)
         if described is not None:
             if described.partitions > 1 or partitions == 0:
@@ -513,7 +517,14 @@ class Topics:
             created_ms=self._clock.now_ms(),
         )  # fmt: skip
         intent = self._begin(name, record, deadline, unless_after=version)
-        return None if decode_topic(intent.value).state is LifeState.DELETED else intent
+        begun = decode_topic(intent.value)
+        if begun.bound and begun.created_ms == record.created_ms and self._instance.name:
+            _log.warning(
+                "topic=%s Kafka topic %s was there before instance %s knew of it; if another instance uses it, too, "
+                "both share its groups and know nothing of each other's cursors (docs/acls.md)",
+                name, kafka_name, self._instance.name,
+            )  # fmt: skip
+        return None if begun.state is LifeState.DELETED else intent
 
     def _begin(
         self, name: TopicName, record: TopicRecord, deadline: Deadline, *, unless_after: int | None = None

@@ -130,9 +130,9 @@ class StateLogSchemaStorage:
         for version in range(newest, 0, -1):
             winner = by_version.get(version)
             if winner is None:
-                gone = f"schema version {version - 1} of {life} is no longer in {SCHEMAS.kafka_name}"
+                gone = f"schema version {version - 1} of {life} is no longer in {self._log.kafka_name(SCHEMAS)}"
                 raise errors.UnreadableSchemas(gone, newest - 1)
-            entry = _entry(life, winner, newest)
+            entry = self._entry(life, winner, newest)
             if entry is None:
                 break
             live.append(entry)
@@ -159,7 +159,7 @@ class StateLogSchemaStorage:
             stored = known[entry] or found.get(entry)
             if stored is None:
                 gone = f"schema version {entry.version} of {life} is no longer at offset {entry.kafka_offset}"
-                raise errors.UnreadableSchemas(f"{gone} of {SCHEMAS.kafka_name}-{_partition(life)}", newest)
+                raise errors.UnreadableSchemas(f"{gone} of {self._log.kafka_name(SCHEMAS)}-{_partition(life)}", newest)
             loaded.append(stored)
         return loaded
 
@@ -184,7 +184,7 @@ class StateLogSchemaStorage:
             return known
         for winner in reversed(self._entities.winners(life.topic, life, deadline)):
             if winner.version == version.number + 1:
-                entry = _entry(life, winner, winner.version)
+                entry = self._entry(life, winner, winner.version)
                 return None if entry is None else self._load_together(life, version.number, [entry], deadline)[0]
             if summary_of(winner.value).kind is Kind.REMOVAL:
                 return None  # below it may stand what arrived late, and never was a version
@@ -201,8 +201,9 @@ class StateLogSchemaStorage:
         try:
             outcome = self._entities.propose(life.topic, life, after, value, deadline)
         except errors.RecordTooLarge as error:
+            kept_in = self._log.kafka_name(SCHEMAS)
             raise errors.RecordTooLarge(
-                f"the schema of {life} takes {len(value)} bytes, more than {SCHEMAS.kafka_name} takes, which an "
+                f"the schema of {life} takes {len(value)} bytes, more than {kept_in} takes, which an "
                 f"earlier version made: pok doctor says how to raise its max.message.bytes ({error})"
             ) from error
         return SchemaVersion(outcome.version - 1) if isinstance(outcome, Won) else None
@@ -246,6 +247,33 @@ class StateLogSchemaStorage:
         newest = self._entities.cached(life.topic, life)
         return None if newest is None else SchemaVersion(newest.version - 1)
 
+    def _entry(self, life: TopicLife, winner: Versioned, newest: int) -> SchemaEntry | None:
+        """None for a deletion. Raises UnreadableSchemas and Corrupt, as `SchemaStorage.history`."""
+        summary = summary_of(winner.value)
+        match summary.kind:
+            case Kind.DELETION | Kind.REMOVAL:
+                return None
+            case Kind.NEWER:
+                raise errors.Corrupt(f"{self._place(life, winner)}: {summary.reason}")
+            case Kind.UNREADABLE:
+                raise errors.UnreadableSchemas(f"{self._place(life, winner)}: {summary.reason}", newest - 1)
+            case Kind.SCHEMA if summary.type_name not in SchemaType.__members__:
+                # Perhaps of a later version: nothing that may be deleted for that.
+                raise errors.Corrupt(f"{self._place(life, winner)}: type {summary.type_name!r} is not known")
+            case Kind.SCHEMA:
+                return SchemaEntry(
+                    SchemaVersion(winner.version - 1),
+                    winner.offset,
+                    summary.type_name,
+                    summary.sha256,
+                    summary.record_bytes,
+                    summary.timestamp_ms,
+                )
+
+    def _place(self, life: TopicLife, winner: Versioned) -> str:
+        place = f"{self._log.kafka_name(SCHEMAS)}-{_partition(life)} offset {winner.offset}"
+        return f"schema version {winner.version - 1} of {life} ({place})"
+
 
 def _portions(entries: Sequence[SchemaEntry]) -> Iterator[list[SchemaEntry]]:
     """One after the other, as many together as fit into `PORTION_BYTES`."""
@@ -261,30 +289,6 @@ def _portions(entries: Sequence[SchemaEntry]) -> Iterator[list[SchemaEntry]]:
         yield portion
 
 
-def _entry(life: TopicLife, winner: Versioned, newest: int) -> SchemaEntry | None:
-    """None for a deletion. Raises UnreadableSchemas and Corrupt, as `SchemaStorage.history`."""
-    summary = summary_of(winner.value)
-    match summary.kind:
-        case Kind.DELETION | Kind.REMOVAL:
-            return None
-        case Kind.NEWER:
-            raise errors.Corrupt(f"{_place(life, winner)}: {summary.reason}")
-        case Kind.UNREADABLE:
-            raise errors.UnreadableSchemas(f"{_place(life, winner)}: {summary.reason}", newest - 1)
-        case Kind.SCHEMA if summary.type_name not in SchemaType.__members__:
-            # Perhaps of a later version: nothing that may be deleted for that.
-            raise errors.Corrupt(f"{_place(life, winner)}: type {summary.type_name!r} is not known")
-        case Kind.SCHEMA:
-            return SchemaEntry(
-                SchemaVersion(winner.version - 1),
-                winner.offset,
-                summary.type_name,
-                summary.sha256,
-                summary.record_bytes,
-                summary.timestamp_ms,
-            )
-
-
 def _stored(entry: SchemaEntry, record: SchemaRecord) -> StoredSchema:
     return StoredSchema(
         entry.version, entry.kafka_offset, info_of(record), entry.sha256, record.user, record.timestamp_ms
@@ -293,8 +297,3 @@ def _stored(entry: SchemaEntry, record: SchemaRecord) -> StoredSchema:
 
 def _partition(life: TopicLife) -> int:
     return SCHEMAS.partition_for(life.topic)
-
-
-def _place(life: TopicLife, winner: Versioned) -> str:
-    place = f"{SCHEMAS.kafka_name}-{_partition(life)} offset {winner.offset}"
-    return f"schema version {winner.version - 1} of {life} ({place})"

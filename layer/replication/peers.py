@@ -15,6 +15,7 @@ from layer.kafka.settings import KafkaSettings
 from layer.node import Node
 from layer.replication.progress_log import ProgressLog
 from layer.replication.remote import RemoteCluster
+from mapping.instances import Instance
 from mapping.state_records.clusters import ClusterAddress
 
 _log: Final = logging.getLogger(__name__)
@@ -35,7 +36,7 @@ def peer_settings(address: ClusterAddress, secrets: Mapping[str, str]) -> KafkaS
         validate_hostname=False,
         kafka_protocol=options.get("security.protocol"),
     )
-    return KafkaSettings(url.bootstrap, options, security=security)
+    return KafkaSettings(url.bootstrap, options, security=security, instance=Instance(address.instance))
 
 
 class Peers:

@@ -84,7 +84,7 @@ class ProgressLog:
         try:
             return decode_head(record.value)
         except CorruptRecord as error:
-            raise Corrupt(f"{SUBSCRIPTION_PROGRESS.kafka_name}-{partition} offset {at.offset}: {error}") from error
+            raise Corrupt(f"{self._place(partition, at.offset)}: {error}") from error
 
     def blocks(
         self, subject: Subject, apart: Mapping[int, tuple[SegmentPlace, ...]], deadline: Deadline
@@ -105,9 +105,12 @@ class ProgressLog:
                 try:
                     known[offset] = decode_segment(record.value)
                 except CorruptRecord as error:
-                    raise Corrupt(f"{SUBSCRIPTION_PROGRESS.kafka_name}-{partition} {offset}: {error}") from error
+                    raise Corrupt(f"{self._place(partition, offset)}: {error}") from error
             self._keep(partition, known)
             yield from known.values()
+
+    def _place(self, partition: int, offset: int) -> str:
+        return f"{self.log.kafka_name(SUBSCRIPTION_PROGRESS)}-{partition} offset {offset}"
 
     def _keep(self, partition: int, found: Mapping[int, tuple[int, Holes]]) -> None:
         with self._lock:

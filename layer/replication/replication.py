@@ -27,12 +27,11 @@ from layer.turns import Turns
 from mapping.replication import cluster_of
 from mapping.state_records.clusters import ClusterRegistry
 from mapping.state_topics import SUBSCRIPTIONS
-from mapping.subscription_group import group_id
 from mapping.topic_name import TopicName
 
 _log: Final = logging.getLogger(__name__)
 
-GROUP_ID: Final = group_id(SUBSCRIPTIONS.kafka_name, "replication")
+_WORK: Final = "replication"
 EVERY_S: Final = 2.0
 _ROUND_S: Final = 60.0
 _LOOK_FOR_OBSOLETE_S: Final = 60.0
@@ -73,7 +72,7 @@ class Replication:
         self._thread = threading.Thread(target=self._run, name="pok-replication", daemon=True)
         self._thread.start()
         self._group = SharedWork(
-            GROUP_ID,
+            node.settings.instance.group(SUBSCRIPTIONS, _WORK),
             self._open_member,
             Assignment(self._on_assigned, self._on_revoked),
             name="pok-replication-group",
@@ -224,7 +223,8 @@ class Replication:
     # The group's thread -------------------------------------------------------------------------------------------
 
     def _open_member(self, callbacks: GroupCallbacks) -> GroupConsumer:
-        return self._node.member_sharing(SUBSCRIPTIONS, GROUP_ID, callbacks, self._member)
+        group = self._node.settings.instance.group(SUBSCRIPTIONS, _WORK)
+        return self._node.member_sharing(SUBSCRIPTIONS, group, callbacks, self._member)
 
     def _on_assigned(self, partitions: list[int]) -> None:
         with self._lock:

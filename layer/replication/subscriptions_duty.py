@@ -25,9 +25,8 @@ from layer.replication.sync_round import SyncRound
 from layer.rounds import RoundsThread
 from layer.turns import Turns
 from mapping.state_topics import SUBSCRIPTION_PROGRESS
-from mapping.subscription_group import group_id
 
-GROUP_ID: Final = group_id(SUBSCRIPTION_PROGRESS.kafka_name, "replication")
+_WORK: Final = "replication"
 EVERY_S: Final = 1.0
 _ROUND_S: Final = 120.0
 _AGAIN_MOST_S: Final = 30.0
@@ -74,7 +73,7 @@ class ReplicatedSubscriptions:
         )
         self._thread.start()
         self._group = SharedWork(
-            GROUP_ID,
+            node.settings.instance.group(SUBSCRIPTION_PROGRESS, _WORK),
             self._open_member,
             Assignment(self._on_assigned, self._on_revoked),
             name="pok-subscriptions-group",
@@ -138,7 +137,8 @@ class ReplicatedSubscriptions:
     # The membership's thread --------------------------------------------------------------------------------------
 
     def _open_member(self, callbacks: GroupCallbacks) -> GroupConsumer:
-        return self._node.member_sharing(SUBSCRIPTION_PROGRESS, GROUP_ID, callbacks, self._member)
+        group = self._node.settings.instance.group(SUBSCRIPTION_PROGRESS, _WORK)
+        return self._node.member_sharing(SUBSCRIPTION_PROGRESS, group, callbacks, self._member)
 
     def _on_assigned(self, partitions: list[int]) -> None:
         with self._lock:

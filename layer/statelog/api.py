@@ -96,6 +96,10 @@ class StateLog(Protocol):
         """The records at exactly these offsets (any order); what compaction or retention took is missing."""
         ...
 
+    def kafka_name(self, topic: StateTopic) -> str:
+        """The Kafka topic that holds a state topic here."""
+        ...
+
     def close(self) -> None:
         """End reading; a second call does nothing, others raise `Closed`. What was lent to the log stays open."""
         ...
@@ -123,4 +127,4 @@ def records_stay_s(topic: StateTopic) -> float:
 def check_partition(topic: StateTopic, partition: int) -> None:
     """Raises ValueError for a partition that the topic does not have: whoever computed it is wrong."""
     if not 0 <= partition < topic.most_partitions:
-        raise ValueError(f"{topic.kafka_name} has partitions 0 to {topic.most_partitions - 1}, not {partition}")
+        raise ValueError(f"state topic {topic.name} has partitions 0 to {topic.most_partitions - 1}, not {partition}")

@@ -91,7 +91,7 @@ class CompareAndSet(Generic[E]):
         self._log = log
         self._topic = topic
         self._partition = partition
-        self._name = f"{topic.kafka_name}-{partition}"
+        self._name = f"{log.kafka_name(topic)}-{partition}"
         self._keys = keys
         self._keep_winners = keep_winners
         self._new_attempt = new_attempt

@@ -58,7 +58,7 @@ class FollowedLog:
     ) -> None:
         """`topics`: whose partitions may be followed."""
         self._log = log
-        self._topics = frozenset(topic.kafka_name for topic in topics)
+        self._topics = frozenset(topic.name for topic in topics)
         self._clock = clock
         self._lock = threading.Lock()
         self._read: dict[Which, Moment] = {}
@@ -89,13 +89,16 @@ class FollowedLog:
     ) -> Mapping[int, LogRecord]:
         return self._log.read_at(topic, partition, offsets, deadline)
 
+    def kafka_name(self, topic: StateTopic) -> str:
+        return self._log.kafka_name(topic)
+
     # Reading ------------------------------------------------------------------------------------------------------
 
     def read(
         self, topic: StateTopic, partition: int, start: int, end: int, deadline: Deadline
     ) -> Iterator[list[LogRecord]]:
-        which = (topic.kafka_name, partition)
-        if start >= end or topic.kafka_name not in self._topics:
+        which = (self.kafka_name(topic), partition)
+        if start >= end or topic.name not in self._topics:
             yield from self._log.read(topic, partition, start, end, deadline)
             return
         often = self._is_read_often(which)

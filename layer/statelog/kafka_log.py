@@ -24,6 +24,7 @@ from layer.kafka.fetcher import Fetcher
 from layer.kafka.producer import KafkaProducer
 from layer.kafka.records import KafkaRecord
 from layer.statelog.api import Group, LogRecord, StateTopicMismatch, check_partition
+from mapping.instances import Instance
 from mapping.state_topics import StateTopic
 
 _T = TypeVar("_T")
@@ -61,8 +62,12 @@ class KafkaStateLog:
         producer: Callable[[], KafkaProducer],
         admin: KafkaAdmin,
         stamped: Callable[[int], None] = lambda stored_ms: None,
+        *,
+        instance: Instance,
     ) -> None:
-        """`stamped` is told the brokers' time with each append, where the topic has it (`ClusterClock.heard`)."""
+        """`stamped` is told the brokers' time with each append, where the topic has it (`ClusterClock.heard`).
+        `instance`: whose state it is."""
+        self._instance = instance
         self._producer = producer
         self._stamped = stamped
         self._admin = admin
@@ -84,7 +89,7 @@ class KafkaStateLog:
     ) -> list[int]:
         self._make_ready(topic, partition, deadline)
         new = [NewRecord(key, value) for key, value in records]
-        return append_all(self._producer, topic.kafka_name, partition, new, deadline, self._stamped)
+        return append_all(self._producer, self.kafka_name(topic), partition, new, deadline, self._stamped)
 
     def append_apart(self, groups: Sequence[Group], deadline: Deadline) -> None:
         for topic, partition, _ in groups:
@@ -92,7 +97,7 @@ class KafkaStateLog:
         append_apart(
             self._producer,
             [
-                (topic.kafka_name, partition, [NewRecord(key, value) for key, value in records])
+                (self.kafka_name(topic), partition, [NewRecord(key, value) for key, value in records])
                 for topic, partition, records in groups
             ],
             deadline,
@@ -109,7 +114,9 @@ class KafkaStateLog:
 
     def _watermarks(self, topic: StateTopic, partition: int, deadline: Deadline) -> tuple[int, int]:
         self._make_ready(topic, partition, deadline)
-        return self._patiently(topic, deadline, lambda: self._fetcher.watermarks(topic.kafka_name, partition, deadline))
+        return self._patiently(
+            topic, deadline, lambda: self._fetcher.watermarks(self.kafka_name(topic), partition, deadline)
+        )
 
     def read(
         self, topic: StateTopic, partition: int, start: int, end: int, deadline: Deadline
@@ -119,7 +126,7 @@ class KafkaStateLog:
         position = start
         while position < end:
             try:
-                for batch in self._fetcher.read(topic.kafka_name, partition, position, end, deadline):
+                for batch in self._fetcher.read(self.kafka_name(topic), partition, position, end, deadline):
                     records = [_log_record(record) for record in batch]
                     position = records[-1].offset + 1
                     yield records
@@ -133,7 +140,7 @@ class KafkaStateLog:
         start, end = self._watermarks(topic, partition, deadline)
         wanted = sorted({offset for offset in offsets if start <= offset < end})
         return self._patiently(
-            topic, deadline, lambda: self._read_exactly(topic.kafka_name, partition, wanted, deadline)
+            topic, deadline, lambda: self._read_exactly(self.kafka_name(topic), partition, wanted, deadline)
         )
 
     def _read_exactly(
@@ -159,9 +166,12 @@ class KafkaStateLog:
     def _is_gone(self, topic: StateTopic) -> bool:
         """Whether a broker says that the topic is not there; False when none answers."""
         try:
-            return self._admin.describe_topic(topic.kafka_name, Deadline.after(_ASK_S)) is None
+            return self._admin.describe_topic(self.kafka_name(topic), Deadline.after(_ASK_S)) is None
         except StoreError:
             return False
+
+    def kafka_name(self, topic: StateTopic) -> str:
+        return self._instance.state_topic(topic)
 
     # Topics -------------------------------------------------------------------------------------------------------
 
@@ -170,42 +180,41 @@ class KafkaStateLog:
         if self._closed.is_set():
             raise Closed("the state log is closed")
         check_partition(topic, partition)
-        if topic.kafka_name in self._there:
+        name = self.kafka_name(topic)
+        if name in self._there:
             if partition >= topic.partitions:
                 self._learn_added(topic, partition, deadline)
             return
-        making = self._making.setdefault(topic.kafka_name, threading.Lock())
+        making = self._making.setdefault(name, threading.Lock())
         if not making.acquire(timeout=min(deadline.remaining_s(), threading.TIMEOUT_MAX)):
-            raise DeadlineExceeded(f"time ran out while waiting for state topic {topic.kafka_name} to be made ready")
+            raise DeadlineExceeded(f"time ran out while waiting for state topic {name} to be made ready")
         try:
-            if topic.kafka_name not in self._there:
+            if name not in self._there:
                 self._find_or_create(topic, deadline)
-                self._there.add(topic.kafka_name)
+                self._there.add(name)
         finally:
             making.release()
 
     def _learn_added(self, topic: StateTopic, partition: int, deadline: Deadline) -> None:
         """A producer's handle looks only every few minutes whether a topic has grown."""
         producer = self._producer()
-        where = topic.kafka_name, partition
+        where = self.kafka_name(topic), partition
         if self._learned.get(where) is not producer:
-            producer.learn_partitions(topic.kafka_name, partition + 1, deadline)
+            producer.learn_partitions(where[0], partition + 1, deadline)
             self._learned[where] = producer
 
     def _find_or_create(self, topic: StateTopic, deadline: Deadline) -> None:
-        created = False
-        while (
-            found := self._patiently(topic, deadline, lambda: self._admin.describe_topic(topic.kafka_name, deadline))
-        ) is None:
+        name, created = self.kafka_name(topic), False
+        while (found := self._patiently(topic, deadline, lambda: self._admin.describe_topic(name, deadline))) is None:
             if not created:
                 self._patiently(topic, deadline, lambda: self._create(topic, deadline))
                 created = True
                 continue
-            deadline.check(f"state topic {topic.kafka_name} to be known to the brokers")
+            deadline.check(f"state topic {name} to be known to the brokers")
             self._closed.wait(min(_METADATA_PAUSE_S, deadline.remaining_s()))
         if not topic.partitions <= found.partitions <= topic.most_partitions:
             raise StateTopicMismatch(
-                f"state topic {topic.kafka_name} has {found.partitions} partitions and must have {topic.partitions}:"
+                f"state topic {name} has {found.partitions} partitions and must have {topic.partitions}:"
                 " it was not made by this software, or by another version of it; state can be kept in it only when it"
                 " is deleted first (which loses what is in it)"
             )
@@ -215,14 +224,15 @@ class KafkaStateLog:
     def _check_cleanup(self, topic: StateTopic, deadline: Deadline) -> None:
         """A state topic that Kafka deletes from would forget; raises StateTopicMismatch. Of what is less grave the log
         tells."""
+        name = self.kafka_name(topic)
         try:
-            configs = self._patiently(topic, deadline, lambda: self._admin.topic_configs(topic.kafka_name, deadline))
+            configs = self._patiently(topic, deadline, lambda: self._admin.topic_configs(name, deadline))
         except NotAuthorized:
             return  # pok doctor names the missing right
         policy = configs.get("cleanup.policy")
         if policy is not None and policy != topic.cleanup.value:
             raise StateTopicMismatch(
-                f"state topic {topic.kafka_name} has cleanup.policy={policy} and must have {topic.cleanup.value}: "
+                f"state topic {name} has cleanup.policy={policy} and must have {topic.cleanup.value}: "
                 "set it with Kafka's tools, or what is in the topic will be lost"
             )
 
@@ -231,11 +241,11 @@ class KafkaStateLog:
             if value is not None and needed is not None and not keeps(needed, value):
                 _log.warning(
                     "state topic %s has %s=%s and should have %s: `pok doctor` says why, and how to set it",
-                    topic.kafka_name, option, value, needed,
+                    name, option, value, needed,
                 )  # fmt: skip
 
     def _create(self, topic: StateTopic, deadline: Deadline) -> None:
-        self._admin.create_topic(topic.kafka_name, topic.partitions, topic.configs, deadline)
+        self._admin.create_topic(self.kafka_name(topic), topic.partitions, topic.configs, deadline)
 
     def close(self) -> None:
         if not self._closed.is_set():

@@ -12,6 +12,7 @@ from layer.clock import Clock, SystemClock
 from layer.deadline import Deadline
 from layer.errors import Closed, OffsetOutOfRange
 from layer.statelog.api import Group, LogRecord, check_partition
+from mapping.instances import Instance
 from mapping.state_topics import StateTopic
 
 _BATCH: Final = 1000
@@ -48,7 +49,7 @@ class MemoryStateLog:
     def append_many(
         self, topic: StateTopic, partition: int, records: Sequence[tuple[bytes, bytes | None]], deadline: Deadline
     ) -> list[int]:
-        deadline.check(f"append to {topic.kafka_name}-{partition}")
+        deadline.check(f"append to {self.kafka_name(topic)}-{partition}")
         with self._lock:
             log = self._partition(topic, partition)
             first = log.end
@@ -58,6 +59,9 @@ class MemoryStateLog:
             )
             log.end = first + len(records)
             return list(range(first, log.end))
+
+    def kafka_name(self, topic: StateTopic) -> str:
+        return Instance().state_topic(topic)
 
     def append_apart(self, groups: Sequence[Group], deadline: Deadline) -> None:
         for topic, partition, records in groups:
@@ -76,11 +80,13 @@ class MemoryStateLog:
     ) -> Iterator[list[LogRecord]]:
         position = start
         while position < end:
-            deadline.check(f"{topic.kafka_name}-{partition} to be read to {end}, now at {position}")
+            deadline.check(f"{self.kafka_name(topic)}-{partition} to be read to {end}, now at {position}")
             with self._lock:
                 log = self._partition(topic, partition)
                 if position < log.start:
-                    raise OffsetOutOfRange(f"{topic.kafka_name}-{partition} starts at {log.start}, not at {position}")
+                    raise OffsetOutOfRange(
+                        f"{self.kafka_name(topic)}-{partition} starts at {log.start}, not at {position}"
+                    )
                 batch = _slice(log.records, position, end)[:_BATCH]
             position = batch[-1].offset + 1 if len(batch) == _BATCH else end
             if batch:
@@ -149,7 +155,7 @@ class MemoryStateLog:
         if self._closed:
             raise Closed("the state log is closed")
         check_partition(topic, partition)
-        return self._partitions.setdefault((topic.kafka_name, partition), _Partition())
+        return self._partitions.setdefault((topic.name, partition), _Partition())
 
 
 def _slice(records: list[LogRecord], start: int, end: int) -> list[LogRecord]:

@@ -109,7 +109,7 @@ class PartitionTail:
         if self._closed:
             return
         if not isinstance(failure, errors.LayerError):
-            _log.exception("%s: reading failed", self._topic.kafka_name)
+            _log.exception("%s: reading failed", self._log.kafka_name(self._topic))
             return
         told = type(failure).__name__
         level = logging.WARNING if told != self._told else logging.DEBUG
@@ -193,9 +193,11 @@ class PartitionTail:
         if end_reached(error):
             return
         if partition is not None and is_offset_out_of_range(error):
-            _log.warning("%s-%d: what was to be read is gone, going on at its end", self._topic.kafka_name, partition)
+            _log.warning(
+                "%s-%d: what was to be read is gone, going on at its end", self._log.kafka_name(self._topic), partition
+            )
             reader.seek({partition: self._end(partition)})
         elif is_final(error):
-            raise failure_of(error, f"reading {self._topic.kafka_name}")
+            raise failure_of(error, f"reading {self._log.kafka_name(self._topic)}")
         else:
-            _log.info("%s: %s", self._topic.kafka_name, error.str())
+            _log.info("%s: %s", self._log.kafka_name(self._topic), error.str())

@@ -91,7 +91,7 @@ class LogView(Generic[F]):
         self._clock = clock
         self._longest_absence_s = tombstones_last_s(topic) / 2
         self._longest_reading_s = records_stay_s(topic) / 2
-        self._name = f"{topic.kafka_name}-{partition}"
+        self._name = f"{log.kafka_name(topic)}-{partition}"
         self._fold: F | None = None
         self._position = 0
         self._no_tombstone_missed_since = self._now()

@@ -53,7 +53,7 @@ class CoordinatorCount:
 
     def now(self, deadline: Deadline) -> int:
         """Asks the cluster. Raises StoreErrors, NotAuthorized."""
-        found = self._admin.describe_topic(TRANSACTION_COORDINATOR_ASSIGN.kafka_name, deadline)
+        found = self._admin.describe_topic(self._log.kafka_name(TRANSACTION_COORDINATOR_ASSIGN), deadline)
         with self._lock:
             self._known = max(self._known, 0 if found is None else found.partitions)
             return self._known
@@ -75,8 +75,8 @@ class CoordinatorCount:
         # Whoever is assigned a coordinator finds its log and its requests.
         for topic in (TRANSACTION_LOG, TRANSACTION_REQUESTS, TRANSACTION_COORDINATOR_ASSIGN):
             self._log.end_offset(topic, 0, deadline)
-            found = self._admin.describe_topic(topic.kafka_name, deadline)
+            found = self._admin.describe_topic(self._log.kafka_name(topic), deadline)
             if found is not None and found.partitions < count:
-                self._admin.grow_topic(topic.kafka_name, count, deadline)
+                self._admin.grow_topic(self._log.kafka_name(topic), count, deadline)
         with self._lock:
             self._known = max(self._known, count)

@@ -6,23 +6,26 @@ The topic holds no data.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
 
 from layer.kafka.group import GroupCallbacks, GroupConsumer
 from layer.kafka.shared_work import Assignment, SharedWork
 from layer.transactions.coordinators import Coordinators
+from mapping.instances import Instance
 from mapping.state_topics import TRANSACTION_COORDINATOR_ASSIGN
-from mapping.subscription_group import group_id
 
-GROUP_ID: Final = group_id(TRANSACTION_COORDINATOR_ASSIGN.kafka_name, "coordinators")
+
+def coordinators_group(instance: Instance) -> str:
+    return instance.group(TRANSACTION_COORDINATOR_ASSIGN, "coordinators")
 
 
 class CoordinatorGroup(SharedWork):
     """This process's membership."""
 
-    def __init__(self, coordinators: Coordinators, open_member: Callable[[GroupCallbacks], GroupConsumer]) -> None:
+    def __init__(
+        self, coordinators: Coordinators, instance: Instance, open_member: Callable[[GroupCallbacks], GroupConsumer]
+    ) -> None:
         super().__init__(
-            GROUP_ID,
+            coordinators_group(instance),
             open_member,
             Assignment(coordinators.on_assign, coordinators.on_revoke),
             name="pok-coordinators",

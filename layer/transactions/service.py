@@ -18,7 +18,7 @@ from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBY
 from layer.transactions.client_transaction import TransactionClient
 from layer.transactions.coordinator import Coordinator, random_session
 from layer.transactions.coordinator_access import ClusterAccess
-from layer.transactions.coordinator_group import GROUP_ID, CoordinatorGroup
+from layer.transactions.coordinator_group import CoordinatorGroup, coordinators_group
 from layer.transactions.coordinator_log import CoordinatorLog
 from layer.transactions.coordinator_rules import CoordinatorSettings
 from layer.transactions.coordinators import Coordinators
@@ -95,7 +95,7 @@ class Transactions:
             if self._group is None:
                 self.settings = self._settings_now(deadline)
                 self._services.state_apart = True
-                self._group = CoordinatorGroup(self._coordinators, self._open_member)
+                self._group = CoordinatorGroup(self._coordinators, self._services.settings.instance, self._open_member)
                 self._rounds = UpkeepRounds(self._upkeep, self._sealing, self._cleaned)
             group = self._group
         if group.wait_until_assigned(_at_most(_ASSIGNED_S, deadline)):
@@ -132,7 +132,8 @@ class Transactions:
 
     def served(self, deadline: Deadline) -> bool:
         """Whether any process is in the group that serves coordinators. Raises StoreErrors."""
-        return bool(self._services.admin.describe_group(GROUP_ID, deadline).members)
+        group = coordinators_group(self._services.settings.instance)
+        return bool(self._services.admin.describe_group(group, deadline).members)
 
     def owned(self) -> list[int]:
         """The coordinators assigned to this process, in order."""
@@ -193,10 +194,12 @@ class Transactions:
         config = self._services.settings.tail(
             client_id="transaction-requests", fetch_queue_kbytes=STATE_FETCH_QUEUE_KBYTES, wait_ms=_REQUESTS_WAIT_MS
         )
-        return AssignedConsumer(self._services.settings.of_state(config), TRANSACTION_REQUESTS.kafka_name)
+        topic = self._services.log.kafka_name(TRANSACTION_REQUESTS)
+        return AssignedConsumer(self._services.settings.of_state(config), topic)
 
     def _open_member(self, callbacks: GroupCallbacks) -> GroupConsumer:
-        return self._services.member_sharing(TRANSACTION_COORDINATOR_ASSIGN, GROUP_ID, callbacks)
+        group = coordinators_group(self._services.settings.instance)
+        return self._services.member_sharing(TRANSACTION_COORDINATOR_ASSIGN, group, callbacks)
 
 
 def _at_most(seconds: float, deadline: Deadline) -> Deadline:

@@ -31,11 +31,13 @@ class ClusterAddress:
     """How another cluster is reached: `kafka://host:port,...` or `kafka+ssl://...`, and librdkafka's options.
 
     `service_url` is for everybody whom none of `listeners` is for. What was written before there were any has none.
+    `instance`: whose state it is there that this cluster's services use; '' is the one without a name.
     """
 
     service_url: str
     kafka_config: Mapping[str, str] = field(default_factory=dict)
     listeners: Mapping[str, ClusterListener] = field(default_factory=dict)
+    instance: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ def decode_clusters(value: bytes) -> ClusterRegistry:
                 str(found["service_url"]),
                 {str(k): str(v) for k, v in found["kafka_config"].items()},
                 {str(listener): _listener(told) for listener, told in found.get("listeners", {}).items()},
+                str(found.get("instance", "")),
             )
             for name, found in parsed["clusters"].items()
         }

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, C
 from layer.deadline import Deadline
 from layer.transactions.buffer.model import DataPartition
 from layer.transactions.coordinator_state import txn_id
+from mapping.instances import Instance
 from mapping.state_keys import CoordinatorTakeoverKey, TransactionBufferKey, TransactionLogKey, encode_key
 from mapping.state_records.transaction_buffer import OpenEntry, encode_buffer_entry
 from mapping.state_records.transaction_log import (
@@ -83,7 +84,7 @@ def write(bootstrap: str, those: Iterator[Record]) -> int:
     for topic, partition, key, value in those:
         while True:
             try:
-                producer.produce(topic.kafka_name, value, key, partition)
+                producer.produce(Instance().state_topic(topic), value, key, partition)
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -109,12 +110,14 @@ def compact(bootstrap: str, where: dict[StateTopic, int]) -> dict[StateTopic, in
     left: dict[StateTopic, int] = {}
     for topic, partition in where.items():
         while left.get(topic, _FEW) >= _FEW:
-            deadline.check(f"{topic.kafka_name} to be compacted")
+            deadline.check(f"{Instance().state_topic(topic)} to be compacted")
             pause.wait(_LOOK_EVERY_S)
             # An active segment is not compacted: one more record, once segment.ms has passed, begins another.
-            roller.produce(topic.kafka_name, None, encode_key(TransactionLogKey(0, 0, 0, "roller", 0)), partition)
+            roller.produce(
+                Instance().state_topic(topic), None, encode_key(TransactionLogKey(0, 0, 0, "roller", 0)), partition
+            )
             roller.flush(60)
-            left[topic] = _count(bootstrap, topic.kafka_name, partition)
+            left[topic] = _count(bootstrap, Instance().state_topic(topic), partition)
     _configure(admin, {topic: {name: topic.configs[name] for name in _QUICKLY} for topic in where})
     _configure_cleaner(admin, AlterConfigOpType.DELETE)
     return left
@@ -135,7 +138,7 @@ def _configure(admin: AdminClient, settings: dict[StateTopic, dict[str, str]]) -
     resources = [
         ConfigResource(
             ResourceType.TOPIC,
-            topic.kafka_name,
+            Instance().state_topic(topic),
             incremental_configs=[
                 ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET) for name, value in configs.items()
             ],

@@ -23,6 +23,7 @@ import psutil
 import layer as pulsar
 from layer.transactions.coordinator_state import CoordinatorState
 from layer.transactions.pending_acks.log import PendingAckLog
+from mapping.instances import Instance
 from mapping.state_topics import TRANSACTION_LOG, TRANSACTION_PENDING_ACK
 from mapping.topic_name import TopicName, kafka_topic
 from mapping.txn_id import TxnId
@@ -262,7 +263,7 @@ class BankStage:
         states = []
         for number in range(TRANSACTION_LOG.partitions):
             state = CoordinatorState(number)
-            for message in read_all(self.bootstrap, TRANSACTION_LOG.kafka_name, number):
+            for message in read_all(self.bootstrap, Instance().state_topic(TRANSACTION_LOG), number):
                 state.apply(log_record(message))
             states.append(state)
         return states
@@ -273,7 +274,7 @@ class BankStage:
         for source in map(str, map(TopicName.parse, self.sources)):
             entries = PendingAckLog()
             partition = TRANSACTION_PENDING_ACK.partition_for(source)
-            for message in read_all(self.bootstrap, TRANSACTION_PENDING_ACK.kafka_name, partition):
+            for message in read_all(self.bootstrap, Instance().state_topic(TRANSACTION_PENDING_ACK), partition):
                 entries.apply(log_record(message))
             for name, acks in entries.cursors().items():
                 if name.topic == source:

@@ -14,6 +14,7 @@ from confluent_kafka import Producer
 
 from layer.deadline import Deadline
 from mapping import state_topics
+from mapping.instances import Instance
 from mapping.state_keys import CursorSegmentKey, encode_key
 from mapping.state_topics import CURSORS, Cleanup, StateTopic
 from tests.chaos.outside import read_at
@@ -53,8 +54,8 @@ def wait_until_compacted(bootstrap: str, topic: str, within_s: float = 120.0) ->
     partition, patience, pause = CURSORS.partition_for(topic), Deadline.after(within_s), threading.Event()
     producer = Producer({"bootstrap.servers": bootstrap})
     first = _append(producer, partition)
-    while read_at(bootstrap, CURSORS.kafka_name, partition, [first], tombstones=True):
-        patience.check(f"the cleaner in partition {partition} of {CURSORS.kafka_name}")
+    while read_at(bootstrap, Instance().state_topic(CURSORS), partition, [first], tombstones=True):
+        patience.check(f"the cleaner in partition {partition} of {Instance().state_topic(CURSORS)}")
         pause.wait(_LOOK_EVERY_S)
         _append(producer, partition)  # an append is what closes a segment
 
@@ -62,7 +63,7 @@ def wait_until_compacted(bootstrap: str, topic: str, within_s: float = 120.0) ->
 def _append(producer: Producer, partition: int) -> int:
     placed: list[int] = []
     producer.produce(
-        CURSORS.kafka_name,
+        Instance().state_topic(CURSORS),
         None,
         _NOBODYS,
         partition=partition,

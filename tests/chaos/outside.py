@@ -12,6 +12,7 @@ from pyroaring import BitMap64
 
 from layer.deadline import Deadline
 from mapping.batch_entry import decode_batch
+from mapping.instances import Instance
 from mapping.message_record import batch_info
 from mapping.state_records.cursor_marker import decode_index, open_marker, page_contents
 from mapping.state_records.cursor_state import CommitMetadata, Holes, decode_commit_metadata, decode_segment
@@ -156,7 +157,7 @@ class Sample:
             return {}
 
         def read(what: str, offsets: Sequence[int]) -> dict[int, bytes]:
-            found = read_at(bootstrap, CURSORS.kafka_name, CURSORS.partition_for(topic), offsets)
+            found = read_at(bootstrap, Instance().state_topic(CURSORS), CURSORS.partition_for(topic), offsets)
             gone.extend(f"{what} {offset}" for offset in offsets if offset not in found)
             return found
 

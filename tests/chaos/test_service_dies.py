@@ -20,8 +20,9 @@ from layer.admin import AdminClient
 from layer.deadline import Deadline
 from layer.duties import standing_in
 from layer.embedded import EmbeddedBroker
-from layer.ledgers.group import GROUP_ID
+from layer.ledgers.group import maintenance_group
 from layer.metadata.processes import is_over, stands_in
+from mapping.instances import Instance
 from mapping.state_topics import LEDGERS
 from tests.chaos.processes import PATIENCE_S, eventually
 
@@ -135,7 +136,7 @@ def test_a_client_stands_in_while_no_service_is_there(
         node = admin.node
 
         def members() -> list[str]:
-            described = node.admin.describe_group(GROUP_ID, Deadline.after(PATIENCE_S))
+            described = node.admin.describe_group(maintenance_group(Instance()), Deadline.after(PATIENCE_S))
             return [member.client_id for member in described.members if not is_over(member.client_id)]
 
         eventually("it stands in", lambda: node.stand_in.standing and any(map(stands_in, members())))

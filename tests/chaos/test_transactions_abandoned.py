@@ -12,7 +12,8 @@ import layer as pulsar
 from layer.admin import AdminClient
 from layer.deadline import Deadline
 from layer.embedded import EmbeddedBroker
-from layer.transactions.coordinator_group import GROUP_ID
+from layer.transactions.coordinator_group import coordinators_group
+from mapping.instances import Instance
 from tests.chaos.processes import PATIENCE_S, eventually
 from tests.integration.transaction_support import markers_of
 
@@ -44,7 +45,7 @@ def begin_and_die(service_url: str, topic: str) -> str:
 
 
 def nobody_serves(admin: AdminClient) -> bool:
-    return not admin.node.admin.describe_group(GROUP_ID, Deadline.after(PATIENCE_S)).members
+    return not admin.node.admin.describe_group(coordinators_group(Instance()), Deadline.after(PATIENCE_S)).members
 
 
 @pytest.mark.parametrize("who", ["consumer", "reader"])

@@ -19,7 +19,8 @@ from layer.kafka.settings import KafkaSettings
 from layer.node import Node
 from layer.transactions.buffer.entries import TxnStatus
 from layer.transactions.buffer.model import DataPartition
-from layer.transactions.coordinator_group import GROUP_ID
+from layer.transactions.coordinator_group import coordinators_group
+from mapping.instances import Instance
 from mapping.topic_name import TopicName
 from mapping.txn_id import TxnId
 from tests.chaos.processes import PATIENCE_S, eventually
@@ -90,7 +91,10 @@ def judge(bootstrap: str) -> Iterator[Node]:
 
 
 def members(judge: Node) -> set[str]:
-    return {each.member_id for each in judge.admin.describe_group(GROUP_ID, Deadline.after(PATIENCE_S)).members}
+    return {
+        each.member_id
+        for each in judge.admin.describe_group(coordinators_group(Instance()), Deadline.after(PATIENCE_S)).members
+    }
 
 
 def test_every_outcome_is_all_or_nothing_whoever_is_killed_or_stopped(

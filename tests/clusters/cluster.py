@@ -58,7 +58,7 @@ class Cluster:
         """The port of a lookup service of this cluster's map of tenants."""
         with ExitStack() as stack:
             followed = stack.enter_context(following_map(self.admin.node))
-            metadata = ClusterMetadata({})
+            metadata = ClusterMetadata({}, "")
             stack.callback(metadata.close)
             server = HttpServer("127.0.0.1", 0, LookupGateway(followed, metadata))
             stack.callback(server.close)

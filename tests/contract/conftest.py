@@ -19,6 +19,7 @@ from layer.statelog.api import StateLog
 from layer.statelog.followed_log import FollowedLog
 from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES, KafkaStateLog
 from layer.statelog.memory_log import MemoryStateLog
+from mapping.instances import Instance
 from mapping.state_topics import Cleanup, PartitionedBy, StateTopic
 
 
@@ -41,7 +42,7 @@ def connect(bootstrap: str, message_timeout_ms: int = 30_000) -> Connected:
     producer = KafkaProducer(config, served_by_waiting=True)
     admin = KafkaAdmin(settings.common())
     fetcher = Fetcher(settings.reader(fetch_queue_kbytes=FETCH_QUEUE_KBYTES))
-    return Connected(KafkaStateLog(fetcher, lambda: producer, admin), producer, admin)
+    return Connected(KafkaStateLog(fetcher, lambda: producer, admin, instance=Instance()), producer, admin)
 
 
 def following(connected: Connected, bootstrap: str, *topics: StateTopic) -> FollowedLog:

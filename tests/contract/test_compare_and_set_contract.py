@@ -10,6 +10,7 @@ from layer.deadline import Deadline
 from layer.errors import AppendFailed
 from layer.statelog.api import StateLog
 from layer.statelog.compare_and_set import CompareAndSet, Lost, OutcomeUnknown, Versioned, VersionedKey, Won
+from mapping.instances import Instance
 from mapping.state_keys import TopicKey, decode_key, encode_key
 from mapping.state_topics import StateTopic
 
@@ -166,7 +167,7 @@ def test_an_unreadable_key_is_passed_over_and_told(
         state = store.read("orders", soon())
         assert state is not None
         assert state.value == b"one"
-    assert caplog.text.count(f"view={state_topic.kafka_name}-0 offset={bad} is passed over") == 1
+    assert caplog.text.count(f"view={Instance().state_topic(state_topic)}-0 offset={bad} is passed over") == 1
     assert store.update("orders", lambda now: None if now and now.value == b"two" else b"two", soon()).version == 2
     found = node(log, state_topic).read("orders", soon())
     assert found is not None

@@ -8,6 +8,7 @@ from layer.deadline import Deadline
 from layer.errors import Corrupt
 from layer.statelog.api import LogRecord, StateLog
 from layer.statelog.view import LogView
+from mapping.instances import Instance
 from mapping.state_topics import StateTopic
 from tests.clocks import SetClock
 
@@ -70,7 +71,7 @@ def test_a_reader_that_was_away_for_half_the_retention_starts_over(log: StateLog
 def test_an_unreadable_record_stops_the_view_until_its_key_is_mended(log: StateLog, state_topic: StateTopic) -> None:
     view = LogView(log, state_topic, 1, Table, SetClock(1000.0))
     log.append_many(state_topic, 1, [(b"a", b"1"), (b"b", b"unreadable"), (b"c", b"unreadable")], soon())
-    with pytest.raises(Corrupt, match=f"{state_topic.kafka_name}-1 offset 1: expected something better"):
+    with pytest.raises(Corrupt, match=f"{Instance().state_topic(state_topic)}-1 offset 1: expected something better"):
         rows(view)
     assert view.glance(lambda table: dict(table.rows)) is None
     log.append(state_topic, 1, b"b", None, soon())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import layer as pulsar
 from layer.client.transaction import Transaction
 from layer.deadline import Deadline
+from mapping.instances import Instance
 from mapping.state_keys import CursorTakeoverKey, PendingAckEndKey, PendingAckKey, decode_key
 from mapping.state_topics import TRANSACTION_PENDING_ACK
 from tests.integration.transaction_support import PATIENCE_S, read_all
@@ -24,7 +25,7 @@ def pending_acks_on_record(bootstrap: str, topic: str) -> list[PendingAckRecord]
     name = f"persistent://public/default/{topic}"
     where = TRANSACTION_PENDING_ACK
     there: dict[bytes, bool] = {}
-    for record in read_all(bootstrap, where.kafka_name, where.partition_for(name)):
+    for record in read_all(bootstrap, Instance().state_topic(where), where.partition_for(name)):
         there[record.key() or b""] = record.value() is not None
     keys = [decode_key(key) for key, is_there in there.items() if is_there]
     kinds = (CursorTakeoverKey, PendingAckKey, PendingAckEndKey)

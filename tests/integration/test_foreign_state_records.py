@@ -13,6 +13,7 @@ from layer.admin import AdminClient
 from layer.cli.main import app
 from layer.deadline import Deadline
 from layer.waiting import wait_until
+from mapping.instances import Instance
 from mapping.state_keys import DeliveryKey, TopicKey, encode_key
 from mapping.state_records.cursor_requests import AcknowledgeUpTo, CursorLife, Request, Seek, encode_request
 from mapping.state_records.leases import TakeOver
@@ -27,7 +28,7 @@ Unique = Callable[..., str]
 
 
 def place_of(state: StateTopic, topic: str) -> tuple[str, int]:
-    return state.kafka_name, state.partition_for(str(TopicName.parse(topic)))
+    return Instance().state_topic(state), state.partition_for(str(TopicName.parse(topic)))
 
 
 def use(service_url: str, topic: str) -> None:
@@ -97,7 +98,12 @@ def test_forged_requests_acknowledge_nothing_that_is_not_written_yet(
     ]
     raw = Producer({"bootstrap.servers": bootstrap})
     for value in records:
-        raw.produce(DELIVERIES.kafka_name, value, encode_key(DeliveryKey(name, 0, "s")), DELIVERIES.partition_for(name))
+        raw.produce(
+            Instance().state_topic(DELIVERIES),
+            value,
+            encode_key(DeliveryKey(name, 0, "s")),
+            DELIVERIES.partition_for(name),
+        )
     assert raw.flush(20) == 0
     # What was in the log when the owner heard of it is acknowledged, what comes then is delivered.
     assert wait_until(lambda: admin.subscription_stats(topic, "s").backlog == 0, Deadline.after(60))
@@ -117,7 +123,7 @@ def test_the_doctor_names_what_cannot_be_read_and_takes_it_away(
     value_key = encode_key(TopicKey(f"persistent://public/default/{unique('spoilt')}", 1, "00" * 16))
     raw = Producer({"bootstrap.servers": bootstrap})
     for key in (mine, value_key):
-        raw.produce(TOPICS.kafka_name, b"?", key, 0)
+        raw.produce(Instance().state_topic(TOPICS), b"?", key, 0)
     assert raw.flush(20) == 0
 
     def doctor(*more: str) -> str:

@@ -14,10 +14,10 @@ from layer.deadline import Deadline
 from layer.ledgers.deleting import LedgerDeletion
 from layer.ledgers.deletion_topics import (
     DEAD_LETTERS,
-    DELETION_GROUP,
     EVENTS,
     RETRIES,
     PendingDeleteLedger,
+    deletion_group,
     event_schema,
 )
 from layer.ledgers.machine import LedgerLists
@@ -26,6 +26,7 @@ from layer.ledgers.model import Place
 from layer.metadata.topics import DATA_TOPIC_CONFIGS
 from layer.statelog.view import LogView
 from layer.waiting import wait_until
+from mapping.instances import Instance
 from mapping.ledger import unpack_ledger_id
 from mapping.state_records.metadata import LifeState
 from mapping.state_topics import LEDGERS
@@ -371,8 +372,11 @@ def test_a_topic_goes_ledger_by_ledger_and_its_name_is_free_at_once(
     assert ledgers == 8
     dead_before, deleted_before = admin.dead_deletions(0).count, deleting.counts()["DELETE"]
     former = admin.list_ledgers(again)[0].ledger_id
-    assert wait_until(lambda: admin.node.admin.describe_group(DELETION_GROUP, Deadline.after(PATIENCE_S)).members != (),
-                      Deadline.after(PATIENCE_S))  # fmt: skip
+    group = deletion_group(Instance())
+    assert wait_until(
+        lambda: admin.node.admin.describe_group(group, Deadline.after(PATIENCE_S)).members != (),
+        Deadline.after(PATIENCE_S),
+    )
 
     admin.delete_topic(topic)
     with pytest.raises(pulsar.exceptions.TopicNotFound):

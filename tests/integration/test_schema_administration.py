@@ -17,6 +17,7 @@ from layer.admin import AdminClient
 from layer.cli.main import app
 from layer.deadline import Deadline
 from layer.registry.policies import policies_when_opened
+from mapping.instances import Instance
 from mapping.schema_version import SchemaVersion
 from mapping.state_topics import SCHEMAS
 from mapping.topic_name import TopicName
@@ -217,7 +218,9 @@ def test_a_definition_of_five_megabytes(admin: AdminClient, service_url: str, to
 @contextmanager
 def as_an_earlier_version_made_it(admin: AdminClient) -> Iterator[None]:
     def limit(largest: str) -> None:
-        admin.node.admin.set_topic_configs(SCHEMAS.kafka_name, {"max.message.bytes": largest}, Deadline.after(20))
+        admin.node.admin.set_topic_configs(
+            Instance().state_topic(SCHEMAS), {"max.message.bytes": largest}, Deadline.after(20)
+        )
 
     limit("1048588")
     try:

@@ -14,6 +14,7 @@ from layer.admin import AdminClient
 from layer.deadline import Deadline
 from layer.kafka import group
 from layer.kafka.records import CommittedOffset
+from mapping.instances import Instance
 from mapping.state_keys import CursorSegmentKey, decode_key
 from mapping.state_records.cursor_state import decode_commit_metadata
 from mapping.state_topics import CURSORS
@@ -38,10 +39,12 @@ def commit_of(admin: AdminClient, topic: str, subscription: str) -> CommittedOff
 def records_of_cursor(bootstrap: str, topic: str) -> list[tuple[CursorSegmentKey, bool]]:
     """(key, is a tombstone) of everything about `topic` in the cursors topic, read with a plain consumer."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "looking", "enable.auto.commit": False})
-    if CURSORS.kafka_name not in consumer.list_topics(timeout=20).topics:  # it comes into being with the first segment
+    if (
+        Instance().state_topic(CURSORS) not in consumer.list_topics(timeout=20).topics
+    ):  # it comes into being with the first segment
         consumer.close()
         return []
-    where = TopicPartition(CURSORS.kafka_name, CURSORS.partition_for(full_name(topic)))
+    where = TopicPartition(Instance().state_topic(CURSORS), CURSORS.partition_for(full_name(topic)))
     _, end = consumer.get_watermark_offsets(where, timeout=20)
     where.offset = 0
     consumer.assign([where])
@@ -264,7 +267,9 @@ def test_what_cannot_be_written_to_segments_rides_in_the_commit_as_far_as_it_fit
 
 def limit_cursors_topic(admin: AdminClient, largest: str) -> None:
     """Set the largest record that the state topic of cursors takes, and wait until the broker goes by it."""
-    admin.node.admin.set_topic_configs(CURSORS.kafka_name, {"max.message.bytes": largest}, Deadline.after(20))
+    admin.node.admin.set_topic_configs(
+        Instance().state_topic(CURSORS), {"max.message.bytes": largest}, Deadline.after(20)
+    )
 
 
 def test_unsubscribe_leaves_no_segments(

@@ -13,6 +13,7 @@ from layer.statelog.api import LogRecord
 from layer.transactions.buffer.entries import BufferEntries
 from layer.transactions.coordinator_state import CoordinatorState, Transaction
 from mapping.headers import MarkerType
+from mapping.instances import Instance
 from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_LOG
 from mapping.transaction_headers import in_transaction
 from mapping.txn_id import TxnId
@@ -97,7 +98,7 @@ def buffer_of(bootstrap: str, topic: str) -> BufferEntries:
     """What is on record of transactions in `topic`, given by its full name."""
     entries = BufferEntries()
     state_topic = TRANSACTION_BUFFER_SNAPSHOT
-    for message in read_all(bootstrap, state_topic.kafka_name, state_topic.partition_for(topic)):
+    for message in read_all(bootstrap, Instance().state_topic(state_topic), state_topic.partition_for(topic)):
         entries.apply(log_record(message))
     return entries
 
@@ -105,7 +106,7 @@ def buffer_of(bootstrap: str, topic: str) -> BufferEntries:
 def on_record(bootstrap: str, txn: TxnId) -> Transaction | None:
     """What its coordinator's log says of a transaction."""
     state = CoordinatorState(txn.coordinator)
-    for message in read_all(bootstrap, TRANSACTION_LOG.kafka_name, txn.coordinator):
+    for message in read_all(bootstrap, Instance().state_topic(TRANSACTION_LOG), txn.coordinator):
         state.apply(log_record(message))
     return state.transaction(txn)
 

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 
 from mapping.errors import InvalidTopicName
 from mapping.escaping import Escaper
+from mapping.instances import Instance, holds_state
+from mapping.state_topics import SYSTEM_NAMESPACE, TOPICS
 from mapping.subscription_group import (
     MAX_SUBSCRIPTION_CHARS,
     group_id,
@@ -22,6 +24,7 @@ from mapping.topic_name import TopicName, kafka_topic, topic_from_kafka
 NASTY = st.text("-x2ed5fh0._a", min_size=1, max_size=12)
 ENTITIES = st.text("-x2ed5fh0._a=:", min_size=1, max_size=8) | st.text("abc-_.x=:", min_size=1, max_size=90)
 LOCALS = NASTY | st.text(min_size=1, max_size=12) | st.text("x-.é_", min_size=60, max_size=300)
+INSTANCES = st.from_regex(r"([a-z0-9](-?[a-z0-9]){0,9})?", fullmatch=True)
 LEGAL = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
@@ -64,6 +67,17 @@ def test_a_neighbour_never_collides(name: TopicName, at: int, letter: str) -> No
         assume(False)
         raise
     assert folded(kafka_topic(name)) != folded(kafka_topic(other))
+
+
+@settings(max_examples=500)
+@given(topic_names(), INSTANCES, INSTANCES)
+@example(TopicName("persistent", "pulsar", "system-x-a", "topics"), "a", "a")
+def test_no_topic_of_anybody_s_is_some_instance_s_state(name: TopicName, one: str, other: str) -> None:
+    state = Instance(one).state_topic(TOPICS)
+    if name.namespace_name != SYSTEM_NAMESPACE:
+        assert folded(kafka_topic(name)) != folded(state)
+        assert not holds_state(kafka_topic(name))
+    assert Instance(other).state_topic(TOPICS).startswith(Instance(one).prefix) == (one == other)
 
 
 @given(st.lists(st.text("._-xh2d", max_size=4), min_size=3, max_size=3, unique=True), st.integers(200, 260))

@@ -32,6 +32,7 @@ from layer.metadata.topics import TOPIC_KEYS, Topics
 from layer.statelog.api import LogRecord, StateLog
 from layer.statelog.memory_log import MemoryStateLog
 from layer.statelog.versioned import VersionedEntities
+from mapping.instances import Instance
 from mapping.state_records.metadata import LifeState, TopicRecord, decode_topic
 from mapping.state_topics import LEDGERS, StateTopic
 from mapping.topic_name import TopicName
@@ -198,7 +199,7 @@ class Process:
             require=lambda namespace, deadline: None, policies_for_topics=lambda namespace, deadline: {}
         )
         entities = Entities(log, history.topic, TOPIC_KEYS, history.clock)
-        self.topics = Topics(entities, namespaces, admin, history.clock)
+        self.topics = Topics(entities, namespaces, admin, history.clock, Instance())
         self.deletion = TopicDeletion(self.topics, admin, SeenQueue(history.queue, actor, rng))
         services: Any = SimpleNamespace(
             topics=self.topics,

@@ -15,6 +15,7 @@ from layer.deadline import Deadline
 from layer.errors import AppendFailed, AppendOutcomeUnknown, StoreError
 from layer.statelog.api import Group, LogRecord, records_stay_s
 from layer.statelog.memory_log import MemoryStateLog
+from mapping.instances import Instance
 from mapping.state_topics import Cleanup, PartitionedBy, StateTopic
 
 NEVER = Deadline.never()
@@ -192,6 +193,9 @@ class ActorsLog:
         if failures:
             raise failures[0] if len(failures) == len(groups) else AppendOutcomeUnknown("simulated")
 
+    def kafka_name(self, topic: StateTopic) -> str:
+        return self._log.kafka_name(topic)
+
     def end_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
         self._turn()
         return self._log.end_offset(topic, partition, deadline)
@@ -221,7 +225,7 @@ class ActorsLog:
     def _heard(self, topic: StateTopic, partition: int, start: int, end: int) -> list[LogRecord]:
         """What following has brought; the first readings, and those after a long pause, find nothing."""
         now_s = self._log._clock.monotonic()
-        which = (topic.kafka_name, partition)
+        which = (Instance().state_topic(topic), partition)
         followed = self._followed.get(which)
         if followed is None or now_s - followed.read_s > _FOLLOWED_S or start < followed.start:
             if self._follows:

@@ -15,6 +15,7 @@ from layer.deadline import Deadline
 from layer.kafka.admin import KafkaAdmin
 from layer.kafka.group import MAX_COMMIT_BYTES
 from layer.statelog.kafka_log import keeps
+from mapping.instances import Instance
 from mapping.state_records.cursor_state import MAX_METADATA_CHARS
 from mapping.state_topics import ALL, StateTopic
 
@@ -140,49 +141,50 @@ def judge_settings(configs: Mapping[str, str]) -> Iterator[Finding]:
             yield warn(rule.name, f"{value} is no number", "ask who runs the cluster")
 
 
-def check_state_topics(admin: KafkaAdmin) -> Iterator[Finding]:
+def check_state_topics(admin: KafkaAdmin, instance: Instance) -> Iterator[Finding]:
     """Partitions and clean-up of every state topic; one line for all that are well or not there yet."""
     try:
         there = admin.list_topics(Deadline.after(ANSWER_S))
     except errors.LayerError as failure:
-        yield warn("state topics", one_line(failure), "grant Describe on topics pulsar.system.*")
+        yield warn("state topics", one_line(failure), f"grant Describe on topics {instance.prefix}*")
         return
-    present = [topic for topic in ALL if topic.kafka_name in there]
-    unseen = [topic for topic in ALL if topic.kafka_name not in there]
+    names = {topic: instance.state_topic(topic) for topic in ALL}
+    present = {topic: name for topic, name in names.items() if name in there}
+    unseen = [name for name in names.values() if name not in there]
     if unseen and (hidden := _hidden(admin, unseen[0])):
-        yield fail("state topics", hidden, "grant Create, Describe, Read and Write on topics pulsar.system.*")
+        yield fail("state topics", hidden, f"grant Create, Describe, Read and Write on topics {instance.prefix}*")
         return
-    findings = [_check_state_topic(admin, topic, there[topic.kafka_name]) for topic in present]
+    findings = [_check_state_topic(admin, topic, name, there[name]) for topic, name in present.items()]
     yield from (finding for finding in findings if finding.status is not Status.OK)
     sound = sum(finding.status is Status.OK for finding in findings)
     yield ok("state topics", f"{sound} as they should be, {len(unseen)} that first use will make")
 
 
-def _hidden(admin: KafkaAdmin, topic: StateTopic) -> str:
+def _hidden(admin: KafkaAdmin, kafka_name: str) -> str:
     """Why a topic that no listing shows may be there all the same; '' when it is not there."""
     try:
-        admin.describe_topic(topic.kafka_name, Deadline.after(ANSWER_S))
+        admin.describe_topic(kafka_name, Deadline.after(ANSWER_S))
     except errors.LayerError as failure:
         return one_line(failure)
     return ""
 
 
-def _check_state_topic(admin: KafkaAdmin, topic: StateTopic, partitions: int) -> Finding:
+def _check_state_topic(admin: KafkaAdmin, topic: StateTopic, kafka_name: str, partitions: int) -> Finding:
     check = f"state topic {topic.name}"
     if not topic.partitions <= partitions <= topic.most_partitions:
         return fail(
             check,
-            f"{topic.kafka_name} has {partitions} partitions, not {topic.partitions}",
+            f"{kafka_name} has {partitions} partitions, not {topic.partitions}",
             "ids are made from the number: restore the topic as it was",
         )
     try:
-        configs = admin.topic_configs(topic.kafka_name, Deadline.after(ANSWER_S))
+        configs = admin.topic_configs(kafka_name, Deadline.after(ANSWER_S))
     except errors.LayerError as failure:
-        return warn(check, one_line(failure), f"grant DescribeConfigs on topic {topic.kafka_name}")
-    return judge_state_topic(topic, configs, partitions)
+        return warn(check, one_line(failure), f"grant DescribeConfigs on topic {kafka_name}")
+    return judge_state_topic(topic, kafka_name, configs, partitions)
 
 
-def judge_state_topic(topic: StateTopic, configs: Mapping[str, str], partitions: int) -> Finding:
+def judge_state_topic(topic: StateTopic, kafka_name: str, configs: Mapping[str, str], partitions: int) -> Finding:
     """What is to be said of the configuration that Kafka shows; an option that it does not show is not judged, but for
     `cleanup.policy`."""
     check = f"state topic {topic.name}"
@@ -190,21 +192,21 @@ def judge_state_topic(topic: StateTopic, configs: Mapping[str, str], partitions:
     if cleanup != topic.cleanup.value:
         return fail(
             check,
-            f"cleanup.policy of {topic.kafka_name} is {cleanup}, not {topic.cleanup.value}",
-            _alter(topic, "cleanup.policy", topic.cleanup.value),
+            f"cleanup.policy of {kafka_name} is {cleanup}, not {topic.cleanup.value}",
+            _alter(kafka_name, "cleanup.policy", topic.cleanup.value),
         )
     largest, wanted = configs.get("max.message.bytes", ""), topic.configs["max.message.bytes"]
     if largest.isdigit() and int(largest) < int(wanted):
         return warn(
             check,
-            f"max.message.bytes of {topic.kafka_name} is {largest}, as an earlier version made it, not {wanted}",
-            _alter(topic, "max.message.bytes", wanted),
+            f"max.message.bytes of {kafka_name} is {largest}, as an earlier version made it, not {wanted}",
+            _alter(kafka_name, "max.message.bytes", wanted),
         )
     for option, why in _PROMISES.items():
         value, needed = configs.get(option), topic.configs.get(option)
         if value is not None and needed is not None and not keeps(needed, value):
             return fail(
-                check, f"{option} of {topic.kafka_name} is {value}, not {needed}: {why}", _alter(topic, option, needed)
+                check, f"{option} of {kafka_name} is {value}, not {needed}: {why}", _alter(kafka_name, option, needed)
             )
     return ok(check, f"{partitions} partitions, {cleanup}")
 
@@ -215,8 +217,8 @@ _PROMISES: Final = {
 }
 
 
-def _alter(topic: StateTopic, option: str, value: str) -> str:
-    return f"kafka-configs --alter --topic {topic.kafka_name} --add-config {option}={value}"
+def _alter(kafka_name: str, option: str, value: str) -> str:
+    return f"kafka-configs --alter --topic {kafka_name} --add-config {option}={value}"
 
 
 def _timed_ms(admin: KafkaAdmin) -> float:

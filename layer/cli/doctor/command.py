@@ -81,9 +81,9 @@ def _examine(settings: Settings, try_it: bool, *, state: bool, tombstone: bool) 
         if reachable.status is Status.FAIL:
             return
         yield from check_settings(admin)
-        yield from check_state_topics(admin)
-        yield from check_transactions(admin)
-        yield check_service(admin)
+        yield from check_state_topics(admin, kafka.instance)
+        yield from check_transactions(admin, kafka.instance)
+        yield check_service(admin, kafka.instance)
         if state:
             yield from check_state(kafka, admin, tombstone=tombstone)
         if try_it:

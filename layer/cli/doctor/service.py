@@ -10,15 +10,17 @@ from layer.cli.doctor.report import Finding, ok, warn
 from layer.cli.failure import one_line
 from layer.deadline import Deadline
 from layer.kafka.admin import KafkaAdmin
-from layer.ledgers.group import GROUP_ID
+from layer.ledgers.group import maintenance_group
 from layer.metadata.processes import is_over, stands_in
+from mapping.instances import Instance
 
 
-def check_service(admin: KafkaAdmin) -> Finding:
+def check_service(admin: KafkaAdmin, instance: Instance) -> Finding:
+    group = maintenance_group(instance)
     try:
-        members = admin.describe_group(GROUP_ID, Deadline.after(ANSWER_S)).members
+        members = admin.describe_group(group, Deadline.after(ANSWER_S)).members
     except errors.LayerError as failure:
-        return warn("maintenance", one_line(failure), f"grant Describe on group {GROUP_ID}")
+        return warn("maintenance", one_line(failure), f"grant Describe on group {group}")
     return judge_members(member.client_id for member in members if not is_over(member.client_id))
 
 

@@ -58,6 +58,7 @@ class Unreadable(NamedTuple):
     """A live record of a state topic whose key or value cannot be read."""
 
     topic: StateTopic
+    kafka_name: str
     partition: int
     offset: int
     key: bytes
@@ -67,26 +68,29 @@ class Unreadable(NamedTuple):
 
 def check_state(settings: KafkaSettings, admin: KafkaAdmin, *, tombstone: bool) -> Iterator[Finding]:
     """One line for each such record of the compacted state topics; with `tombstone` they are taken away."""
+    instance = settings.instance
     try:
         there = admin.list_topics(Deadline.after(ANSWER_S))
     except errors.LayerError as failure:
-        yield warn("state records", one_line(failure), "grant Describe on topics pulsar.system.*")
+        yield warn("state records", one_line(failure), f"grant Describe on topics {instance.prefix}*")
         return
     fetcher = Fetcher(settings.of_state(settings.reader(fetch_queue_kbytes=4096)))
     found: list[Unreadable] = []
     try:
-        for topic in (each for each in ALL if each.cleanup is Cleanup.COMPACT and each.kafka_name in there):
+        for topic in (each for each in ALL if each.cleanup is Cleanup.COMPACT):
+            kafka_name = instance.state_topic(topic)
             try:
-                found += [each for number in range(topic.partitions) for each in _unreadable(fetcher, topic, number)]
+                for number in range(topic.partitions if kafka_name in there else 0):
+                    found += _unreadable(fetcher, topic, kafka_name, number)
             except errors.LayerError as failure:
-                yield warn(f"state of {topic.name}", one_line(failure), f"grant Read on topic {topic.kafka_name}")
+                yield warn(f"state of {topic.name}", one_line(failure), f"grant Read on topic {kafka_name}")
     finally:
         fetcher.close()
     if tombstone and found:
         _bury(settings, found)
     for each in found:
         what = "key" if each.is_key else "value"
-        place = f"{each.topic.kafka_name}-{each.partition} offset {each.offset}"
+        place = f"{each.kafka_name}-{each.partition} offset {each.offset}"
         said = f"the {what} at {place} cannot be read: {each.reason}"
         if tombstone:
             yield ok(f"state of {each.topic.name}", f"tombstone written: {said}")
@@ -103,11 +107,11 @@ def check_state(settings: KafkaSettings, admin: KafkaAdmin, *, tombstone: bool) 
         yield ok("state records", "all can be read")
 
 
-def _unreadable(fetcher: Fetcher, topic: StateTopic, partition: int) -> list[Unreadable]:
+def _unreadable(fetcher: Fetcher, topic: StateTopic, kafka_name: str, partition: int) -> list[Unreadable]:
     deadline = Deadline.after(_READ_S)
-    start, end = fetcher.watermarks(topic.kafka_name, partition, deadline)
+    start, end = fetcher.watermarks(kafka_name, partition, deadline)
     found: dict[bytes, Unreadable] = {}
-    for batch in fetcher.read(topic.kafka_name, partition, start, end, deadline):
+    for batch in fetcher.read(kafka_name, partition, start, end, deadline):
         for record in batch:
             key, value = record.key() or b"", record.value()
             found.pop(key, None)
@@ -119,7 +123,7 @@ def _unreadable(fetcher: Fetcher, topic: StateTopic, partition: int) -> list[Unr
                     decode(value)
             except ValueError as reason:
                 is_key = isinstance(reason, UnreadableKey)
-                found[key] = Unreadable(topic, partition, record.offset(), key, str(reason), is_key)
+                found[key] = Unreadable(topic, kafka_name, partition, record.offset(), key, str(reason), is_key)
     return list(found.values())
 
 
@@ -128,6 +132,6 @@ def _bury(settings: KafkaSettings, found: list[Unreadable]) -> None:
     producer = KafkaProducer(config)
     try:
         for each in found:
-            producer.append(each.topic.kafka_name, each.partition, each.key, None, Deadline.after(ANSWER_S))
+            producer.append(each.kafka_name, each.partition, each.key, None, Deadline.after(ANSWER_S))
     finally:
         producer.close(Deadline.after(1.0))

@@ -11,7 +11,8 @@ from layer.cli.doctor.report import Finding, ok, warn
 from layer.cli.failure import one_line
 from layer.deadline import Deadline
 from layer.kafka.admin import KafkaAdmin
-from layer.transactions.coordinator_group import GROUP_ID
+from layer.transactions.coordinator_group import coordinators_group
+from mapping.instances import Instance
 from mapping.state_topics import (
     TRANSACTION_BUFFER_SNAPSHOT,
     TRANSACTION_COORDINATOR_ASSIGN,
@@ -36,34 +37,35 @@ SERVING: Final[Mapping[StateTopic, frozenset[str]]] = {
 """What it needs besides to serve coordinators; and Read on their group."""
 
 
-def check_transactions(admin: KafkaAdmin) -> Iterator[Finding]:
+def check_transactions(admin: KafkaAdmin, instance: Instance) -> Iterator[Finding]:
     """One line for beginning them, one for serving."""
+    group = coordinators_group(instance)
     try:
-        names = [topic.kafka_name for topic in {**BEGINNING, **SERVING}]
+        names = [instance.state_topic(topic) for topic in {**BEGINNING, **SERVING}]
         allowed = admin.allowed_on_topics(names, Deadline.after(ANSWER_S))
-        on_group = admin.allowed_on_group(GROUP_ID, Deadline.after(ANSWER_S))
-        members = len(admin.describe_group(GROUP_ID, Deadline.after(ANSWER_S)).members) if on_group else None
+        on_group = admin.allowed_on_group(group, Deadline.after(ANSWER_S))
+        members = len(admin.describe_group(group, Deadline.after(ANSWER_S)).members) if on_group else None
     except errors.LayerError as failure:
-        yield warn("transactions", one_line(failure), "grant Describe on topics pulsar.system.*")
+        yield warn("transactions", one_line(failure), f"grant Describe on topics {instance.prefix}*")
         return
-    yield from judge_transactions(allowed, on_group, members)
+    yield from judge_transactions(instance, allowed, on_group, members)
 
 
 def judge_transactions(
-    allowed: Mapping[str, Collection[str]], on_group: Collection[str], members: int | None
+    instance: Instance, allowed: Mapping[str, Collection[str]], on_group: Collection[str], members: int | None
 ) -> Iterator[Finding]:
     """`allowed`: what may be done with the state topics that are there; `members`: processes that serve coordinators,
     None where that may not be seen."""
     if not allowed:
         yield ok("transactions", "never used on this cluster: the first program with transactions makes their topics")
         return
-    missing = _missing(BEGINNING, allowed)
+    missing = _missing(instance, BEGINNING, allowed)
     if missing:
         yield warn("transactions", f"programs of this user cannot use them: missing is {', '.join(missing)}", _GRANT)
         return
-    missing = _missing(SERVING, allowed)
+    missing = _missing(instance, SERVING, allowed)
     if "Read" not in on_group:
-        missing.append(f"Read on group {GROUP_ID}")
+        missing.append(f"Read on group {coordinators_group(instance)}")
     served = "" if members is None else f", now served by {members} process{'' if members == 1 else 'es'}"
     if not missing:
         yield ok("transactions", f"this user may begin them and serve coordinators{served}")
@@ -77,11 +79,13 @@ def judge_transactions(
 _GRANT: Final = "see docs/acls.md, Transactions"
 
 
-def _missing(needed: Mapping[StateTopic, frozenset[str]], allowed: Mapping[str, Collection[str]]) -> list[str]:
+def _missing(
+    instance: Instance, needed: Mapping[StateTopic, frozenset[str]], allowed: Mapping[str, Collection[str]]
+) -> list[str]:
     """In topics that are there."""
     return [
-        f"{operation} on topic {topic.kafka_name}"
-        for topic, operations in needed.items()
+        f"{operation} on topic {kafka_name}"
+        for kafka_name, operations in ((instance.state_topic(topic), wanted) for topic, wanted in needed.items())
         for operation in sorted(operations)
-        if topic.kafka_name in allowed and operation not in allowed[topic.kafka_name]
+        if kafka_name in allowed and operation not in allowed[kafka_name]
     ]

@@ -12,6 +12,7 @@ from layer.cli.doctor.service import judge_members
 from layer.cli.doctor.transactions import BEGINNING, SERVING, judge_transactions
 from layer.embedded.settings import common_properties
 from layer.metadata.processes import SERVICE, STAND_IN
+from mapping.instances import Instance
 from mapping.state_topics import SCHEMAS
 
 
@@ -51,6 +52,9 @@ def test_our_own_broker_is_well() -> None:
     assert len({rule.name for rule in SETTING_RULES}) == len(SETTING_RULES)
 
 
+SCHEMAS_IN_KAFKA = Instance().state_topic(SCHEMAS)
+
+
 @pytest.mark.parametrize(
     ("configs", "status", "said"),
     [
@@ -65,7 +69,7 @@ def test_our_own_broker_is_well() -> None:
     ],
 )
 def test_the_state_topic_of_schemas_is_judged(configs: dict[str, str], status: Status, said: str) -> None:
-    finding = judge_state_topic(SCHEMAS, configs, SCHEMAS.partitions)
+    finding = judge_state_topic(SCHEMAS, SCHEMAS_IN_KAFKA, configs, SCHEMAS.partitions)
     assert (finding.check, finding.status) == ("state topic schemas", status)
     assert said in finding.found
     if status is Status.WARN:
@@ -109,7 +113,7 @@ def test_the_brokers_clock_is_judged(stamped_ms: int, status: Status) -> None:
         assert ("ahead of" if stamped_ms > 0 else "behind") in finding.found
 
 
-ALL_RIGHTS = {topic.kafka_name: {"Read", "Write", "Describe"} for topic in {**BEGINNING, **SERVING}}
+ALL_RIGHTS = {Instance().state_topic(topic): {"Read", "Write", "Describe"} for topic in {**BEGINNING, **SERVING}}
 LOG = "pulsar.system.__transaction_log"
 GROUP = "pulsar.system.transaction_coordinator_assign/coordinators"
 
@@ -130,7 +134,7 @@ GROUP = "pulsar.system.transaction_coordinator_assign/coordinators"
 def test_the_rights_for_transactions_are_judged(
     allowed: dict[str, set[str]], on_group: set[str], members: int | None, status: Status, said: str
 ) -> None:
-    (finding,) = judge_transactions(allowed, on_group, members)
+    (finding,) = judge_transactions(Instance(), allowed, on_group, members)
     assert finding.status is status
     assert said in finding.found
     assert (finding.advice != "") == (status is Status.WARN)
@@ -145,9 +149,12 @@ def test_who_maintains_the_cluster_is_told() -> None:
 
 def test_a_state_topic_that_may_be_compacted_at_once_is_told() -> None:
     sound = {**SCHEMAS.configs}
-    assert judge_state_topic(SCHEMAS, sound, SCHEMAS.partitions).status is Status.OK
-    assert judge_state_topic(SCHEMAS, {**sound, "min.compaction.lag.ms": "90000"}, 16).status is Status.OK
+    assert judge_state_topic(SCHEMAS, SCHEMAS_IN_KAFKA, sound, SCHEMAS.partitions).status is Status.OK
+    assert (
+        judge_state_topic(SCHEMAS, SCHEMAS_IN_KAFKA, {**sound, "min.compaction.lag.ms": "90000"}, 16).status
+        is Status.OK
+    )
     for wrong in ({"min.compaction.lag.ms": "0"}, {"message.timestamp.type": "CreateTime"}):
-        found = judge_state_topic(SCHEMAS, {**sound, **wrong}, SCHEMAS.partitions)
+        found = judge_state_topic(SCHEMAS, SCHEMAS_IN_KAFKA, {**sound, **wrong}, SCHEMAS.partitions)
         assert found.status is Status.FAIL
         assert f"--add-config {next(iter(wrong))}={SCHEMAS.configs[next(iter(wrong))]}" in (found.advice or "")

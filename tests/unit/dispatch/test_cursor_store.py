@@ -19,6 +19,7 @@ from layer.dispatch.partition import OwnedPartition
 from layer.kafka.records import CommittedOffset
 from layer.statelog.api import LogRecord
 from layer.statelog.memory_log import MemoryStateLog
+from mapping.instances import Instance
 from mapping.state_keys import CursorSegmentKey, decode_key
 from mapping.state_topics import CURSORS
 from tests.simulation.cursors import (
@@ -202,7 +203,9 @@ def test_a_missing_record_is_corrupt_and_says_where(lost: str) -> None:
     key = next(record.key for record in _records(log) if record.offset == offset)
     log.append(CURSORS, partition, key, None, DEADLINE)
     log.compact(_Always())
-    with pytest.raises(errors.Corrupt, match=rf"{CURSORS.kafka_name}-{partition} offset {offset} is gone") as raised:
+    with pytest.raises(
+        errors.Corrupt, match=rf"{Instance().state_topic(CURSORS)}-{partition} offset {offset} is gone"
+    ) as raised:
         store.load_all(identity, store.recover(identity, save.commit, None, 0, DEADLINE), DEADLINE)
     assert str(identity) in str(raised.value)
     assert lost in str(raised.value)

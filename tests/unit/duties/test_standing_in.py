@@ -17,8 +17,10 @@ from layer.duties.standing_in import DUTIES, EVERY_S, FIRST_S, FORBIDDEN_S, MOST
 from layer.duties.state import DutyName, DutyState
 from layer.errors import ConnectFailed, LayerError, NotAuthorized
 from layer.kafka.records import GroupDescription, GroupMember
+from layer.kafka.settings import KafkaSettings
 from layer.metadata.processes import SERVICE, STAND_IN, this_process
 from layer.node import Node
+from mapping.instances import Instance
 from mapping.state_topics import LEDGERS
 from tests.clocks import SetClock
 
@@ -91,6 +93,7 @@ class Cluster:
         self.clock = SetClock(1000.0)
         self.cluster_id = "c"
         self.admin = self
+        self.settings = KafkaSettings("")
         self.members: list[str] = []
         self.asked = 0
         self.failure: LayerError | None = None
@@ -108,7 +111,7 @@ class Cluster:
         return self.rights
 
     def allowed_on_topics(self, topics: list[str], deadline: Deadline) -> dict[str, frozenset[str]]:
-        return {LEDGERS.kafka_name: self.rights}
+        return {Instance().state_topic(LEDGERS): self.rights}
 
     def after(self, seconds: float) -> int:
         """Look then, and all the time before; how often Kafka was asked."""

@@ -7,6 +7,7 @@ import tracemalloc
 import pytest
 
 from mapping.errors import CorruptRecord, MappingError
+from mapping.instances import Instance
 from mapping.state_keys import (
     CursorSegmentKey,
     CursorTakeoverKey,
@@ -25,13 +26,12 @@ from mapping.state_topics import (
     TRANSACTION_REQUESTS,
     Cleanup,
     StateTopic,
-    by_kafka_name,
 )
 
 
 def test_a_state_topic_lies_in_pulsar_system() -> None:
     assert str(TRANSACTION_LOG.topic_name) == "persistent://pulsar/system/__transaction_log"
-    assert TRANSACTION_LOG.kafka_name == "pulsar.system.__transaction_log"
+    assert Instance().state_topic(TRANSACTION_LOG) == "pulsar.system.__transaction_log"
 
 
 def test_the_numbers_of_partitions_never_change() -> None:
@@ -56,13 +56,8 @@ def test_the_numbers_of_partitions_never_change() -> None:
 
 
 @pytest.mark.parametrize("topic", ALL, ids=lambda topic: topic.name)
-def test_a_state_topic_is_found_by_its_kafka_name(topic: StateTopic) -> None:
-    assert by_kafka_name(topic.kafka_name) is topic
+def test_a_state_topic_is_made_as_it_is_cleaned(topic: StateTopic) -> None:
     assert topic.configs["cleanup.policy"] == topic.cleanup.value
-
-
-def test_no_other_kafka_topic_is_a_state_topic() -> None:
-    assert by_kafka_name("public.default.topics") is None
 
 
 def test_all_state_topics_but_two_are_compacted() -> None:

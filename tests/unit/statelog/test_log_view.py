@@ -166,7 +166,7 @@ def test_records_taken_because_of_what_stands_beyond_the_end_are_noticed() -> No
     assert log.reading.acquire(timeout=5)
     log.append_many(TOPICS, 0, [(b"next", b"2"), (b"winner", None)], soon())
     rng = random.Random(1)
-    while any(record.key == b"winner" and record.value for record in log._partitions[TOPICS.kafka_name, 0].records):
+    while any(record.key == b"winner" and record.value for record in log._partitions[TOPICS.name, 0].records):
         log.compact(rng)
     for _ in range(10):
         log.gate.release()
@@ -280,7 +280,7 @@ def test_what_was_not_read_for_long_is_read_anew_by_who_appends() -> None:
     view: LogView[Keys] = LogView(log, TOPICS, 0, Keys, clock)
     log.append(TOPICS, 0, b"gone", b"", soon())
     assert live(view) == {b"gone"}
-    log._partitions[TOPICS.kafka_name, 0].records.clear()
+    log._partitions[TOPICS.name, 0].records.clear()
     clock.ms += 12 * 3_600_000 + 1
     at = view.append([(b"one", b"")], soon())
     assert view.ask(lambda found: set(found.live), soon(), at) == {b"one"}
