@@ -77,6 +77,10 @@ class Instance:
         return group_id(self.state_topic(topic), work)
 
 
+EVERYBODYS: Final = Instance()
+"""The one without a name."""
+
+
 def holds_state(kafka_topic: str) -> bool:
     """Whether a Kafka topic is the system's own, of any instance."""
     return _STATE.match(kafka_topic) is not None

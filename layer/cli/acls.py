@@ -11,6 +11,7 @@ from layer.cli.command import command
 from layer.cli.output import write_json, write_line
 from layer.cli.settings import Settings
 from mapping.errors import MappingError
+from mapping.instances import Instance
 from mapping.topic_name import TopicName
 
 _USER: Final = "User:"
@@ -34,9 +35,11 @@ def print_rights(
         typer.Option("--also", help="What it uses besides. May be repeated."),
     ] = None,
 ) -> None:
-    """The kafka-acls lines for exactly what a program needs (docs/acls.md). Asks no cluster; add --bootstrap-server."""
+    """The kafka-acls lines for exactly what a program needs (docs/acls.md), in the instance of --instance.
+
+    Asks no cluster; add --bootstrap-server."""
     try:
-        rights = rights_of(role, TopicName.parse(topic), subscription, also or ())
+        rights = rights_of(role, TopicName.parse(topic), subscription, also or (), Instance(settings.instance))
     except MappingError as error:
         raise typer.BadParameter(str(error), param_hint="--topic") from error
     except ValueError as error:

@@ -54,6 +54,7 @@ from mapping.state_records.cursor_requests import (
 )
 from mapping.state_records.cursor_state import REQUEST_ID_BYTES
 from mapping.state_records.deliveries import Deliveries
+from mapping.state_topics import DELIVERIES
 from mapping.txn_id import TxnId
 
 _log = logging.getLogger(__name__)
@@ -408,5 +409,5 @@ def _late(subscription: Subscription, partitions: Iterable[int], members: Sequen
     who = ", ".join(f"{member.client_id} {member.host}" for member in members) or "nobody"
     return (
         f"time ran out while waiting for {which}subscription {subscription.name} of {subscription.place} to be changed "
-        f"by its live members ({who}); they must be able to read and write the topic pulsar.system.deliveries"
+        f"by its live members ({who}); they must be able to read and write the state topic {DELIVERIES.name}"
     )

@@ -31,6 +31,12 @@ _T = TypeVar("_T")
 _NEVER_S: Final = 3600.0
 """The longest that librdkafka lets an admin request take."""
 _LATE_S: Final = 5.0
+_AGAIN_S: Final = 0.1
+_ON_THE_MOVE: Final = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
 
 
 class _Owed(NamedTuple):
@@ -50,21 +56,31 @@ class GroupRequests:
         self._lock = threading.Lock()
         self._handle: AdminClient | None = None
         self._owed: dict[str, _Owed] = {}
+        self._pause: Final = threading.Event()  # never set
 
     def describe(self, group_id: str, deadline: Deadline, *, with_rights: bool = False) -> Any:
         """confluent-kafka's description of the group as it is after this call.
+
+        While the coordinator moves, as it does when the first group of a cluster is asked about, it is asked again.
 
         Raises:
             KafkaException: the coordinator says no.
             TimeoutError: (of concurrent.futures) no answer before the deadline.
         """
-        return self._ask(
-            group_id,
-            lambda handle: handle.describe_consumer_groups(
+
+        def request(handle: AdminClient) -> Future[Any]:
+            asked = handle.describe_consumer_groups(
                 [group_id], include_authorized_operations=with_rights, request_timeout=_NEVER_S
-            )[group_id],
-            deadline,
-        )
+            )
+            return asked[group_id]
+
+        while True:
+            try:
+                return self._ask(group_id, request, deadline)
+            except KafkaException as failure:
+                if failure.args[0].code() not in _ON_THE_MOVE or deadline.passed():
+                    raise
+            self._pause.wait(min(_AGAIN_S, deadline.remaining_s()))
 
     def about_offsets(
         self, group_id: str, request: Callable[[AdminClient, float], Future[_T]], deadline: Deadline

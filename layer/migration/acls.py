@@ -9,7 +9,8 @@ from layer import errors
 from layer.admin import AdminClient
 from layer.deadline import Deadline
 from layer.kafka.acls import Acl
-from mapping.topic_name import PERSISTENT, TopicName, kafka_topic
+from mapping.instances import EVERYBODYS
+from mapping.topic_name import PERSISTENT, TopicName
 
 _ALL = "*"
 
@@ -27,7 +28,7 @@ def of_tenant(acls: Iterable[Acl], tenant: str, renamed: Mapping[str, str]) -> C
     Args:
         renamed: Kafka topics of the tenant on the source, and what they are called on the target.
     """
-    prefix = kafka_topic(TopicName(PERSISTENT, tenant, "n", "t")).split(".")[0] + "."
+    prefix = EVERYBODYS.kafka_topic(TopicName(PERSISTENT, tenant, "n", "t")).split(".")[0] + "."
     own: set[Acl] = set()
     wider: set[Acl] = set()
     for acl in acls:
@@ -54,7 +55,7 @@ def carry(source: AdminClient, target: AdminClient, tenant: str, deadline: Deadl
         return [f"ACLs of {tenant} cannot be read on the source, carry them over yourself: {refused}"]
     if found is None:
         return []
-    chosen = of_tenant(found, tenant, _renamed(source, tenant, deadline))
+    chosen = of_tenant(found, tenant, _renamed(source, target, tenant, deadline))
     told = [f"not of this tenant alone, and not carried over: {acl.command()}" for acl in sorted(chosen.wider)]
     try:
         there = target.node.admin.acls(deadline)
@@ -72,9 +73,9 @@ def carry(source: AdminClient, target: AdminClient, tenant: str, deadline: Deadl
     return [*told, *(f"to be run on the target: {acl.command()}" for acl in missing)]
 
 
-def _renamed(source: AdminClient, tenant: str, deadline: Deadline) -> dict[str, str]:
+def _renamed(source: AdminClient, target: AdminClient, tenant: str, deadline: Deadline) -> dict[str, str]:
     found: dict[str, str] = {}
     for namespace in source.node.namespaces.list(tenant, deadline):
         for record in source.node.topics.list(namespace, deadline):
-            found[record.kafka_topic] = kafka_topic(TopicName.parse(record.name))
+            found[record.kafka_topic] = target.node.settings.instance.kafka_topic(TopicName.parse(record.name))
     return found

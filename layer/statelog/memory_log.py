@@ -12,7 +12,7 @@ from layer.clock import Clock, SystemClock
 from layer.deadline import Deadline
 from layer.errors import Closed, OffsetOutOfRange
 from layer.statelog.api import Group, LogRecord, check_partition
-from mapping.instances import Instance
+from mapping.instances import EVERYBODYS
 from mapping.state_topics import StateTopic
 
 _BATCH: Final = 1000
@@ -61,7 +61,7 @@ class MemoryStateLog:
             return list(range(first, log.end))
 
     def kafka_name(self, topic: StateTopic) -> str:
-        return Instance().state_topic(topic)
+        return EVERYBODYS.state_topic(topic)
 
     def append_apart(self, groups: Sequence[Group], deadline: Deadline) -> None:
         for topic, partition, records in groups:

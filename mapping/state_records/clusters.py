@@ -13,7 +13,8 @@ from typing import Any, Final
 
 import orjson
 
-from mapping.errors import CorruptRecord
+from mapping.errors import CorruptRecord, InvalidInstanceName
+from mapping.instances import Instance
 
 FORMAT: Final = 1
 
@@ -70,12 +71,12 @@ def decode_clusters(value: bytes) -> ClusterRegistry:
                 str(found["service_url"]),
                 {str(k): str(v) for k, v in found["kafka_config"].items()},
                 {str(listener): _listener(told) for listener, told in found.get("listeners", {}).items()},
-                str(found.get("instance", "")),
+                Instance(str(found.get("instance", ""))).name,
             )
             for name, found in parsed["clusters"].items()
         }
         return ClusterRegistry(str(parsed["local"]), clusters)
-    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError, InvalidInstanceName) as error:
         raise CorruptRecord(f"registry of clusters {value[:200]!r} cannot be read: {error!r}") from error
 
 

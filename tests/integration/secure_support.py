@@ -6,7 +6,8 @@ import base64
 import json
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,8 @@ from confluent_kafka.admin import (
 )
 
 import layer as pulsar
-from layer.embedded import EmbeddedBroker
+from layer.admin import AdminClient as Administrator
+from layer.embedded import BrokerOptions, EmbeddedBroker, SecureListeners
 from tests.certificates import Authority
 from tests.integration.sdk_support import until
 
@@ -64,6 +66,11 @@ class SecureCluster:
     def as_user(self, name: str, **more: Any) -> Any:
         return self.client(pulsar.AuthenticationBasic(name, PASSWORDS[name]), **more)
 
+    def admin_as(self, name: str, **more: Any) -> Administrator:
+        login = pulsar.AuthenticationBasic(name, PASSWORDS[name])
+        trusted = str(self.authority.file)
+        return Administrator(self.url("SASL"), authentication=login, tls_trust_certs_file_path=trusted, **more)
+
     def _admin(self) -> AdminClient:
         return AdminClient({"bootstrap.servers": self.broker.bootstrap})
 
@@ -81,6 +88,16 @@ class SecureCluster:
         admin = self._admin()
         for future in admin.delete_acls([_all_of(user)]).values():
             future.result(60)
+
+
+@contextmanager
+def secure_cluster(authority: Authority) -> Iterator[SecureCluster]:
+    """Raises EmbeddedBrokerError: there is none to be had."""
+    listeners = SecureListeners(
+        authority.issue("broker", address="127.0.0.1").both, authority.file, PASSWORDS, reauthenticate_ms=3000
+    )
+    with EmbeddedBroker(BrokerOptions(heap_mb=512, start_timeout_s=240, security=listeners)) as broker:
+        yield SecureCluster(broker, authority)
 
 
 def _all_of(user: str) -> AclBindingFilter:

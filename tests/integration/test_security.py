@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 import layer as pulsar
 from layer.admin import AdminClient
 from layer.deadline import Deadline
-from layer.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError, SecureListeners
+from layer.embedded import EmbeddedBrokerError
 from layer.errors import NotAuthorized
 from layer.kafka.acls import Acl
 from layer.kafka.good_byes import GoodByes
@@ -26,7 +27,12 @@ from mapping.subscription_group import group_id
 from mapping.topic_name import TopicName, kafka_topic
 from tests.certificates import Authority, Identity
 from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, send, until
-from tests.integration.secure_support import PASSWORDS, SecureCluster, granted_by_the_page, unsecured_token
+from tests.integration.secure_support import (
+    SecureCluster,
+    granted_by_the_page,
+    secure_cluster,
+    unsecured_token,
+)
 
 TOPIC, SUBSCRIPTION = "orders", "billing"
 
@@ -50,24 +56,17 @@ def alice(authority: Authority) -> Identity:
 
 @pytest.fixture(scope="module")
 def cluster(authority: Authority, missing: Callable[[str, str], None]) -> Iterator[SecureCluster]:
-    listeners = SecureListeners(
-        authority.issue("broker", address="127.0.0.1").both, authority.file, PASSWORDS, reauthenticate_ms=3000
-    )
-    try:
-        broker = EmbeddedBroker(BrokerOptions(heap_mb=512, start_timeout_s=240, security=listeners))
-        broker.start()
-    except EmbeddedBrokerError as error:
-        missing("kafka", f"no broker: {error}")
-    try:
-        made = SecureCluster(broker, authority)
+    with ExitStack() as stack:
+        try:
+            made = stack.enter_context(secure_cluster(authority))
+        except EmbeddedBrokerError as error:
+            missing("kafka", f"no broker: {error}")
         for user in ("CN=alice", "alice"):
             made.grant(user, [("Read", "group", "*"), ("Write", "transactional-id", "*")])
             made.grant(user, [(operation, "topic", "*") for operation in ("Read", "Write", "Create")])
-        with AdminClient(f"kafka://{broker.bootstrap}") as admin:
+        with AdminClient(f"kafka://{made.broker.bootstrap}") as admin:
             admin.create_topic(TOPIC)
         yield made
-    finally:
-        broker.stop()
 
 
 class Reading(pulsar.schema.Record):
@@ -116,10 +115,7 @@ def test_a_name_and_a_password(cluster: SecureCluster, unique: Callable[..., str
 
 
 def test_an_administrator_logs_in_too(cluster: SecureCluster) -> None:
-    login = pulsar.AuthenticationBasic("alice", PASSWORDS["alice"])
-    with AdminClient(
-        cluster.url("SASL"), authentication=login, tls_trust_certs_file_path=str(cluster.authority.file)
-    ) as admin:
+    with cluster.admin_as("alice") as admin:
         assert f"persistent://public/default/{TOPIC}" in admin.list_topics()
 
 
@@ -225,11 +221,8 @@ def test_acls_of_a_tenant_are_carried_over_or_told(cluster: SecureCluster) -> No
         mine = [each for each in carry(admin, admin, "acme", deadline, dry=True) if "bob" in each]
         assert mine == planned
         assert not expected & set(admin.node.admin.acls(deadline) or ())
-        login = pulsar.AuthenticationBasic("alice", PASSWORDS["alice"])
         cluster.grant("alice", [("Describe", "cluster", "kafka-cluster")])
-        with AdminClient(
-            cluster.url("SASL"), authentication=login, tls_trust_certs_file_path=str(cluster.authority.file)
-        ) as alice:
+        with cluster.admin_as("alice") as alice:
             refused, *commands = [each for each in carry(admin, alice, "acme", deadline) if "not of this" not in each]
             assert "ACLs cannot be made on the target" in refused
             assert commands == planned
@@ -461,16 +454,9 @@ def test_letters_name_the_right_that_is_missing(cluster: SecureCluster, caplog: 
 def test_the_page_s_rights_are_enough_to_delete_ledgers(cluster: SecureCluster, unique: Callable[..., str]) -> None:
     table = [right for section in ("Transactions", "Coordinators", "Service") for right in granted_by_the_page(section)]
     cluster.grant("serving", [right for right in table if right[0] != "Delete"])
-
-    def administrator(user: str) -> AdminClient:
-        login = pulsar.AuthenticationBasic(user, PASSWORDS[user])
-        return AdminClient(
-            cluster.url("SASL"), authentication=login, tls_trust_certs_file_path=str(cluster.authority.file)
-        )
-
     topic, patience = unique("deleted"), Deadline.after(60)
     client, writing = cluster.as_user("serving"), cluster.as_user("alice")
-    with administrator("serving") as serving, administrator("alice") as admin:
+    with cluster.admin_as("serving") as serving, cluster.admin_as("alice") as admin:
         deletion = LedgerDeletion(client, serving.node, visible_after_s=0.1, retry_s=1.0)
         worker = deletion.work()
         maintenance = Maintenance(serving.node, every_s=0.5, retirement=deletion.retirement)
@@ -543,10 +529,7 @@ def test_what_a_consumer_must_read_is_named_when_it_may_not(
 
 def test_the_page_s_rights_are_enough_for_an_administrator(cluster: SecureCluster, unique: Callable[..., str]) -> None:
     cluster.grant("admin", granted_by_the_page("Administrator"))
-    login = pulsar.AuthenticationBasic("admin", PASSWORDS["admin"])
-    with AdminClient(
-        cluster.url("SASL"), authentication=login, tls_trust_certs_file_path=str(cluster.authority.file)
-    ) as admin:
+    with cluster.admin_as("admin") as admin:
         plain, parted = unique(), unique("parted")
         admin.create_topic(plain)
         admin.create_partitioned_topic(parted, 2)

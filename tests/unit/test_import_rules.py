@@ -106,3 +106,24 @@ def test_headers_are_asked_for_in_the_one_way_that_bears_those_of_others() -> No
             if isinstance(node, ast.Call) and not node.args and getattr(node.func, "attr", "") == "headers":
                 calling.add(_name(path))
     assert not calling, f"{sorted(calling)}: ask by layer.kafka.records.headers_of"
+
+
+def test_only_an_instance_makes_kafka_s_names_of_state() -> None:
+    """Whoever made one by another way would write into the state of everybody, whatever instance a program is of."""
+    outside = [path for path in _modules() if path.relative_to(ROOT).parts[0] in ("layer", "spark_connector")]
+    offending: dict[str, list[str]] = {}
+    for path in outside:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        offending[_name(path)] = [
+            ast.unparse(node)
+            for node in ast.walk(tree)
+            if (isinstance(node, ast.alias) and node.name == "kafka_topic")
+            or (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and id(node) not in docstrings
+                and "pulsar.system" in node.value
+            )
+        ]
+    _check(offending)

@@ -78,3 +78,28 @@ def test_json_for_programs() -> None:
     ]
     said = json.loads(CliRunner().invoke(app, arguments).stdout)
     assert {"operation": "Read", "kind": "topic", "name": "public.default.orders", "principal": "User:CN=a"} in said
+
+
+def printed(*arguments: str) -> list[str]:
+    return CliRunner().invoke(app, ["acls", "print", "--principal", "a", *arguments]).stdout.splitlines()
+
+
+def test_an_instance_has_the_same_rights_under_its_own_prefix() -> None:
+    role = ("--role", "consumer", "--topic", "shop/eu/orders", "--subscription", "s")
+    everybodys, acmes = printed(*role), printed(*role, "--instance", "acme")
+    assert acmes == [line.replace("'pulsar.system.", "'pulsar.system-x-acme.") for line in everybodys]
+    assert len(set(acmes) & set(everybodys)) == 4  # the topic, and its subscription
+
+
+def test_a_namespace_s_prefix_is_that_of_its_kafka_topics() -> None:
+    lines = printed("--role", "admin", "--topic", "my_co/eu.west/orders")
+    assert any("--topic 'my-x5f-co.eu-x2e-west.' --resource-pattern-type prefixed" in line for line in lines)
+    assert not any("my_co" in line for line in lines)
+
+
+@pytest.mark.parametrize("name", ["Acme", "a.b", "a--b"])
+def test_a_name_that_no_instance_can_have_is_refused(name: str) -> None:
+    found = CliRunner().invoke(app, ["topics", "list", "--instance", name])
+    assert found.exit_code == 2
+    assert "--instance" in found.stderr
+    assert f"instance is {name!r}" in found.stderr

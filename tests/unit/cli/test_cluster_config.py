@@ -25,6 +25,8 @@ def test_what_is_given_goes_on_top_of_what_is_registered(tmp_path: Path) -> None
         "client.rack": "c", "sasl.username": "u", "sasl.password": "a=b", "sasl.mechanism": "PLAIN",
     }  # fmt: skip
     assert "a=b" not in repr(found)
+    assert found.instance.name == ""
+    assert peer_settings(ClusterAddress("kafka://us:9092", instance="acme"), {}).instance.name == "acme"
 
 
 @pytest.mark.parametrize("given", ["client.rack=a", "us:nonsense", ":a=b", "us:enable.idempotence=false"])

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 import layer as pulsar
+import layer.asyncio
 from layer import exceptions
+from layer.client.connection import INSTANCE_VARIABLE
 from layer.client.consumer_opening import inbox_capacity
 
 NOWHERE = "kafka://127.0.0.1:1"
@@ -248,3 +250,30 @@ def test_timedelta_is_what_deliver_after_takes() -> None:
 
     assert milliseconds("deliver_after", timedelta(seconds=1.5)) == 1500
     assert milliseconds("deliver_after", 7) == 7
+
+
+@pytest.mark.parametrize(
+    ("given", "environment", "instance"),
+    [(None, None, ""), (None, " acme ", "acme"), ("other", "acme", "other"), ("", "acme", ""), (None, "", "")],
+)
+def test_the_instance_is_what_was_given_or_else_what_the_environment_says(
+    given: str | None, environment: str | None, instance: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if environment is None:
+        monkeypatch.delenv(INSTANCE_VARIABLE, raising=False)
+    else:
+        monkeypatch.setenv(INSTANCE_VARIABLE, environment)
+    made, aio = pulsar.Client(NOWHERE, instance=given), layer.asyncio.Client(NOWHERE, instance=given)
+    assert made._settings.instance.name == aio._client._settings.instance.name == instance
+    assert (made._settings.identity == pulsar.Client(NOWHERE, instance="")._settings.identity) == (instance == "")
+
+
+def test_a_name_that_no_instance_can_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(exceptions.InvalidConfiguration, match=r"^instance is 'A\.b', expected 1 to 40 of a-z, 0-9"):
+        pulsar.Client(NOWHERE, instance="A.b")
+    with pytest.raises(ValueError, match="instance"):
+        pulsar.Client(NOWHERE, instance=5)  # type: ignore[arg-type]
+    monkeypatch.setenv(INSTANCE_VARIABLE, "A")
+    for url in (NOWHERE, "pok+lookup://127.0.0.1:1"):
+        with pytest.raises(exceptions.InvalidConfiguration, match="the environment's POK_INSTANCE: instance is 'A'"):
+            pulsar.Client(url)

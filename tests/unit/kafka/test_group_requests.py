@@ -8,6 +8,7 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Any, cast
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 from layer.deadline import Deadline
@@ -63,6 +64,45 @@ def test_an_answer_to_somebody_else_is_not_taken_for_ones_own() -> None:
     on.handles[0].asked[1].set_result("as it is")
     asker.join(30)
     assert found == ["as it is"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS],
+)
+def test_a_coordinator_on_the_move_is_asked_again(code: int) -> None:
+    on = Setting()
+    found: list[str] = []
+    asker = threading.Thread(target=lambda: found.append(on.requests.describe("g", Deadline.after(30))))
+    asker.start()
+    for asked in (1, 2):
+        while (not on.handles or len(on.handles[0].asked) < asked) and asker.is_alive():
+            threading.Event().wait(0.001)
+        if asked == 1:
+            on.handles[0].asked[0].set_exception(KafkaException(KafkaError(code)))
+    on.handles[0].asked[1].set_result("as it is")
+    asker.join(30)
+    assert found == ["as it is"]
+
+
+def test_what_a_coordinator_refuses_is_told_at_once() -> None:
+    on = Setting()
+    on.describe_in_vain("g")
+    on.handles[0].asked[0].set_exception(KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)))
+    told: list[int] = []
+
+    def ask() -> None:
+        with pytest.raises(KafkaException) as refused:
+            on.requests.describe("g", Deadline.after(30))
+        told.append(refused.value.args[0].code())
+
+    asker = threading.Thread(target=ask)
+    asker.start()
+    while len(on.handles[0].asked) < 2 and asker.is_alive():
+        threading.Event().wait(0.001)
+    on.handles[0].asked[1].set_exception(KafkaException(KafkaError(KafkaError.GROUP_AUTHORIZATION_FAILED)))
+    asker.join(30)
+    assert told == [KafkaError.GROUP_AUTHORIZATION_FAILED]
 
 
 def test_a_handle_that_owes_an_answer_for_five_seconds_is_given_up() -> None:

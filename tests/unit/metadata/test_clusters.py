@@ -72,11 +72,17 @@ def test_names(clusters: Clusters, soon: Deadline, name: str) -> None:
 
 
 def test_what_cannot_be_read_is_corrupt() -> None:
-    registry = ClusterRegistry("eu", {"us": US})
+    registry = ClusterRegistry("eu", {"us": US, "asia": ClusterAddress("kafka://asia:9092", instance="acme")})
     assert decode_clusters(encode_clusters(registry)) == registry
-    for value in (b"x", b"[]", b'{"v":2}', b'{"v":1,"local":"a","clusters":{"b":{}}}'):
+    wrong = ClusterRegistry("eu", {"us": ClusterAddress("kafka://us:9092", instance="A")})
+    for value in (encode_clusters(wrong), b"x", b"[]", b'{"v":2}', b'{"v":1,"local":"a","clusters":{"b":{}}}'):
         with pytest.raises(CorruptRecord):
             decode_clusters(value)
+
+
+def test_an_address_that_was_written_before_there_were_instances_has_none() -> None:
+    old = b'{"v":1,"local":"eu","clusters":{"us":{"service_url":"kafka://us:9092","kafka_config":{"client.rack":"a"}}}}'
+    assert decode_clusters(old) == ClusterRegistry("eu", {"us": US})
 
 
 def test_the_policy_names_registered_clusters() -> None:

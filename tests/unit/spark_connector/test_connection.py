@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from layer.client.connection import INSTANCE_VARIABLE
 from spark_connector.connection import executor_options, node_of
 from spark_connector.errors import InvalidReadOption
 from spark_connector.options import parse_options
@@ -30,11 +31,14 @@ def test_tls_has_to_be_said_to_executors_in_their_own_words() -> None:
     [
         ("pulsar://a:6650", {}, "this client speaks to Kafka"),
         ("kafka://a:1", {"driver.group.id": "x"}, "may not set group.id"),
+        ("kafka://a:1", {"POK_INSTANCE": "A"}, "POK_INSTANCE: instance is 'A', expected 1 to 40"),
     ],
 )
 def test_what_no_node_can_be_made_of_is_refused_before_anything_is_asked(
-    url: str, driver: dict[str, str], said: str
+    url: str, driver: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if INSTANCE_VARIABLE in driver:
+        monkeypatch.setenv(INSTANCE_VARIABLE, driver.pop(INSTANCE_VARIABLE))
     options = parse_options({"service.url": url, "topic": "t", **driver})
     with pytest.raises(InvalidReadOption, match=said), node_of(options):
         pass

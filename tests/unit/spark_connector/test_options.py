@@ -59,6 +59,7 @@ def test_spellings_of_one_option_are_the_same() -> None:
             "includeHeaders is false, and the column __eventTime needs headers",
         ),
         ({"service.url": URL, "topic": "a", "minPartitions": "0"}, "expected a number of 1 or more"),
+        ({"service.url": URL, "topic": "a", "instance": "A"}, "instance is 'A', expected 1 to 40 of a-z"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(options: dict[str, Any], said: str) -> None:
