@@ -18,6 +18,7 @@ from layer.admin import AdminClient
 from layer.deadline import Deadline
 from layer.embedded import EmbeddedBroker
 from layer.kafka.records import CommittedOffset
+from mapping.instances import Instance
 from mapping.state_records.cursor_state import (
     METADATA_PREFIX,
     CommitMetadata,
@@ -205,11 +206,11 @@ def test_segments_that_go_under_a_living_owner_stop_their_partition_alone(own_br
 def lose_segments(bootstrap: str, topic: str) -> None:
     """As nobody should: by a deletion in a compacted topic."""
     admin = KafkaAdminClient({"bootstrap.servers": bootstrap})
-    partition = TopicPartition(CURSORS.kafka_name, CURSORS.partition_for(topic), OFFSET_END)
+    partition = TopicPartition(Instance().state_topic(CURSORS), CURSORS.partition_for(topic), OFFSET_END)
 
     def set_policy(policy: str) -> None:
         entry = ConfigEntry("cleanup.policy", policy, incremental_operation=AlterConfigOpType.SET)
-        resource = ConfigResource(ResourceType.TOPIC, CURSORS.kafka_name, incremental_configs=[entry])
+        resource = ConfigResource(ResourceType.TOPIC, Instance().state_topic(CURSORS), incremental_configs=[entry])
         admin.incremental_alter_configs([resource])[resource].result(20)
 
     set_policy("compact,delete")
