@@ -42,6 +42,7 @@ class LogFold(Protocol):
     def apply(self, record: LogRecord) -> None: ...
 
 
+_MOST_PASSED_OVER: Final = 1000
 _NOBODY: Final = ""
 """No topic, namespace or tenant."""
 
@@ -79,7 +80,7 @@ class LogView(Generic[F]):
     which is also how any later reader will see it: as if the record had never been there.
 
     A record whose key cannot be read is passed over, told in the log once and counted (`unreadable_keys`): nothing of
-    ours can stand under it, so it must not keep everybody from what lies in the same partition.
+    ours can stand under it, so it must not keep everybody from what lies in the same partition. Memory: 1,000 of them.
     """
 
     def __init__(self, log: StateLog, topic: StateTopic, partition: int, fold: Callable[[], F], clock: Clock) -> None:
@@ -97,8 +98,9 @@ class LogView(Generic[F]):
         self._no_tombstone_missed_since = self._now()
         self._unreadable: dict[bytes, tuple[int, str, str | None]] = {}
         """By key: where it lies, why it cannot be read, and what it is about."""
-        self.unreadable_keys = 0
-        """Records that were passed over since this view began, or began anew."""
+        self._passed_over: dict[int, str] = {}
+        """By the hash of a key that cannot be read: where, and why."""
+        self._told_of_keys = False
         self._changed = threading.Condition()
         with _views_lock:
             _views.add(self)
@@ -106,6 +108,11 @@ class LogView(Generic[F]):
         self._rounds_done = 0
         self._busy = False
         self._at_end = False
+
+    @property
+    def unreadable_keys(self) -> int:
+        """How many lie in the log, 1,000 at most."""
+        return len(self._passed_over)
 
     # Appending ----------------------------------------------------------------------------------------------------
 
@@ -218,6 +225,12 @@ class LogView(Generic[F]):
         while not self._reached_the_end(deadline, at):
             deadline.check(f"{self._name} to be read to its end")
             at = None
+        if self._passed_over and not self._told_of_keys:
+            self._told_of_keys = True
+            first = next(iter(self._passed_over.values()))
+            _log.warning(
+                "view=%s passes %d keys over, `pok doctor` tells more: %s", self._name, self.unreadable_keys, first
+            )
         if self._unreadable and (spoiled := self._spoiled(about)):
             offset, reason, _ = min(spoiled, key=itemgetter(0))
             raise Corrupt(f"{self._name} offset {offset}: {reason}")
@@ -274,9 +287,10 @@ class LogView(Generic[F]):
         try:
             fold.apply(record)
         except UnreadableKey as failure:
-            # Nothing can stand under a key that nobody can read, so its tombstone says nothing either.
-            if record.value is not None:
-                self._pass_over(record, failure)
+            if record.value is None:
+                self._passed_over.pop(hash(record.key), None)
+            elif len(self._passed_over) < _MOST_PASSED_OVER:
+                self._passed_over[hash(record.key)] = f"offset={record.offset} {failure}"
         except (Corrupt, ValueError) as failure:
             if record.value is not None:
                 self._unreadable[record.key] = (record.offset, str(failure), entity_of(record.key))
@@ -285,12 +299,6 @@ class LogView(Generic[F]):
             self._at_end = False
             raise
         self._position = record.offset + 1
-
-    def _pass_over(self, record: LogRecord, failure: UnreadableKey) -> None:
-        level = logging.DEBUG if self.unreadable_keys else logging.WARNING
-        self.unreadable_keys += 1
-        where = f"{self._name} offset={record.offset}"
-        _log.log(level, "view=%s is passed over, `pok doctor` tells more: %s", where, failure)
 
     def _in_time(self, asked: Moment) -> bool:
         """Compaction has taken nothing because of what stands beyond an end that was asked for then."""
@@ -304,7 +312,7 @@ class LogView(Generic[F]):
         self._fold = None
         self._at_end = False
         self._unreadable.clear()
-        self.unreadable_keys = 0
+        self._passed_over.clear()
 
     def _now(self) -> Moment:
         return Moment.of(self._clock)

@@ -167,7 +167,8 @@ def test_an_unreadable_key_is_passed_over_and_told(
         state = store.read("orders", soon())
         assert state is not None
         assert state.value == b"one"
-    assert caplog.text.count(f"view={Instance().state_topic(state_topic)}-0 offset={bad} is passed over") == 1
+    told = f"view={Instance().state_topic(state_topic)}-0 passes 1 keys over, `pok doctor` tells more: offset={bad} "
+    assert caplog.text.count(told) == 1
     assert store.update("orders", lambda now: None if now and now.value == b"two" else b"two", soon()).version == 2
     found = node(log, state_topic).read("orders", soon())
     assert found is not None

@@ -313,12 +313,17 @@ def test_a_value_that_cannot_be_read_spoils_its_own_entity_alone() -> None:
     assert view.ask(lambda found: set(found.live), soon()) == {good}
 
 
-def test_what_views_could_not_read_is_counted_by_topic_and_part() -> None:
+def test_what_views_could_not_read_is_counted_by_topic_and_part(caplog: pytest.LogCaptureFixture) -> None:
     log = MemoryStateLog()
     bad = encode_key(TopicKey("persistent://a/b/bad", 1, "00" * 16))
     views: list[LogView[Any]] = [LogView(log, TOPICS, 0, Picky, SystemClock()) for _ in range(2)]
     log.append_many(TOPICS, 0, [(bad, b"unreadable"), (b"no key", b""), (b"no key", b"")], soon())
+    quiet: LogView[Any] = LogView(log, DELIVERIES, 0, Picky, SystemClock())
+    log.append_many(DELIVERIES, 0, [(b"no key", b""), (b"no key", None)], soon())  # somebody took it away
+    quiet.refresh(soon())
     for view in views:
         view.ask_readable(lambda found: None, soon())
-    assert unreadable([log]) == {("topics", "value"): 1, ("topics", "key"): 2}
+    here = {("topics", "value"): 1, ("topics", "key"): 1, ("deliveries", "value"): 0, ("deliveries", "key"): 0}
+    assert unreadable([log]) == here
+    assert caplog.text.count("passes 1 keys over") == len(views)
     assert unreadable([MemoryStateLog()]) == {}
