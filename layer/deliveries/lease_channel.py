@@ -14,7 +14,7 @@ from layer.dispatch import lease_terms
 from mapping.errors import CorruptRecord
 from mapping.state_keys import DeliveryKey
 from mapping.state_records.cursor_requests import EVERYBODY
-from mapping.state_records.leases import LeaseRecord, Report, Saved, TakeOver, decode, encode, is_lease_record
+from mapping.state_records.leases import LeaseRecord, Recall, Report, TakeOver, decode, encode, is_lease_record
 
 _log = logging.getLogger(__name__)
 
@@ -93,10 +93,10 @@ class LeaseChannel:
 
     def take_over(
         self, partition: int, record: TakeOver, since: int, deadline: Deadline
-    ) -> tuple[int, list[Report | Saved]]:
+    ) -> tuple[int, list[Recall | Report]]:
         self._hear_all(deadline)
         at = self._channel.write([(self._key(partition), encode(record))], deadline)[0]
-        said: list[Report | Saved] = []
+        said: list[Recall | Report] = []
         for _, key, value in self._channel.written(self._topic, since, at, deadline):
             if key.partition not in (EVERYBODY, partition) or key.subscription != self._subscription:
                 continue
@@ -105,7 +105,7 @@ class LeaseChannel:
             except CorruptRecord as reason:
                 self._channel.skipped(key, reason)
                 continue
-            if isinstance(found, Report | Saved):
+            if isinstance(found, Recall | Report):
                 said.append(found)
         return at, said
 

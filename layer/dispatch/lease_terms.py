@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 from layer.deadline import Deadline
 from mapping.state_records.cursor_requests import CursorLife
-from mapping.state_records.leases import LeaseRecord, Report, Saved, TakeOver
+from mapping.state_records.leases import LeaseRecord, Recall, Report, TakeOver
 from mapping.state_records.pending_acks import TxnAck
 from mapping.txn_id import TxnId
 
@@ -44,9 +44,9 @@ class LeaseTraffic(Protocol):
 
     def take_over(
         self, partition: int, record: TakeOver, since: int, deadline: Deadline
-    ) -> tuple[int, list[Report | Saved]]:
-        """Append this; gives its offset, and the reports, and what owners said of the partition's saves, that stand
-        before it from offset `since` on. From that offset on everything is heard. Raises StoreError."""
+    ) -> tuple[int, list[Recall | Report]]:
+        """Append this; gives its offset, and the reports, and what owners recalled of the partition, that stand before
+        it from offset `since` on. From that offset on everything is heard. Raises StoreError."""
 
     def group(self) -> Future[Collection[str]]:
         """The client ids of the live members of the Kafka group."""

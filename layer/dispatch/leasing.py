@@ -42,7 +42,6 @@ from mapping.state_records.leases import (
     Nack,
     Recall,
     Report,
-    Saved,
     TakeOver,
     concerns,
     decode,
@@ -389,16 +388,16 @@ class Leasing:
         number = owned.slot.number
         at, said = self._terms.traffic.take_over(number, record, leased_from, deadline)
         nacked: dict[int, Nack] = {}
-        for report in said:
-            if isinstance(report, Saved):  # of what this process told itself it may not have heard that yet
-                self.lessee.hear(owned.slot, report)
-                continue
+        recalled = {(each.to, each.owner): each.number for each in said if isinstance(each, Recall)}
+        for report in [each for each in said if isinstance(each, Report)]:
             if report.life != self._terms.life:
                 continue
             acks, batches = report.acks.get(number), report.batch_acks.get(number)
             if acks or batches:
                 owned.acknowledge_elsewhere(list(acks or ()), batches or {})
-            nacked.update((nack.offset, nack) for nack in report.nacks.get(number, ()))
+            heard = report.heard
+            if all(heard.get(owner, 0) >= last for (to, owner), last in recalled.items() if to == report.member):
+                nacked.update((nack.offset, nack) for nack in report.nacks.get(number, ()))
         self.lessee.taken_in(number, leased_from)
         owned.folded_since, owned.folded = leased_from, at + 1
         return {offset: nack for offset, nack in nacked.items() if not owned.cursor.is_acknowledged(offset)}

@@ -34,7 +34,7 @@ from layer.statelog.memory_log import MemoryStateLog
 from mapping.ledger import LedgerLayout
 from mapping.state_records.cursor_requests import CursorLife
 from mapping.state_records.cursor_state import decode_commit_metadata
-from mapping.state_records.leases import Lease, LeaseRecord, Report, TakeOver, decode, encode
+from mapping.state_records.leases import Lease, LeaseRecord, Recall, Report, TakeOver, decode, encode
 from mapping.state_records.leases import Saved as SavedNotice
 from tests.simulation.played_records import Record, key_of
 
@@ -85,6 +85,12 @@ class World:
         """After one, who had a message before may have it still, and it comes to others."""
         self.sought_at = 0
         """Where the log of leases ended then."""
+        self.recalls: Traffic | None = None
+        """Of the owner that has yet to write what the last seek recalls."""
+        self.recalled_at = 0
+        """Who has taken in what stands below this in the log knows of all seeks."""
+        self.acked_late: set[int] = set()
+        """Perhaps told behind a seek, which others do not know when they get these."""
         self.unsaved_seek: set[int] | None = None
         """What was acknowledged before a seek that no accepted save holds yet."""
         self.losses = 0
@@ -165,11 +171,14 @@ class World:
         self.sought_at = len(self.deliveries)
         later = {offset for process in self.processes for offset in process.not_told()}
         self.acked = {offset for offset in self.acked if offset < target or offset in later} | set(range(target))
+        self.acked_late |= later
+        self.out = {offset for offset in self.out if offset < target}
         self.holders.clear()
         self.durable = {offset for offset in self.durable if offset < target}
         for process in self.processes:
             process.wants_flush = None
             process.acked_elsewhere.clear()
+            process.acked_by_leases.clear()
 
     # Kafka's group ------------------------------------------------------------------------------------------------
 
@@ -254,6 +263,7 @@ class Traffic:
     def write(self, records: Sequence[tuple[int, LeaseRecord]]) -> Future[list[int]]:
         self.hear_from_here()
         world, answer = self.world, Written(self.answers)
+        recalls, world.recalls = world.recalls is self, None if world.recalls is self else world.recalls
         values = [(partition, encode(record)) for partition, record in records]
         assert [decode(value) for _, value in values] == [record for _, record in records]
         if any(isinstance(record, Lease) for _, record in records):
@@ -270,6 +280,8 @@ class Traffic:
                 return
             start = len(world.deliveries)
             world.deliveries += values
+            if recalls:
+                world.recalled_at = len(world.deliveries)
             if luck < 2 * world.append_fails:
                 world.troubles += 1
                 answer.set_exception(AppendOutcomeUnknown("perhaps"))
@@ -284,13 +296,13 @@ class Traffic:
 
     def take_over(
         self, partition: int, record: TakeOver, since: int, deadline: Deadline
-    ) -> tuple[int, list[Report | SavedNotice]]:
+    ) -> tuple[int, list[Recall | Report]]:
         log = self.world.deliveries
         at = len(log)
         log.append((partition, encode(record)))
         self.at = at if self.at is None else self.at
         found = [decode(log[offset][1]) for offset in range(since, at)]
-        return at, [each for each in found if isinstance(each, Report | SavedNotice)]
+        return at, [each for each in found if isinstance(each, Recall | Report)]
 
     def group(self) -> Future[Collection[str]]:
         answer = Future[Collection[str]]()
@@ -365,7 +377,7 @@ class Inbox(Endpoint):
                 for_one = world.kind is not SubscriptionType.FAILOVER and not world.seeks
                 if for_one or self.process.owned:
                     assert offset not in world.durable, f"{offset} goes out after it was durably acknowledged"
-                if not world.seeks:
+                if self.process.knows_seeks():
                     said = offset in self.process.acked_by_leases and not self.process.owned
                     assert not said, f"{offset} to {self.name}, which has acknowledged it"
                     self._check_key_order(offset)
@@ -393,7 +405,8 @@ class Inbox(Endpoint):
             return
         if world.troubles == 0 and offset not in world.out:
             for lower in range(offset):
-                assert key_of(lower) != key_of(offset) or lower in world.out, f"{offset} before {lower} of its key"
+                out = key_of(lower) != key_of(offset) or lower in world.out or lower in world.acked_late
+                assert out or (world.seeks and lower in world.acked), f"{offset} before {lower} of its key"
         for other, (holder, epoch) in world.holders.items():
             if key_of(other) == key_of(offset) and holder is not self and holder.process.holds_in(epoch):
                 assert other in world.acked or holder.closed, f"{offset} to {self.name}, {holder.name} has {other}"
@@ -528,6 +541,8 @@ class Process:
         if world.unsaved_seek is not None:  # its owner did not live to save it
             world.acked |= world.unsaved_seek
             world.unsaved_seek = None
+        if world.seeks:
+            world.recalls, world.recalled_at = None, len(world.deliveries)
         told = () if world.losses else world.told_acknowledged()
         missed = [offset for offset in told if not owned.cursor.is_acknowledged(offset)]
         assert not missed, f"{missed} are acknowledged in the log, and {self.client_id} took over without that"
@@ -596,6 +611,8 @@ class Process:
                 self.acknowledge_up_to(delivery)
             elif (rng.random() < 0.85 or not world.refuses) and not world.is_poison(offset):
                 world.acked.add(offset)
+                if world.seeks and not mine:
+                    world.acked_late.add(offset)
                 delivery.feed.slot.ack(offset)
                 self.acked_elsewhere.add(offset)
                 if not self.owned:
@@ -642,10 +659,15 @@ class Process:
             self.held.append(delivery)
             return
         holder, epoch = world.holders.get(offset, (None, 0))
-        if world.troubles == 0 and not world.seeks and not self.waited(delivery) and offset not in world.refused_late:
-            assert offset not in world.acked, f"{offset} was acknowledged, and comes to {inbox.name}"
+        if (
+            world.troubles == 0
+            and self.knows_seeks()
+            and not self.waited(delivery)
+            and offset not in world.refused_late
+        ):
+            assert offset not in world.acked - world.acked_late, f"{offset} was acknowledged, and comes to {inbox.name}"
             assert holder is None or holder.closed, f"{offset} is {holder.name}'s, and {inbox.name} received it"
-        shared = not world.seeks and not self.out_of_group and not self.waited(delivery)
+        shared = self.knows_seeks() and not self.out_of_group and not self.waited(delivery)
         if holder is not None and holder is not inbox and shared:
             over = offset in world.acked or offset in world.refused_late
             fine = over or holder.closed or not holder.process.holds_in(epoch)
@@ -654,8 +676,13 @@ class Process:
         if world.troubles == 0 and not moves and not world.seeks and offset not in world.acked:
             assert delivery.redeliveries == world.refused[offset], f"{offset}: {delivery.redeliveries} redeliveries"
         assert delivery.redeliveries <= world.refused[offset], f"{offset}: {delivery.redeliveries} redeliveries"
-        world.holders[offset] = (inbox, self.leasing.lessee.id.epoch)
+        if self.knows_seeks():
+            world.holders[offset] = (inbox, self.leasing.lessee.id.epoch)
         self.held.append(delivery)
+
+    def knows_seeks(self) -> bool:
+        """What it hands to consumers is not from before one."""
+        return bool(self.owned) or self.leasing._heard_upto >= self.world.recalled_at
 
     def waited(self, delivery: Delivery) -> bool:
         """It lay in the inbox, and is not this process's any more: nobody has told it yet."""
@@ -689,6 +716,8 @@ class Process:
         self.leasing.about_to_seek(owned)
         self.dispatcher.seek(owned, target, None)
         self.position = owned.read_position
+        # While it asks who holds what it recalls what they answer: nobody here knows when all have heard that.
+        world.recalls, world.recalled_at = None if owned.quiet else self.traffic, 2**62
         world.is_sought(target)
 
     def not_told(self) -> set[int]:

@@ -14,6 +14,7 @@ from layer.dispatch.lessee import Lessee
 from layer.dispatch.strategy import SubscriptionType
 from layer.errors import DeadlineExceeded
 from mapping.ledger import LedgerLayout
+from mapping.state_records.cursor_requests import EVERYBODY
 from mapping.state_records.leases import (
     Expel,
     Held,
@@ -31,7 +32,7 @@ from mapping.state_records.leases import (
     decode,
     encode,
 )
-from tests.simulation.leases import LIFE, Inbox, Process, World
+from tests.simulation.leases import DEADLINE, LIFE, Inbox, Process, World
 from tests.simulation.played_records import key_of
 
 OWNER, NEXT_OWNER = b"1" * 16, b"2" * 16
@@ -579,6 +580,17 @@ def test_a_new_owner_hands_nothing_out_before_everybody_has_said_what_he_holds(k
     here = {delivery.offset for each in owner.process.consumers for delivery in each.queue}
     assert here
     assert (3 in owner.owned.in_flight.holders) or not known
+
+
+@pytest.mark.parametrize("heard", [3, 4], ids=["before it was recalled", "behind that"])
+def test_what_was_refused_before_it_was_recalled_does_not_come_apart_under_a_new_owner(heard: int) -> None:
+    owner = Owner()
+    owner.owned.cursor.leased_from = 0
+    refusal = Report(LIFE, MEMBER, 7, heard={OWNER: heard}, nacks={0: (Nack(1, 5, 0),)})
+    owner.world.deliveries += [(0, encode(Recall(OWNER, 1, MEMBER, 4))), (EVERYBODY, encode(refusal))]
+    nacked = owner.process.leasing.take_over(owner.owned, DEADLINE)
+    assert nacked is not None
+    assert list(nacked) == ([5] if heard == 4 else [])
 
 
 def test_what_members_say_to_hold_is_recalled_when_a_seek_came_before_their_answer() -> None:
