@@ -34,7 +34,7 @@ class TopicKey:
 @dataclass(frozen=True, slots=True)
 class EpochKey:
     """`topics`, `subscriptions`: entities were removed from this partition before this epoch, and whatever begins there
-    has versions behind all of theirs (decision 0025)."""
+    has versions behind all of theirs (decision 0026)."""
 
     epoch: int
 

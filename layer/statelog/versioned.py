@@ -9,7 +9,7 @@ An entity that is dead can be buried: all of it goes. Its versions must not be g
 before, and comes late, would stand above those of whoever begins anew. So burial opens an *epoch* of the partition
 first, a record that stays, and versions of what begins lie behind those of all earlier epochs. Two that begin the same
 entity may have met different epochs; what begins is void behind any record of a lower version. Decision:
-mapping/decisions/0025.
+mapping/decisions/0026.
 """
 
 from __future__ import annotations

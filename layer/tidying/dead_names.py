@@ -2,7 +2,7 @@
 
 What is left of their data is removed by others, who ask whether they are gone: so a topic's record goes when no other
 state topic speaks of it any more. Incarnations are places in the log and are never given again; how versions are not
-given again either: decision 0025.
+given again either: decision 0026.
 """
 
 from __future__ import annotations
