@@ -163,13 +163,14 @@ class World:
         found = [record.acks[0] for record in records if isinstance(record, Report) and 0 in record.acks]
         return BitMap64.union(*found) if found else BitMap64()
 
-    def is_sought(self, target: int) -> None:
-        """What was acknowledged and told before does not count behind it; what is told later may."""
+    def is_sought(self, target: int, heard_since: int) -> None:
+        """What was acknowledged and told before does not count behind it; what is told later may. `heard_since`: the
+        owner did not hear what was told before that."""
         self.seeks += 1
         if self.unsaved_seek is None:
             self.unsaved_seek = self.acked.copy()
         self.sought_at = len(self.deliveries)
-        later = {offset for process in self.processes for offset in process.not_told()}
+        later = {offset for process in self.processes for offset in process.not_told(heard_since)}
         self.acked = {offset for offset in self.acked if offset < target or offset in later} | set(range(target))
         self.acked_late |= later
         self.out = {offset for offset in self.out if offset < target}
@@ -587,8 +588,10 @@ class Process:
         self.world.says_leased = owned.saves.saved.leased_from is not None
         self.leasing.saved(owned)
         if self.world.unsaved_seek is not None and self.holds_seeks == self.world.seeks:
+            troubles = self.world.troubles
             self.leasing.say_all()  # before an operator hears that it is done
-            self.world.unsaved_seek = None
+            if self.world.troubles == troubles and not self.leasing._outbox:  # or its word may be lost with it
+                self.world.unsaved_seek = None
 
     # The application ----------------------------------------------------------------------------------------------
 
@@ -713,20 +716,22 @@ class Process:
         owned, world = self.owned[0], self.world
         target = world.rng.randrange(world.end + 1)
         self.dispatcher.drain()
+        heard_since = owned.folded_since
         self.leasing.about_to_seek(owned)
         self.dispatcher.seek(owned, target, None)
         self.position = owned.read_position
         # While it asks who holds what it recalls what they answer: nobody here knows when all have heard that.
         world.recalls, world.recalled_at = None if owned.quiet else self.traffic, 2**62
-        world.is_sought(target)
+        world.is_sought(target, heard_since)
 
-    def not_told(self) -> set[int]:
+    def not_told(self, heard_since: int) -> set[int]:
         """What its application acknowledged, and no report in the log says for the last time: what an owner says not to
         have heard is told again, by who has not heard of a seek that comes behind that, too."""
         lessee, found = self.leasing.lessee, Acks()
         lessee._acks.add_untold(0, lessee._unwritten, found)
         said = [decode(value) for _, value in self.world.deliveries]
         since = max((each.since for each in said if isinstance(each, SavedNotice)), default=0)
+        since = max(since, heard_since)
         again = [each.acks for each in lessee._saves._unheard.values()]
         again += [told.acks[0] for told in lessee._saves._told if told.first < since and 0 in told.acks]
         for each in again:
