@@ -8,7 +8,10 @@ from typing import NamedTuple
 
 from layer.dispatch.chunks import Known
 from layer.dispatch.endpoint import Endpoint
-from mapping.state_records.leases import Nack, Report
+from mapping.state_records.leases import MemberId, Nack, Report
+
+Recalled = Mapping[tuple[MemberId, bytes], int]
+"""The last recall's number, by member and owner."""
 
 
 class HeldMessages(NamedTuple):
@@ -30,6 +33,8 @@ class Asked:
     """Who was in the group whenever that was looked at since; None before. Who came later holds nothing."""
     voided: bool = False
     """All that was handed out is to come again, as after a seek: whatever members say to hold they do not."""
+    recalled: Recalled = field(default_factory=dict)
+    """By former owners: what was refused before that was heard does not count."""
     nacked: dict[int, Nack] = field(default_factory=dict)
     """Refused, and perhaps not known to be by a save; by offset."""
     held: dict[Endpoint, HeldMessages] = field(default_factory=dict)
@@ -45,9 +50,11 @@ class TakeOvers:
         self._complete: list[int] = []
         self.asked: dict[int, Asked] = {}
 
-    def begin(self, number: int, version: int, nacked: Mapping[int, Nack], now_s: float) -> None:
+    def begin(
+        self, number: int, version: int, nacked: Mapping[int, Nack], now_s: float, recalled: Recalled | None = None
+    ) -> None:
         """What this process holds itself it knows."""
-        self.asked[number] = Asked(version, now_s, {self._client_id}, nacked=dict(nacked))
+        self.asked[number] = Asked(version, now_s, {self._client_id}, recalled=recalled or {}, nacked=dict(nacked))
 
     # What members say ---------------------------------------------------------------------------------------------
 
@@ -55,7 +62,8 @@ class TakeOvers:
         """What was refused before its holder answered is in nobody's hands: the former owner may have heard it."""
         client_id = report.member.client_id
         for number, asked in self.asked.items():
-            if number in partitions and client_id not in asked.answered and not asked.voided:
+            waits = number in partitions and client_id not in asked.answered and not asked.voided
+            if waits and has_heard(report.member, report.heard, asked.recalled):
                 asked.nacked.update((nack.offset, nack) for nack in report.nacks.get(number, ()))
 
     def awaits(self, number: int, client_id: str) -> bool:
@@ -116,3 +124,8 @@ class TakeOvers:
         """Those that ended since the last call."""
         complete, self._complete = self._complete, []
         return complete
+
+
+def has_heard(member: MemberId, heard: Mapping[bytes, int], recalled: Recalled) -> bool:
+    """What the member said when it had `heard` so much of owners came behind all that they recalled."""
+    return all(heard.get(owner, 0) >= last for (to, owner), last in recalled.items() if to == member)

@@ -27,6 +27,7 @@ from layer.dispatch.handle import SubscriptionHandle
 from layer.dispatch.lease_claims import LeaseClaims
 from layer.dispatch.lease_group_looks import GroupLooks
 from layer.dispatch.lease_inbox import LeaseInbox
+from layer.dispatch.lease_take_overs import Recalled, has_heard
 from layer.dispatch.lease_terms import Heard, LeaseTerms
 from layer.dispatch.leased_partition import LeasedPartition
 from layer.dispatch.leased_records import LeasedRecords
@@ -115,6 +116,8 @@ class Leasing:
         """When this process owned a partition last (Failover: all), or had not joined the group."""
         self._looks = GroupLooks(terms.traffic)
         self._claims = LeaseClaims(terms.traffic, wake)
+        self._recalled: dict[int, Recalled] = {}
+        """By former owners, of partitions that are about to be opened."""
         self._reports_heard = 0
         self._paced = (0, 0.0)
         """How many there were at the last look, and when that was."""
@@ -395,9 +398,9 @@ class Leasing:
             acks, batches = report.acks.get(number), report.batch_acks.get(number)
             if acks or batches:
                 owned.acknowledge_elsewhere(list(acks or ()), batches or {})
-            heard = report.heard
-            if all(heard.get(owner, 0) >= last for (to, owner), last in recalled.items() if to == report.member):
+            if has_heard(report.member, report.heard, recalled):
                 nacked.update((nack.offset, nack) for nack in report.nacks.get(number, ()))
+        self._recalled[number] = recalled
         self.lessee.taken_in(number, leased_from)
         owned.folded_since, owned.folded = leased_from, at + 1
         return {offset: nack for offset, nack in nacked.items() if not owned.cursor.is_acknowledged(offset)}
@@ -414,7 +417,10 @@ class Leasing:
         if nacked is None:
             owned.folded_since = self._heard_upto
         else:
-            self.lessor.took_over(number, owned.saves.saved.lineage.version, {**nacked, **ours})
+            recalled = self._recalled.pop(number, {})
+            if has_heard(self.lessee.id, self.lessee.heard_of_owners, recalled):
+                nacked = {**nacked, **ours}
+            self.lessor.took_over(number, owned.saves.saved.lineage.version, nacked, recalled)
         leased = self.lessee.owned_now(number, asks=nacked is not None)
         if leased is None:
             return

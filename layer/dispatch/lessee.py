@@ -297,6 +297,11 @@ class Lessee:
         if self._permits.numbers.pop(endpoint, None) is not None:
             self._holdings.drop_consumer(endpoint)
 
+    @property
+    def heard_of_owners(self) -> dict[bytes, int]:
+        """The number of the last thing that was heard, by owner."""
+        return self._permits.heard()
+
     def taken_in(self, number: int, upto: int) -> None:
         """See `UnsavedReports.taken_in`."""
         self._saves.taken_in(number, upto)

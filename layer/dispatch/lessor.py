@@ -26,7 +26,7 @@ from layer.dispatch.delivery_guard import Departure
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.lease_members import EXPIRY_S, Expelled, Member
 from layer.dispatch.lease_save_notices import SaveNotices, Say
-from layer.dispatch.lease_take_overs import Asked, HeldMessages, TakeOvers
+from layer.dispatch.lease_take_overs import Asked, HeldMessages, Recalled, TakeOvers
 from layer.dispatch.partition import OwnedPartition
 from layer.dispatch.remote_endpoint import RemoteEndpoint
 from mapping.state_records.cursor_requests import EVERYBODY, CursorLife
@@ -142,9 +142,11 @@ class Lessor:
 
     # Partitions come and go ---------------------------------------------------------------------------------------
 
-    def took_over(self, number: int, version: int, nacked: Mapping[int, Nack]) -> None:
+    def took_over(
+        self, number: int, version: int, nacked: Mapping[int, Nack], recalled: Recalled | None = None
+    ) -> None:
         """TAKE_OVER of this version stands in the log, and what stood before was folded: `nacked` was refused in it."""
-        self._take_overs.begin(number, version, nacked, self.now_s)
+        self._take_overs.begin(number, version, nacked, self.now_s, recalled)
         self._owned[number].quiet = True
 
     def gave_up(self, number: int) -> None:

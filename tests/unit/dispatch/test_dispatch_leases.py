@@ -591,6 +591,10 @@ def test_what_was_refused_before_it_was_recalled_does_not_come_apart_under_a_new
     nacked = owner.process.leasing.take_over(owner.owned, DEADLINE)
     assert nacked is not None
     assert list(nacked) == ([5] if heard == 4 else [])
+    owner.process.leasing.opened(owner.owned, nacked)
+    late = Report(LIFE, MEMBER, 8, heard={OWNER: heard}, nacks={0: (Nack(1, 6, 0),)})
+    owner.process.leasing.lessor.hear(len(owner.world.deliveries), late)
+    assert list(owner.process.leasing.lessor._take_overs.asked[0].nacked) == ([5, 6] if heard == 4 else [])
 
 
 def test_what_members_say_to_hold_is_recalled_when_a_seek_came_before_their_answer() -> None:
