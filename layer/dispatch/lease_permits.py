@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from layer.dispatch.endpoint import Endpoint
 from layer.dispatch.leased_partition import Holdings
 from mapping.state_records.leases import RemoteConsumer
+
+_MOST_OVER: Final = 8
 
 
 @dataclass(slots=True)
@@ -22,6 +25,8 @@ class _Account:
 
     number: int = 0
     leased: dict[int, int] = field(default_factory=dict)
+    over: bool = False
+    """Another one took over all that was known to be its own. What else it owns it goes on leasing, by its numbers."""
 
 
 class LeasePermits:
@@ -29,7 +34,7 @@ class LeasePermits:
     this process's own partitions `beside_own`, an inbox has room for as many leased ones again, or it would be full
     of what is at hand here.
 
-    Memory: two numbers for each consumer and owner.
+    Memory: two numbers for each consumer and owner, and eight former owners.
     """
 
     def __init__(self, consumers: Sequence[Endpoint], holdings: Holdings, *, beside_own: bool = False) -> None:
@@ -50,14 +55,22 @@ class LeasePermits:
 
     def __bool__(self) -> bool:
         """Some owner is known."""
-        return bool(self._accounts)
+        return any(not account.over for account in self._accounts.values())
 
     def open(self, owner: bytes) -> None:
-        self._accounts.setdefault(owner, _Account())
+        self._accounts.setdefault(owner, _Account()).over = False
 
     def close(self, owner: bytes) -> None:
-        self._accounts.pop(owner, None)
-        self._told = {told: limit for told, limit in self._told.items() if told[0] != owner}  # it may begin anew
+        """It has no share any more; of what it was promised it may lease."""
+        account = self._accounts.pop(owner, None)
+        if account is None:
+            return
+        account.over = True
+        self._accounts[owner] = account  # the newest
+        over = [each for each, account in self._accounts.items() if account.over]
+        for oldest in over[:-_MOST_OVER]:
+            del self._accounts[oldest]
+            self._told = {told: limit for told, limit in self._told.items() if told[0] != oldest}
 
     def close_all(self) -> None:
         """Another epoch begins: owners count from 1, and what they were promised is void."""
@@ -122,12 +135,14 @@ class LeasePermits:
     def until_worth_telling(self, endpoint: Endpoint) -> int | None:
         """How many messages are to be taken from this inbox until that is so for some owner; None where no owner knows
         of this consumer."""
-        number, owners = self.numbers.get(endpoint), len(self._accounts)
-        if number is None or not owners:
+        number, owners = self.numbers.get(endpoint), self._owners()
+        if number is None or not self:
             return None
         room = self.room(endpoint) - self._holdings.on_the_way(endpoint)
         wanted = []
         for owner, account in self._accounts.items():
+            if account.over:
+                continue
             left = self._told.get((owner, number), 0) - account.leased.get(number, 0)
             share = left + self._step(left, endpoint)
             wanted.append(share * owners if share > 1 else share)
@@ -135,14 +150,18 @@ class LeasePermits:
 
     def _step(self, left: int, endpoint: Endpoint) -> int:
         """By how much a limit grows at least, of which `left` messages are left."""
-        return 1 if left <= 0 else max(1, endpoint.capacity // (2 * len(self._accounts)))
+        return 1 if left <= 0 else max(1, endpoint.capacity // (2 * self._owners()))
+
+    def _owners(self) -> int:
+        """Among how many a room is shared out."""
+        return max(1, sum(not account.over for account in self._accounts.values()))
 
     def _limit(self, account: _Account, endpoint: Endpoint, number: int, *, asking: bool) -> int:
         leased = account.leased.get(number, 0)
         if not asking:
             return leased
         room = max(0, self.room(endpoint) - self._holdings.on_the_way(endpoint))
-        share = room // len(self._accounts)
+        share = 0 if account.over else room // self._owners()
         return leased + (share or min(1, room))
 
     def room(self, endpoint: Endpoint) -> int:

@@ -164,6 +164,7 @@ class Lessee:
         if lease.version < leased.version or endpoint is None:
             return
         leased.owner, leased.version = lease.owner, lease.version
+        self._permits.open(lease.owner)
         self._leased_s[endpoint] = self.now_s
         entries = self._not_acknowledged(leased.slot.number, lease)
         leased.hold(entries, endpoint.feed(leased.slot))

@@ -9,6 +9,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from random import Random
 from typing import Any
 
 import pytest
@@ -60,10 +61,18 @@ class Holder:
     def texts(self) -> list[str]:
         return payloads(list(self.held))
 
-    def finish(self) -> list[str]:
-        """Acknowledge everything, durably, and leave; gives what it had."""
+    def leave(self) -> None:
+        """And give everything back."""
+        self._stop()
+        self.consumer.close()
+
+    def _stop(self) -> None:
         self._over.set()
         self._thread.join(20)
+
+    def finish(self) -> list[str]:
+        """Acknowledge everything, durably, and leave; gives what it had."""
+        self._stop()
         for message in self.held:
             self.consumer.acknowledge(message)
         self.consumer.flush()
@@ -117,6 +126,46 @@ def test_the_same_for_a_minute(
     process: Process, admin: AdminClient, unique: Unique, kind: pulsar.ConsumerType, partitions: int
 ) -> None:
     hold_while_others_come_and_go(process, topic_of(admin, unique, partitions), kind, 60)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(6))
+def test_on_failover_messages_come_to_a_consumer_as_often_as_it_becomes_active(
+    process: Process, admin: AdminClient, unique: Unique, seed: int
+) -> None:
+    chance, partitions, each = Random(seed), 8, 10
+    topic, client = topic_of(admin, unique, partitions), process()
+    for number in range(partitions):
+        send(client, f"{topic}-partition-{number}", each, start=number * each, batching_enabled=False)
+    live: dict[str, Holder] = {}
+    active: dict[int, str] = {}
+    turns: Counter[tuple[str, int]] = Counter()
+    for step in range(8):
+        if len(live) < 2 or chance.random() < 0.6:
+            name = f"{chance.choice('abcdefgh')}{step}"
+            live[name] = Holder(process, topic, FAILOVER, consumer_name=name)
+        else:
+            live.pop(chance.choice(sorted(live))).leave()
+        for number in range(partitions):
+            name = sorted(live)[number % len(live)]
+            if active.get(number) != name:
+                active[number] = name
+                turns[name, number] += 1
+
+        def wrong() -> dict[str, tuple[int, int]]:
+            """How often something came, and how often it should have; empty: all is well."""
+            return {
+                f"{n} to {name}": (counts[n], turns[name, n // each])
+                for name, counts in [(name, Counter(map(int, holder.texts()))) for name, holder in live.items()]
+                for n in range(partitions * each)
+                if counts[n] != turns[name, n // each]
+            }
+
+        until(lambda: not wrong(), f"what was sent to come to {active}")
+        threading.Event().wait(1.0)
+        assert not wrong(), (wrong(), active)
+    for holder in live.values():
+        holder.leave()
 
 
 @pytest.mark.parametrize("kind", [pulsar.ConsumerType.Exclusive, pulsar.ConsumerType.Failover])

@@ -79,6 +79,16 @@ def test_a_lease_of_a_former_owner_is_void() -> None:
     assert (answer.version, dict(answer.offsets)) == (2, {(1, 0): BitMap64([1, 2])})
 
 
+def test_who_loses_one_partition_goes_on_leasing_others_of_which_it_leased_nothing_before() -> None:
+    member, _ = lessee()
+    other = PartitionSlot("persistent://public/default/orders", 1, -1, LedgerLayout(1, 10))
+    member.hear(SLOT, lease(1, number=1))
+    member.hear(SLOT, TakeOver(LIFE, NEXT_OWNER, 2))
+    assert said(member).consumers[0].limits[OWNER] >= 2
+    member.hear(other, lease(7, number=2))
+    assert (held(member), member.id.epoch) == ([1, 7], 1)
+
+
 def test_a_take_over_of_another_life_or_an_older_version_is_passed_over() -> None:
     member, _ = lessee()
     member.hear(SLOT, TakeOver(LIFE, NEXT_OWNER, 2))
