@@ -37,7 +37,6 @@ from mapping.topic_name import TopicName
 
 MAX_PARTITIONS: Final = 8192
 """The partition field of a ledger id has 13 bits."""
-_LEARNING_S: Final = 5.0
 LONGEST_LOOK_S: Final = 5.0
 """Between the last look at whose a Kafka topic is and the request, by its name, that takes data from it."""
 
@@ -113,8 +112,16 @@ class Topics:
     """Opens, creates, grows and deletes topics. Thread-safe."""
 
     def __init__(
-        self, entities: Entities[str], namespaces: Namespaces, admin: KafkaAdmin, clock: Clock, instance: Instance
+        self,
+        entities: Entities[str],
+        namespaces: Namespaces,
+        admin: KafkaAdmin,
+        clock: Clock,
+        instance: Instance,
+        learning_s: float = 5.0,
     ) -> None:
+        """`learning_s`: for how long a broker is asked again whether it has learned of a topic."""
+        self._learning_s = learning_s
         self._entities = entities
         self._instance = instance
         self._namespaces = namespaces
@@ -246,7 +253,7 @@ class Topics:
         self._namespaces.require(name.namespace_name, deadline)
         if self.find(name, deadline) is not None:
             raise errors.AlreadyExists(f"topic {name} exists already")
-        self._version_without_former_life(name, deadline)
+        self._without_former_life(name, deadline)
         self._check_not_taken(existing, deadline)
         described = self._admin.describe_topic(existing, deadline)
         if described is None:
@@ -469,26 +476,24 @@ class Topics:
             DeadlineExceeded: too much time went by since that was looked at. And other LayerErrors.
         """
         if not record.bound:
-            began_s = self._clock.monotonic()
-            described = self._admin.describe_topic(record.kafka_topic, deadline)
+            looked_s, described = self._look(record, deadline)
             now = self._entities.read(record.name, record.name, deadline)
             still = now is not None and _is_life(decode_topic(now.value), record, LifeState.DELETING)
-            if still and described is not None and described.topic_id == record.kafka_topic_id:
-                if self._clock.monotonic() - began_s > LONGEST_LOOK_S:
+            if still and described is not None:
+                if self._clock.monotonic() - looked_s > LONGEST_LOOK_S:
                     raise errors.DeadlineExceeded(
                         f"looking at {record.kafka_topic} took longer than {LONGEST_LOOK_S:.0f} s"
                     )
                 self._admin.delete_topic(record.kafka_topic, deadline)
         self._set_state(record, LifeState.DELETED, deadline)
 
-    def _version_without_former_life(self, name: TopicName, deadline: Deadline) -> int:
-        """Which version of the topic's record was the newest, 0 for none. Kafka has no two topics of one name: what is
-        being deleted goes at once, before this."""
+    def _without_former_life(self, name: TopicName, deadline: Deadline) -> tuple[Versioned, TopicRecord] | None:
+        """What is on record. Kafka has no two topics of one name: what is being deleted goes at once, before this."""
         found = self._read(name, deadline)
         if found is not None and found[1].state is LifeState.DELETING:
             self.finish_deletion(found[1], deadline)
             found = self._read(name, deadline)
-        return 0 if found is None else found[0].version
+        return found
 
     def _create(self, name: TopicName, partitions: int, entries_per_ledger: int, deadline: Deadline) -> Topic:
         intent = None
@@ -502,9 +507,10 @@ class Topics:
     ) -> Versioned | None:
         """What is on record then; None where a life of the topic began and ended meanwhile: what was found in Kafka may
         have been its."""
-        version = self._version_without_former_life(name, deadline)
+        found = self._without_former_life(name, deadline)
         kafka_name = self._instance.kafka_topic(name)
-        described = self._admin.describe_topic(kafka_name, deadline)
+        gone = "" if found is None or found[1].bound else found[1].kafka_topic_id
+        described = self._told(kafka_name, deadline, lambda told: told is None or told.topic_id != gone)
         if described is not None:
             if described.partitions > 1 or partitions == 0:
                 partitions = 0 if described.partitions == 1 else described.partitions
@@ -516,7 +522,7 @@ class Topics:
             str(name), LifeState.CREATING, kafka_name, partitions, entries_per_ledger, bound=described is not None,
             created_ms=self._clock.now_ms(),
         )  # fmt: skip
-        intent = self._begin(name, record, deadline, unless_after=version)
+        intent = self._begin(name, record, deadline, unless_after=0 if found is None else found[0].version)
         begun = decode_topic(intent.value)
         if begun.bound and begun.created_ms == record.created_ms and self._instance.name:
             _log.warning(
@@ -538,7 +544,10 @@ class Topics:
                 return None
             if unless_after is not None and current is not None and current.version != unless_after:
                 return None
-            return encode(replace(record, former=0 if before is None else before.incarnation))
+            if before is None:
+                return encode(record)
+            gone = "" if before.bound else before.kafka_topic_id
+            return encode(replace(record, former=before.incarnation, kafka_topic_id=gone))
 
         return self._entities.update(str(name), str(name), intent, deadline)
 
@@ -562,18 +571,21 @@ class Topics:
 
     def _made(self, name: TopicName, intent: Versioned, deadline: Deadline) -> TopicDescription:
         """The Kafka topic of a life that is CREATING. What Kafka said was there may have been a former life's, just
-        before it was deleted: as long as this life lasts, it is made again."""
+        before it was deleted: as long as this life lasts, it is made again. A bound one that went ends this life."""
         record, state = decode_topic(intent.value), LifeState.CREATING
         configs = DATA_TOPIC_CONFIGS if name.is_persistent else NON_PERSISTENT_CONFIGS
         while state in (LifeState.CREATING, LifeState.ACTIVE):
             deadline.check(f"Kafka topic {record.kafka_topic} to appear")
             if not record.bound and state is LifeState.CREATING:
                 self._admin.create_topic(record.kafka_topic, max(1, record.partitions), configs, deadline)
-            described = self._admin.describe_topic(record.kafka_topic, deadline)
-            if described is not None:
+            described = self._told(record.kafka_topic, deadline, lambda told: _is_of(told, record))
+            if described is not None and _is_of(described, record):
                 return described
             now = self._entities.read(str(name), str(name), deadline)
             state = LifeState.DELETED if now is None else decode_topic(now.value).state
+            if record.bound and state is LifeState.CREATING:
+                deadline.check(f"Kafka topic {record.kafka_topic} to appear")
+                self._set_state(record, LifeState.DELETED, deadline)
         raise errors.TopicIncarnationChanged(f"topic {name} was deleted while it was being created")
 
     def _checked(self, record: TopicRecord, deadline: Deadline) -> Topic | None:
@@ -582,9 +594,10 @@ class Topics:
         A Kafka topic that was deleted and made anew behind our back is a new incarnation: the old life is recorded as
         DELETED. None when the Kafka topic is gone.
         """
-        described = self._described(record, deadline)
+        _, described = self._look(record, deadline)
         name = TopicName.parse(record.name)
-        if described is None or described.topic_id != record.kafka_topic_id:
+        if described is None:
+            deadline.check(f"brokers to agree that Kafka topic {record.kafka_topic} is gone")
             self._set_state(record, LifeState.DELETED, deadline)
             return None
         partitioned = record.partitions > 0
@@ -602,31 +615,56 @@ class Topics:
             backlog_exceeded=record.backlog_exceeded,
         )
 
-    def _described(self, record: TopicRecord, deadline: Deadline) -> TopicDescription | None:
-        """What Kafka has now. Partitions are added before that is recorded, but a broker may learn of them later: one
-        that knows fewer is asked again, for five seconds at most."""
-        described = self._admin.describe_topic(record.kafka_topic, deadline)
+    def _look(self, record: TopicRecord, deadline: Deadline) -> tuple[float, TopicDescription | None]:
+        """What Kafka has now of a life that was made, None where its topic is gone; and when that was asked (monotonic
+        clock). Partitions are added before that is recorded, so a broker that knows fewer has not learned of them."""
+        looked_s = self._clock.monotonic()
 
-        def knows_all() -> bool:
-            nonlocal described
-            if described is not None and described.partitions < record.partitions:
-                described = self._admin.describe_topic(record.kafka_topic, deadline)
-            return described is None or described.partitions >= record.partitions
+        def settled(told: TopicDescription | None) -> bool:
+            nonlocal looked_s
+            if told is not None and told.topic_id == record.kafka_topic_id and told.partitions >= record.partitions:
+                return True
+            now = self._entities.read(record.name, record.name, deadline)
+            looked_s = self._clock.monotonic()
+            return now is None or not _is_life(decode_topic(now.value), record, record.state)
 
-        if not wait_until(knows_all, Deadline.after(min(_LEARNING_S, deadline.remaining_s()))):
+        described = self._told(record.kafka_topic, deadline, settled)
+        if described is None or described.topic_id != record.kafka_topic_id:
+            return looked_s, None
+        if described.partitions < record.partitions:
             _log.warning("topic=%s has %d partitions, Kafka tells of %s", record.name, record.partitions, described)
-        return described
+        return looked_s, described
+
+    def _told(
+        self, kafka_topic: str, deadline: Deadline, settled: Callable[[TopicDescription | None], bool]
+    ) -> TopicDescription | None:
+        """What Kafka tells of a topic. A broker may learn late of what was made, added or deleted: what is not
+        `settled` is asked again, for `learning_s` at most."""
+        told: TopicDescription | None = None
+
+        def tells_settled() -> bool:
+            nonlocal told
+            told = self._admin.describe_topic(kafka_topic, deadline)
+            return settled(told)
+
+        wait_until(tells_settled, Deadline.after(min(self._learning_s, deadline.remaining_s())))
+        return told
 
     def _set_state(self, life: TopicRecord, state: LifeState, deadline: Deadline) -> None:
-        """Of this life only; nothing when it is over."""
+        """Of this life only, and from the state that it was seen in; nothing when it has left that."""
 
         def changed(current: Versioned) -> bytes | None:
             record = decode_topic(current.value)
-            if record.state in (state, LifeState.DELETED) or not _is_life(record, life):
+            if record.state is state or not _is_life(record, life, life.state):
                 return None
             return encode(replace(record, state=state))
 
         self._entities.amend(life.name, life.name, changed, deadline)
+
+
+def _is_of(told: TopicDescription | None, creating: TopicRecord) -> bool:
+    """Whether it may be the Kafka topic of a life that is CREATING, whose record names the one of the life before."""
+    return told is not None and told.topic_id != creating.kafka_topic_id
 
 
 def _is_life(record: TopicRecord, life: TopicRecord, state: LifeState | None = None) -> bool:

@@ -1,9 +1,9 @@
 """Topics that are deleted ledger by ledger under random histories: those who delete, maintain, work off events and make
 topics anew are stopped for long, killed, and hear nothing of what became of their writes and requests.
 
-All but Kafka and the queue of events is the real code. A cluster that knows which lives were condemned judges each
-deletion. In the end there is a Kafka topic for each living topic, with all of its data, and no other one. `make soak`
-runs more.
+All but Kafka and the queue of events is the real code. Brokers learn late of what was made and deleted. A cluster that
+knows which lives were condemned judges each deletion. In the end there is a Kafka topic for each living topic, with all
+of its data, and no other one. `make soak` runs more.
 
 Kafka deletes by name, whatever has it by then. So whoever is stopped here is stopped for more than the five seconds
 after which it does not go on; and nobody between its last look and its making of a Kafka topic.
@@ -59,11 +59,15 @@ class KafkaTopic:
 class Cluster:
     """Kafka's topics, and what may become of them."""
 
-    def __init__(self, told: str) -> None:
+    def __init__(self, told: str, rng: random.Random) -> None:
         self.told = told
+        self.rng = rng
         self.topics: dict[str, KafkaTopic] = {}
         self.condemned: dict[str, Mapping[str, int]] = {}
         """By the id of a Kafka topic whose life is DELETING: up to where each of its ledgers was asked for."""
+        self.stale: dict[str, tuple[KafkaTopic | None, int]] = {}
+        """What brokers told of a name before its last change, and how often they still do."""
+        self.told_late = 0
         self.made = self.cut = 0
         self.at_once = self.by_ledgers = 0
 
@@ -71,6 +75,7 @@ class Cluster:
         if name in self.topics:
             return False
         self.made += 1
+        self._learned_late(name)
         self.topics[name] = KafkaTopic(name, f"id{self.made}", {p: LogRange(0, 0) for p in range(max(1, partitions))})
         return True
 
@@ -85,8 +90,24 @@ class Cluster:
             assert not left, f"{self.told}: Kafka topic {name} went before its ledgers {left}"
         self.by_ledgers += not all_of_it
         self.at_once += all_of_it
+        self._learned_late(name)
         del self.topics[name]
         return True
+
+    def describe(self, name: str) -> KafkaTopic | None:
+        """As a broker tells it, which may have learned of nothing yet."""
+        before, times = self.stale.get(name, (None, 0))
+        if times == 0:
+            return self.topics.get(name)
+        self.stale[name] = (before, times - 1)
+        self.told_late += 1
+        return before
+
+    def _learned_late(self, name: str) -> None:
+        if self.rng.random() < 0.3:
+            self.stale[name] = (self.topics.get(name), self.rng.randint(1, 3))
+        else:
+            self.stale.pop(name, None)
 
     def cut_off(self, name: str, partition: int, before: int) -> None:
         topic = self.topics.get(name)
@@ -148,7 +169,7 @@ class SeenKafka:
         self._all_of_it = all_of_it
 
     def describe_topic(self, topic: str, deadline: Any) -> TopicDescription | None:
-        found = self._cluster.topics.get(topic)
+        found = self._cluster.describe(topic)
         described = None if found is None else TopicDescription(topic, found.id, len(found.logs))
         self._others(0.3)
         return described
@@ -199,7 +220,7 @@ class Process:
             require=lambda namespace, deadline: None, policies_for_topics=lambda namespace, deadline: {}
         )
         entities = Entities(log, history.topic, TOPIC_KEYS, history.clock)
-        self.topics = Topics(entities, namespaces, admin, history.clock, Instance())
+        self.topics = Topics(entities, namespaces, admin, history.clock, Instance(), learning_s=0.1)
         self.deletion = TopicDeletion(self.topics, admin, SeenQueue(history.queue, actor, rng))
         services: Any = SimpleNamespace(
             topics=self.topics,
@@ -251,7 +272,7 @@ class History:
         self.rng = random.Random(seed)
         self.clock = ManualClock()
         self.schedule = Schedule(self.rng, self.clock)
-        self.cluster = Cluster(self.told)
+        self.cluster = Cluster(self.told, random.Random(seed))
         self.log = TopicsLog(self.clock, self.cluster)
         self.topic = simulated_topic(with_lag=self.rng.random() < 0.5)
         self.queue = Queue()
@@ -376,6 +397,7 @@ def test_a_topic_goes_with_the_last_of_its_ledgers_and_no_other_one_does() -> No
     assert sum(cluster.by_ledgers for cluster in found) > 30
     assert sum(cluster.at_once for cluster in found) > 100
     assert sum(cluster.cut for cluster in found) > 100
+    assert sum(cluster.told_late for cluster in found) > 100
 
 
 @pytest.mark.soak
