@@ -398,7 +398,7 @@ class Topics:
 
     def begin_deletion(self, name: TopicName, deadline: Deadline) -> TopicRecord:
         """Have it on record that the topic is being deleted: from then on there is none of that name, and one can be
-        made anew. What is left to do is `finish_deletion`'s. Doing it twice does no harm.
+        made anew. Returns that record; what is left to do is `finish_deletion`'s. Doing it twice does no harm.
 
         Raises:
             NoSuchTopic: there is none.
@@ -410,7 +410,7 @@ class Topics:
         if found is None or found[1].state is LifeState.DELETED:
             raise errors.NoSuchTopic(f"topic {name.base} does not exist")
         self._set_state(found[1], LifeState.DELETING, deadline)
-        return found[1]
+        return replace(found[1], state=LifeState.DELETING)
 
     def being_deleted(self, deadline: Deadline) -> list[TopicRecord]:
         """Every topic whose deletion has begun and not come to its end."""

@@ -9,7 +9,7 @@ from contextlib import closing
 from dataclasses import replace
 
 import pytest
-from confluent_kafka import OFFSET_END, TopicPartition
+from confluent_kafka import OFFSET_END, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient as KafkaAdminClient
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
@@ -213,6 +213,16 @@ def lose_segments(bootstrap: str, topic: str) -> None:
         resource = ConfigResource(ResourceType.TOPIC, Instance().state_topic(CURSORS), incremental_configs=[entry])
         admin.incremental_alter_configs([resource])[resource].result(20)
 
+    def deleted() -> bool:
+        """The broker's log learns of its new policy after the request was answered."""
+        try:
+            admin.delete_records([partition])[partition].result(20)
+        except KafkaException as failure:
+            if failure.args[0].code() != KafkaError.POLICY_VIOLATION:
+                raise
+            return False
+        return True
+
     set_policy("compact,delete")
-    admin.delete_records([partition])[partition].result(20)
+    until(deleted, "the broker to take the policy on", 20)
     set_policy("compact")

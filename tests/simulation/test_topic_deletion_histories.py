@@ -361,7 +361,15 @@ class History:
             elif draw < 0.55:
                 doomed = _attempt(process.topics.begin_deletion, name, NEVER)
                 if doomed is not None and self.rng.random() < 0.2:
-                    _attempt(process.topics.finish_deletion, doomed, NEVER)
+                    self._finishes(process, doomed)
+
+    def _finishes(self, process: Process, doomed: TopicRecord) -> None:
+        try:
+            process.topics.finish_deletion(doomed, NEVER)
+        except LayerError:
+            return
+        doing = [each.kafka_topic_id for each in Process(self).topics.being_deleted(NEVER)]
+        assert doomed.kafka_topic_id not in doing, f"{self.told}: {doomed} is finished, and not said to be gone"
 
     # What must hold -----------------------------------------------------------------------------------------------
 
