@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import signal
 import subprocess
 import sys
@@ -14,8 +15,10 @@ from typing import Any
 
 import pytest
 
+import layer as pulsar
 from layer.deadline import Deadline
 from layer.kafka.settings import KafkaSettings
+from layer.metadata.processes import process_of
 from layer.node import Node
 from layer.transactions.buffer.entries import TxnStatus
 from layer.transactions.buffer.model import DataPartition
@@ -55,6 +58,10 @@ class Worker:
 
     def signal(self, number: signal.Signals) -> None:
         self._process.send_signal(number)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def commits(self) -> int:
         return sum(each.get("told") == "COMMITTED" for each in self.said)
@@ -130,6 +137,32 @@ def test_every_outcome_is_all_or_nothing_whoever_is_killed_or_stopped(
     judge.transactions.join(Deadline.after(PATIENCE_S))  # somebody has to end what the killed one left
     told = {each["txn"]: each["told"] for worker in workers for each in worker.said if "txn" in each}
     Verdict(judge, bootstrap, [(single, 1), (spread, 2)], told).reached()
+
+
+def test_who_survives_a_coordinator_s_process_says_good_bye_for_it(
+    service_url: str, unique: Unique, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """So its transactions go on at once, and not when Kafka's session is over."""
+    group = coordinators_group(Instance())
+    caplog.set_level(logging.INFO, "layer.departures")
+    worker = Worker(TransactionOrders(service_url, "dies", unique("single"), unique("spread")), tmp_path / "dies.log")
+    client = pulsar.Client(service_url, enable_transaction=True)
+    try:
+        worker.until_more_commits()
+        client.new_transaction(15_000).commit()
+        node = client._session.node()
+
+        def processes() -> set[str]:
+            described = node.admin.describe_group(group, Deadline.after(PATIENCE_S))
+            return {process_of(member.client_id) for member in described.members}
+
+        (dying,) = {process for process in processes() if f":{worker.pid}:" in process}
+        worker.kill()
+        eventually("its coordinators are others'", lambda: dying not in processes())
+    finally:
+        worker.kill()
+        client.close()
+    assert any(f"group={group} said good-bye for" in each.getMessage() for each in caplog.records)
 
 
 class Verdict:
