@@ -18,8 +18,11 @@ from confluent_kafka.admin import AdminClient as KafkaAdmin
 
 import layer as pulsar
 from layer.admin import AdminClient
+from layer.cursor.checkpoints import CheckpointFold
 from layer.deadline import Deadline
-from layer.tidying.idle_groups import IdleGroups
+from layer.metadata.subscription import cursor_identity
+from layer.statelog.view import LogView
+from layer.tidying.idle_groups import IdleGroups, checkpoint_of
 from mapping.ledger import DEFAULT_ENTRIES_PER_LEDGER
 from mapping.state_topics import CURSOR_CHECKPOINTS
 from mapping.subscription_group import group_id
@@ -304,12 +307,30 @@ class Stand:
         group = group_id(self._stage.kafka_topic, self._name)
         node = self._stage.admin.node
         service = IdleGroups(node.log, node.clock, node.topics, node.subscriptions, node.admin)
+        place = CURSOR_CHECKPOINTS.partition_for(str(TopicName.parse(self._stage.topic)))
+
+        def is_copied(deadline: Deadline) -> bool:
+            """A service that cannot copy says so in its log, and tries again in its next round."""
+            topic = node.topics.open(TopicName.parse(self._stage.topic), deadline)
+            copies = LogView(node.log, CURSOR_CHECKPOINTS, place, CheckpointFold, node.clock)
+            copied = copies.ask(CheckpointFold.all, deadline)
+            committed = node.admin.committed(group, topic.kafka_topic, range(self._stage.partitions), deadline)
+            subscription = node.subscriptions.find(topic, self._name, deadline)
+            assert subscription is not None
+            for number, commit in committed.items():
+                cursor = cursor_identity(subscription, number)
+                known = copied.get((cursor.topic, number, cursor.subscription), {}).values()
+                if checkpoint_of(cursor, commit, known, bytes(16)) is not None:
+                    return False
+            return True
 
         def forgotten() -> bool:
             deadline = Deadline.after(within_s)
             if node.admin.describe_group(group, deadline).members:
                 return False
-            service.run(CURSOR_CHECKPOINTS.partition_for(self._stage.topic), deadline)
+            service.run(place, deadline)
+            if not is_copied(deadline):
+                return False
             try:
                 kafka.delete_consumer_groups([group])[group].result()
             except KafkaException as refused:
@@ -321,16 +342,19 @@ class Stand:
     def _remaining(self) -> set[Position]:
         """What the next consumer gets, up to a last message put into every partition."""
         sentinels = self._put_sentinels()
-        # It acknowledges nothing, and one consumer gets no more than 50,000 messages then.
-        consumers = [self._last_consumer() for _ in range(1 if self.type in ORDERED else 4)]
+        # It acknowledges nothing, and one consumer gets no more than 50,000 messages then. On Key_Shared a second one
+        # would wait for the keys that the first one holds.
+        consumers = [self._last_consumer() for _ in range(4 if self.type == "Shared" else 1)]
         found: set[Position] = set()
 
         def all_seen() -> bool:
+            """Who has a partition's last message may be another one than who still has some before it."""
+            before, patience_ms = len(found), 1_000 if sentinels <= found else 20
             for consumer in consumers:
                 with suppress(pulsar.Timeout):
                     while True:
-                        found.add(Position.parse(position_of(consumer.receive(timeout_millis=20))))
-            return sentinels <= found
+                        found.add(Position.parse(position_of(consumer.receive(timeout_millis=patience_ms))))
+            return patience_ms > 20 and len(found) == before
 
         def what() -> str:
             return f"the next consumer reaches the end with {len(found)}; missing {sorted(sentinels - found)}"
