@@ -36,9 +36,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.embedded import BrokerKind, EmbeddedBrokerError, ExternalBroker, open_broker
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.embedded import BrokerKind, EmbeddedBrokerError, ExternalBroker, open_broker
 
 PARTITIONS = 4
 SUBSCRIPTION = "airports"

@@ -46,10 +46,10 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.embedded import BrokerKind, EmbeddedBrokerError, ExternalBroker, open_broker
-from spark_connector import SparkNotReady
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.embedded import BrokerKind, EmbeddedBrokerError, ExternalBroker, open_broker
+from pulsar_on_kafka.spark import SparkNotReady
 
 PARTITIONS = 4
 SHORTEST_RUN_S = 4.0

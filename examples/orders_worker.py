@@ -18,7 +18,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-import layer as pulsar
+import pulsar_on_kafka as pulsar
 
 SUBSCRIPTION = "billing"
 UNDERTAKER = "undertaker"

@@ -10,8 +10,8 @@ from __future__ import annotations
 import secrets
 import sys
 
-import layer as pulsar
-from layer.schema import AutoConsumeSchema, AvroSchema, Double, Record, String
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.schema import AutoConsumeSchema, AvroSchema, Double, Record, String
 
 
 class Reading(Record):

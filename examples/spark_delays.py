@@ -34,9 +34,9 @@ from flights.spark_view import started
 from pandas import isna
 from pyspark.sql import functions as F  # noqa: N812
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.embedded import ExternalBroker, open_broker
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.embedded import ExternalBroker, open_broker
 
 PARTITIONS = 4
 BATCHES = 6

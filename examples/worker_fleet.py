@@ -29,9 +29,9 @@ from typing import Any
 
 from orders_worker import SUBSCRIPTION, Work, dead_letter_topic, work
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.embedded import EmbeddedBrokerError, open_broker
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.embedded import EmbeddedBrokerError, open_broker
 
 BUSY_EVERY = 10
 DEAD_EVERY = 50

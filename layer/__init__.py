@@ -1,6 +1,6 @@
 """Apache Pulsar's Python client, on Apache Kafka.
 
-    import layer as pulsar
+    import pulsar_on_kafka as pulsar
 
     client = pulsar.Client("kafka://localhost:9092")
 
@@ -9,11 +9,29 @@ Names, parameters, defaults and exceptions are those of `pulsar-client`. What di
 
 from __future__ import annotations
 
+if __name__ == "layer":
+    from pulsar_on_kafka.base.folder_names import redirect
+
+    redirect(__name__)
+
 from importlib import metadata as _metadata
 
-from layer import _pulsar as _pulsar  # an attribute, as officially
-from layer import exceptions, functions, schema, tableview
-from layer.client.authentication import (
+from pulsar_on_kafka import (
+    _pulsar as _pulsar,  # an attribute, as officially
+)
+from pulsar_on_kafka import (
+    exceptions,
+    functions,
+    schema,
+    tableview,
+)
+from pulsar_on_kafka.client.client import Client
+from pulsar_on_kafka.client.consumer.consumer import Consumer
+from pulsar_on_kafka.client.producer.producer import Producer
+from pulsar_on_kafka.client.reader.reader import Reader
+from pulsar_on_kafka.client.reader.table_view import TableView
+from pulsar_on_kafka.client.receiving.batch_receive import BatchReceivePolicy, ConsumerBatchReceivePolicy
+from pulsar_on_kafka.client.values.authentication import (
     Authentication,
     AuthenticationAthenz,
     AuthenticationBasic,
@@ -21,12 +39,9 @@ from layer.client.authentication import (
     AuthenticationTLS,
     AuthenticationToken,
 )
-from layer.client.batch_receive import BatchReceivePolicy, ConsumerBatchReceivePolicy
-from layer.client.client import Client
-from layer.client.consumer import Consumer
-from layer.client.dead_letter_policy import ConsumerDeadLetterPolicy, DeadLetterPolicyBuilder
-from layer.client.encryption import EncryptionContext, EncryptionKey
-from layer.client.enums import (
+from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterPolicy, DeadLetterPolicyBuilder
+from pulsar_on_kafka.client.values.encryption import EncryptionContext, EncryptionKey
+from pulsar_on_kafka.client.values.enums import (
     BatchingType,
     CompressionType,
     ConsumerCryptoFailureAction,
@@ -39,24 +54,21 @@ from layer.client.enums import (
     RegexSubscriptionMode,
     SubscriptionMode,
 )
-from layer.client.key_shared import ConsumerKeySharedPolicy, KeySharedPolicy
-from layer.client.logger import ConsoleLogger, FileLogger
-from layer.client.message import Message
-from layer.client.message_batch import MessageBatch
-from layer.client.message_id import MessageId
-from layer.client.producer import Producer
-from layer.client.reader import Reader
-from layer.client.redelivery_backoff import MultiplierRedeliveryBackoff
-from layer.client.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
-from layer.client.table_view import TableView
-from layer.client.transaction import Transaction
-from layer.crypto.keys import CryptoKeyReader
-from layer.exceptions import *  # noqa: F403 - the official exceptions, listed in exceptions.__all__
-from layer.exceptions import PulsarException, Result
-from layer.functions import Context, Function, IdentitySerDe, PickleSerDe, SerDe
-from layer.schema import BytesSchema
-from layer.transactions.client_transaction import TransactionState
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.client.values.key_shared import ConsumerKeySharedPolicy, KeySharedPolicy
+from pulsar_on_kafka.client.values.logger import ConsoleLogger, FileLogger
+from pulsar_on_kafka.client.values.message import Message
+from pulsar_on_kafka.client.values.message_batch import MessageBatch
+from pulsar_on_kafka.client.values.message_id import MessageId
+from pulsar_on_kafka.client.values.redelivery_backoff import MultiplierRedeliveryBackoff
+from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
+from pulsar_on_kafka.client.values.transaction import Transaction
+from pulsar_on_kafka.crypto.keys import CryptoKeyReader
+from pulsar_on_kafka.exceptions import *  # noqa: F403 - the official exceptions, listed in exceptions.__all__
+from pulsar_on_kafka.exceptions import PulsarException, Result
+from pulsar_on_kafka.functions import Context, Function, IdentitySerDe, PickleSerDe, SerDe
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.schema import BytesSchema
+from pulsar_on_kafka.transactions.client_transaction import TransactionState
 
 try:
     __version__ = _metadata.version("pulsar-on-kafka")

@@ -5,10 +5,10 @@ Source: `_pulsar` of pulsar-client 3.13.0, which applications reach as `pulsar._
 
 from __future__ import annotations
 
-from layer.client.batch_receive import BatchReceivePolicy
-from layer.client.dead_letter_policy import DeadLetterPolicyBuilder
-from layer.client.encryption import EncryptionContext, EncryptionKey
-from layer.client.enums import (
+from pulsar_on_kafka.client.receiving.batch_receive import BatchReceivePolicy
+from pulsar_on_kafka.client.values.dead_letter_policy import DeadLetterPolicyBuilder
+from pulsar_on_kafka.client.values.encryption import EncryptionContext, EncryptionKey
+from pulsar_on_kafka.client.values.enums import (
     BatchingType,
     CompressionType,
     ConsumerCryptoFailureAction,
@@ -20,14 +20,14 @@ from layer.client.enums import (
     ProducerAccessMode,
     RegexSubscriptionMode,
 )
-from layer.client.key_shared import KeySharedPolicy
-from layer.client.message import Message
-from layer.client.message_batch import MessageBatch
-from layer.client.message_id import NativeMessageId as MessageId
-from layer.client.service_info import ServiceInfo
-from layer.exceptions import *  # noqa: F403 - the official exceptions, listed in exceptions.__all__
-from layer.exceptions import PulsarException, Result
-from schema_compat.model import SchemaInfo, SchemaType
+from pulsar_on_kafka.client.values.key_shared import KeySharedPolicy
+from pulsar_on_kafka.client.values.message import Message
+from pulsar_on_kafka.client.values.message_batch import MessageBatch
+from pulsar_on_kafka.client.values.message_id import NativeMessageId as MessageId
+from pulsar_on_kafka.client.values.service_info import ServiceInfo
+from pulsar_on_kafka.exceptions import *  # noqa: F403 - the official exceptions, listed in exceptions.__all__
+from pulsar_on_kafka.exceptions import PulsarException, Result
+from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType
 
 __all__ = [
     "BatchReceivePolicy",

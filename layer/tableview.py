@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from layer.client.table_view import TableView
+from pulsar_on_kafka.client.reader.table_view import TableView
 
 __all__ = ["TableView"]

@@ -23,7 +23,7 @@ from typing import Any, Final, NamedTuple
 
 from fastavro import parse_schema, schemaless_reader, schemaless_writer
 
-from mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 
 FORMAT_VERSION: Final = 1
 """What the header `__pulsar.batch` names as format."""

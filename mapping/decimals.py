@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mapping.errors import MappingError
+from pulsar_on_kafka.mapping.errors import MappingError
 
 MOST_DIGITS: Final = 39
 """Those of 2^128 - 1. A number of more digits is nobody's."""

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from mapping.errors import CorruptRecord, MappingError
-from mapping.varint import Reader, write_varint
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka.mapping.varint import Reader, write_varint
 
 _KEY, _ALGORITHM, _PARAM = 13, 14, 15
 _NAME, _VALUE, _METADATA = 1, 2, 3

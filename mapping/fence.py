@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from mapping.decimals import decimal_or_none
-from mapping.headers import MARKER, REPLICATOR, MarkerType, exclusive_epoch, producer_epoch
-from mapping.original_position import EPOCH_MAX, copy_headers
+from pulsar_on_kafka.mapping.decimals import decimal_or_none
+from pulsar_on_kafka.mapping.headers import MARKER, REPLICATOR, MarkerType, exclusive_epoch, producer_epoch
+from pulsar_on_kafka.mapping.original_position import EPOCH_MAX, copy_headers
 
 RecordHeaders = Iterable[tuple[str, bytes | None]] | None
 

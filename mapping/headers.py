@@ -29,8 +29,8 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import Final
 
-from mapping.decimals import decimal_or_none
-from mapping.errors import MappingError
+from pulsar_on_kafka.mapping.decimals import decimal_or_none
+from pulsar_on_kafka.mapping.errors import MappingError
 
 PREFIX: Final = "__pulsar."
 PRODUCER: Final = "__pulsar.producer"

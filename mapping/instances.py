@@ -14,10 +14,10 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from mapping.errors import InvalidInstanceName, InvalidTopicName
-from mapping.state_topics import SYSTEM_NAMESPACE, StateTopic
-from mapping.subscription_group import group_id
-from mapping.topic_name import MAX_KAFKA_TOPIC_CHARS, TopicName, kafka_topic
+from pulsar_on_kafka.mapping.errors import InvalidInstanceName, InvalidTopicName
+from pulsar_on_kafka.mapping.state_topics import SYSTEM_NAMESPACE, StateTopic
+from pulsar_on_kafka.mapping.subscription_group import group_id
+from pulsar_on_kafka.mapping.topic_name import MAX_KAFKA_TOPIC_CHARS, TopicName, kafka_topic
 
 MAX_INSTANCE_CHARS: Final = 40
 

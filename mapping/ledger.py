@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from mapping.errors import FieldExhausted, ForeignLedger, InvalidMessageId, MappingError
+from pulsar_on_kafka.mapping.errors import FieldExhausted, ForeignLedger, InvalidMessageId, MappingError
 
 INCARNATION_BITS: Final = 27
 PARTITION_BITS: Final = 13

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from mapping.errors import InvalidMessageId
-from mapping.varint import write_varint
+from pulsar_on_kafka.mapping.errors import InvalidMessageId
+from pulsar_on_kafka.mapping.varint import write_varint
 
 _LONG_MAX: Final = 2**63 - 1
 _U64: Final = 2**64 - 1

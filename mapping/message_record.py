@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
-from mapping.decimals import decimal
-from mapping.encryption import EncryptionInfo, decode_encryption, encode_encryption, encode_keys
-from mapping.errors import CorruptRecord, MappingError
-from mapping.headers import (
+from pulsar_on_kafka.mapping.decimals import decimal
+from pulsar_on_kafka.mapping.encryption import EncryptionInfo, decode_encryption, encode_encryption, encode_keys
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka.mapping.headers import (
     BATCH,
     CHUNK,
     DELIVER_AT,
@@ -34,9 +34,9 @@ from mapping.headers import (
     TXN,
     MarkerType,
 )
-from mapping.original_position import OriginalPosition, decode_original, encode_original
-from mapping.packed_headers import unpack
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.original_position import OriginalPosition, decode_original, encode_original
+from pulsar_on_kafka.mapping.packed_headers import unpack
+from pulsar_on_kafka.mapping.txn_id import TxnId
 
 SCHEMA_VERSION_BYTES: Final = 8
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from mapping.decimals import OFFSET_MAX, decimal
-from mapping.errors import MappingError
-from mapping.headers import ORIGINAL_ID, REPLICATED_FROM
+from pulsar_on_kafka.mapping.decimals import OFFSET_MAX, decimal
+from pulsar_on_kafka.mapping.errors import MappingError
+from pulsar_on_kafka.mapping.headers import ORIGINAL_ID, REPLICATED_FROM
 
 EPOCH_MAX: Final = 2**128 - 1
 _MOST: Final = (OFFSET_MAX, 2**31 - 1, OFFSET_MAX, EPOCH_MAX)

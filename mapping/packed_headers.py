@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mapping.headers import PRODUCER, SCHEMA_VERSION, TXN
+from pulsar_on_kafka.mapping.headers import PRODUCER, SCHEMA_VERSION, TXN
 
 ALONE: Final = b"\x00"
 """A producer and nothing else: this and the header's value are the packed headers. Likewise with what `and_version` and

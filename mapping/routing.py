@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from mapping.errors import MappingError
+from pulsar_on_kafka.mapping.errors import MappingError
 
 
 def partition_for_key(key: bytes, partitions: int) -> int:

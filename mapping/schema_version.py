@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 
 _HEADER_BYTES = 8
 _MAX = 2**63 - 1

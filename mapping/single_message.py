@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple
 
-from mapping.errors import CorruptRecord
-from mapping.varint import Reader
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.varint import Reader
 
 _PROPERTY, _PARTITION_KEY, _PAYLOAD_SIZE, _EVENT_TIME, _ORDERING_KEY, _NULL_VALUE = 1, 2, 3, 5, 7, 9
 _VARINT, _LENGTH_DELIMITED = 0, 2

@@ -19,7 +19,7 @@ from typing import Any, Final, cast
 
 import orjson
 
-from mapping.errors import MappingError, UnreadableKey
+from pulsar_on_kafka.mapping.errors import MappingError, UnreadableKey
 
 
 @dataclass(frozen=True, slots=True)

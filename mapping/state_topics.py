@@ -12,8 +12,8 @@ from enum import Enum
 from typing import Final
 from zlib import crc32
 
-from mapping.errors import MappingError
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.errors import MappingError
+from pulsar_on_kafka.mapping.topic_name import TopicName
 
 SYSTEM_NAMESPACE: Final = "pulsar/system"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from mapping.decimals import decimal
-from mapping.errors import CorruptRecord
-from mapping.headers import BATCH, CHUNK, HIGHEST_SEQUENCE, PRODUCER
+from pulsar_on_kafka.mapping.decimals import decimal
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.headers import BATCH, CHUNK, HIGHEST_SEQUENCE, PRODUCER
 
 
 class StoredSequence(NamedTuple):

@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from mapping.errors import InvalidSubscriptionName, InvalidTopicName
-from mapping.escaping import Escaper, unprintable
-from mapping.topic_name import MAX_PARTITION
+from pulsar_on_kafka.mapping.errors import InvalidSubscriptionName, InvalidTopicName
+from pulsar_on_kafka.mapping.escaping import Escaper, unprintable
+from pulsar_on_kafka.mapping.topic_name import MAX_PARTITION
 
 MAX_SUBSCRIPTION_CHARS: Final = 3_000
 """A group id is then at most 249 + 1 + 9 * 3,000 = 27,250 bytes; Kafka's protocol ends at 32,767."""

@@ -22,10 +22,10 @@ from typing import Any, Final
 
 import orjson
 
-from mapping.errors import CorruptRecord
-from mapping.headers import MARKER, MarkerType
-from mapping.message_record import Headers, MessageMetadata, encode_headers
-from mapping.state_records.subscription_progress import Origin
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.headers import MARKER, MarkerType
+from pulsar_on_kafka.mapping.message_record import Headers, MessageMetadata, encode_headers
+from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin
 
 FORMAT: Final = 1
 

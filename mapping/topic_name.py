@@ -18,8 +18,8 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
-from mapping.errors import InvalidTopicName
-from mapping.escaping import Escaper, units, unprintable
+from pulsar_on_kafka.mapping.errors import InvalidTopicName
+from pulsar_on_kafka.mapping.escaping import Escaper, units, unprintable
 
 PERSISTENT: Final = "persistent"
 NON_PERSISTENT: Final = "non-persistent"

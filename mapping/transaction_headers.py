@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from mapping.errors import CorruptRecord, MappingError
-from mapping.headers import MARKER, TXN, MarkerType
-from mapping.message_record import Headers, MessageMetadata, encode_headers
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka.mapping.headers import MARKER, TXN, MarkerType
+from pulsar_on_kafka.mapping.message_record import Headers, MessageMetadata, encode_headers
+from pulsar_on_kafka.mapping.txn_id import TxnId
 
 MARKER_KEY: Final = MARKER.encode()
 """A record with this key and no value is taken for a marker by readers without headers, where there are markers."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from mapping.errors import MappingError
+from pulsar_on_kafka.mapping.errors import MappingError
 
 _TEXT: Final = re.compile(rb"([0-9]{1,20}):([0-9]{1,20})")
 _PRINTED: Final = re.compile(r"\(\s*([0-9]{1,20})\s*,\s*([0-9]{1,20})\s*\)|([0-9]{1,20}):([0-9]{1,20})", re.ASCII)

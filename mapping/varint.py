@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.errors import CorruptRecord
 
 _MOST: Final = 2**64 - 1
 

@@ -10,10 +10,15 @@ Pure: it reads no files, opens no connections and needs nothing else of this pro
     result.incompatibilities[0].path        # /fields/0
 """
 
-from schema_compat.checkers import BUILT_IN, Checkers
-from schema_compat.compatibility import check_compatibility
-from schema_compat.identity import SAME_AFTER_PARSING, same_schema
-from schema_compat.model import (
+if __name__ == "schema_compat":
+    from pulsar_on_kafka.base.folder_names import redirect
+
+    redirect(__name__)
+
+from pulsar_on_kafka.schema_compat.checkers import BUILT_IN, Checkers
+from pulsar_on_kafka.schema_compat.compatibility import check_compatibility
+from pulsar_on_kafka.schema_compat.identity import SAME_AFTER_PARSING, same_schema
+from pulsar_on_kafka.schema_compat.model import (
     CompatibilityResult,
     CompatibilityStrategy,
     Difference,
@@ -24,7 +29,7 @@ from schema_compat.model import (
     SchemaType,
     UnreadableSchema,
 )
-from schema_compat.validity import check_readable
+from pulsar_on_kafka.schema_compat.validity import check_readable
 
 __all__ = [
     "BUILT_IN",

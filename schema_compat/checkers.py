@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from schema_compat.avro import AVRO_CHECKER
-from schema_compat.json_forms import check_json, check_readable_json
-from schema_compat.key_value import check_key_value, same_parts, split
-from schema_compat.model import (
+from pulsar_on_kafka.schema_compat.avro import AVRO_CHECKER
+from pulsar_on_kafka.schema_compat.json_forms import check_json, check_readable_json
+from pulsar_on_kafka.schema_compat.key_value import check_key_value, same_parts, split
+from pulsar_on_kafka.schema_compat.model import (
     CompatibilityStrategy,
     Incompatibility,
     PairChecker,
@@ -17,8 +17,8 @@ from schema_compat.model import (
     SchemaType,
     UnreadableSchema,
 )
-from schema_compat.protobuf.checker import protobuf_native_checker
-from schema_compat.strategies import Version, changes_forbidden, compare_versions
+from pulsar_on_kafka.schema_compat.protobuf.checker import protobuf_native_checker
+from pulsar_on_kafka.schema_compat.strategies import Version, changes_forbidden, compare_versions
 
 Pick = Callable[[SchemaInfo], PairChecker[Any]]
 """The checker for a new schema: its properties can choose among several."""

@@ -6,16 +6,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schema_compat.checkers import BUILT_IN, Checkers
-from schema_compat.model import (
+from pulsar_on_kafka.schema_compat.checkers import BUILT_IN, Checkers
+from pulsar_on_kafka.schema_compat.model import (
     CompatibilityResult,
     CompatibilityStrategy,
     Incompatibility,
     SchemaInfo,
     SchemaType,
 )
-from schema_compat.rules import SCHEMA_TYPE_CHANGED, SCHEMA_TYPE_NOT_STORABLE, STRATEGY_UNDEFINED
-from schema_compat.strategies import in_order, versions_asked
+from pulsar_on_kafka.schema_compat.rules import SCHEMA_TYPE_CHANGED, SCHEMA_TYPE_NOT_STORABLE, STRATEGY_UNDEFINED
+from pulsar_on_kafka.schema_compat.strategies import in_order, versions_asked
 
 _CLIENT_MODES = frozenset({SchemaType.AUTO_CONSUME, SchemaType.AUTO_PUBLISH})
 

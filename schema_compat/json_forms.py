@@ -12,13 +12,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
-from schema_compat.avro import AVRO_CHECKER
-from schema_compat.avro.parsing import read_definition, read_json
-from schema_compat.json_schema.checker import JsonSchemaChecker
-from schema_compat.json_text import NotJson
-from schema_compat.model import CompatibilityStrategy, Incompatibility, PairChecker, SchemaInfo, UnreadableSchema
-from schema_compat.rules import DEFINITION_FORM_CHANGED, DEFINITION_ID_CHANGED
-from schema_compat.strategies import Version, compare_versions, unreadable_new, unreadable_version
+from pulsar_on_kafka.schema_compat.avro import AVRO_CHECKER
+from pulsar_on_kafka.schema_compat.avro.parsing import read_definition, read_json
+from pulsar_on_kafka.schema_compat.json_schema.checker import JsonSchemaChecker
+from pulsar_on_kafka.schema_compat.json_text import NotJson
+from pulsar_on_kafka.schema_compat.model import (
+    CompatibilityStrategy,
+    Incompatibility,
+    PairChecker,
+    SchemaInfo,
+    UnreadableSchema,
+)
+from pulsar_on_kafka.schema_compat.rules import DEFINITION_FORM_CHANGED, DEFINITION_ID_CHANGED
+from pulsar_on_kafka.schema_compat.strategies import Version, compare_versions, unreadable_new, unreadable_version
 
 _KEPT_BYTES: Final = 32_768
 _LEGACY_ID: Final = "urn:jsonschema:"

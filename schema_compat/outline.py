@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from schema_compat.avro import AVRO_CHECKER
-from schema_compat.avro.types import (
+from pulsar_on_kafka.schema_compat.avro import AVRO_CHECKER
+from pulsar_on_kafka.schema_compat.avro.types import (
     NO_DEFAULT,
     Array,
     AvroType,
@@ -26,12 +26,12 @@ from schema_compat.avro.types import (
     Union,
     simple_name,
 )
-from schema_compat.json_forms import Form, definition_of
-from schema_compat.json_text import NotJson, parse_json
-from schema_compat.key_value import split
-from schema_compat.model import SchemaInfo, SchemaType, UnreadableSchema
-from schema_compat.protobuf import descriptors
-from schema_compat.protobuf.checker import read_protobuf_native
+from pulsar_on_kafka.schema_compat.json_forms import Form, definition_of
+from pulsar_on_kafka.schema_compat.json_text import NotJson, parse_json
+from pulsar_on_kafka.schema_compat.key_value import split
+from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType, UnreadableSchema
+from pulsar_on_kafka.schema_compat.protobuf import descriptors
+from pulsar_on_kafka.schema_compat.protobuf.checker import read_protobuf_native
 
 WHOLE: Final = "(the schema)"
 """The line of a schema that has no fields."""

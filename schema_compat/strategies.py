@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from schema_compat.model import (
+from pulsar_on_kafka.schema_compat.model import (
     CompatibilityStrategy,
     Direction,
     Incompatibility,
@@ -14,7 +14,7 @@ from schema_compat.model import (
     SchemaInfo,
     UnreadableSchema,
 )
-from schema_compat.rules import SCHEMA_UNREADABLE, STRATEGY_FORBIDS_CHANGE
+from pulsar_on_kafka.schema_compat.rules import SCHEMA_UNREADABLE, STRATEGY_FORBIDS_CHANGE
 
 Parsed = TypeVar("Parsed")
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+if __name__ == "spark_connector":
+    from pulsar_on_kafka.base.folder_names import redirect
+
+    redirect(__name__)
+
 from importlib.util import find_spec
 
 if find_spec("pyspark") is None:
-    raise ImportError("spark_connector needs pyspark 4.0: pip install 'pulsar-on-kafka[spark]'")
+    raise ImportError("pulsar_on_kafka.spark needs pyspark 4.0: pip install 'pulsar-on-kafka[spark]'")
 
-from spark_connector.acknowledge import acknowledge
-from spark_connector.errors import (
+from pulsar_on_kafka.spark.acknowledge import acknowledge
+from pulsar_on_kafka.spark.errors import (
     DataLoss,
     InvalidReadOption,
     InvalidWriteOption,
@@ -17,10 +22,10 @@ from spark_connector.errors import (
     SparkConnectorError,
     SparkNotReady,
 )
-from spark_connector.reader import PulsarReader, read_pulsar
-from spark_connector.session import PACKAGES, session
-from spark_connector.stream import BatchContext, PulsarStream, stream_pulsar
-from spark_connector.writer import pulsar_batches, write_pulsar
+from pulsar_on_kafka.spark.reader import PulsarReader, read_pulsar
+from pulsar_on_kafka.spark.session import PACKAGES, session
+from pulsar_on_kafka.spark.stream import BatchContext, PulsarStream, stream_pulsar
+from pulsar_on_kafka.spark.writer import pulsar_batches, write_pulsar
 
 __all__ = [
     "PACKAGES",

@@ -9,20 +9,20 @@ from typing import Any
 from pyroaring import BitMap64
 from pyspark.sql import DataFrame, SparkSession
 
-from layer import errors
-from layer.cursor.ledger_acks import of_offsets
-from layer.deadline import Deadline
-from layer.node import Node
-from mapping.topic_name import TopicName
-from spark_connector.chunk_frames import looked_for
-from spark_connector.connection import node_of
-from spark_connector.errors import InvalidReadOption, NotReadable
-from spark_connector.located_messages import located
-from spark_connector.options import EARLIEST, LATEST
-from spark_connector.passed_by import markers_between, until
-from spark_connector.stream_options import StreamOptions, parse_stream_options
-from spark_connector.stream_plan import ByTopic, Entries, both, spread
-from spark_connector.visibility import SNAPSHOT_S, Wanted, find_subscription, find_topic, view_topics
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cursor.ledger_acks import of_offsets
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.spark.chunk_frames import looked_for
+from pulsar_on_kafka.spark.connection import node_of
+from pulsar_on_kafka.spark.errors import InvalidReadOption, NotReadable
+from pulsar_on_kafka.spark.located_messages import located
+from pulsar_on_kafka.spark.options import EARLIEST, LATEST
+from pulsar_on_kafka.spark.passed_by import markers_between, until
+from pulsar_on_kafka.spark.stream_options import StreamOptions, parse_stream_options
+from pulsar_on_kafka.spark.stream_plan import ByTopic, Entries, both, spread
+from pulsar_on_kafka.spark.visibility import SNAPSHOT_S, Wanted, find_subscription, find_topic, view_topics
 
 
 def acknowledge(messages: DataFrame, **options: Any) -> int:
@@ -38,7 +38,7 @@ def acknowledge(messages: DataFrame, **options: Any) -> int:
     those of a stream.
 
     Raises:
-        InvalidReadOption, NotReadable: see `spark_connector.errors`. Some may be acknowledged.
+        InvalidReadOption, NotReadable: see `spark.errors`. Some may be acknowledged.
     """
     checked = parse_stream_options(options)
     wanted = checked.read.subscription

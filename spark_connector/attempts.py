@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from layer.deadline import Deadline
-from layer.waiting import wait_until
-from spark_connector.errors import InvalidWriteOption
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.spark.errors import InvalidWriteOption
 
 _PATIENCE_S: Final = 30.0
 _DROPPED: Final = "appStatus.numDroppedEvents"

@@ -10,10 +10,10 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.avro.functions import from_avro
 
-from layer.schema.avro import avro_definition
-from mapping.schema_version import SchemaVersion
-from schema_compat.model import SchemaInfo
-from spark_connector.codec import Codec
+from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.schema.avro import avro_definition
+from pulsar_on_kafka.schema_compat.model import SchemaInfo
+from pulsar_on_kafka.spark.codec import Codec
 
 DECODED: Final = "__pulsar_decoded"
 """Spark gives a record that it cannot read as one of nulls only. So the reader's record gets a field more, which no

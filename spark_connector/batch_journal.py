@@ -16,20 +16,20 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final, NamedTuple
 
-from layer.deadline import Deadline
-from layer.errors import Corrupt, InvalidTxnStatus, LayerError, TransactionNotFound
-from layer.kafka.appends import NewRecord, append_all
-from layer.kafka.records import headers_of
-from layer.metadata.topics import Topic
-from layer.node import Node
-from layer.transactions.buffer.entries import BufferEntries, TxnStatus
-from layer.transactions.buffer.model import DataPartition
-from layer.transactions.client_transaction import ClientTransaction
-from layer.waiting import wait_until
-from mapping.headers import TXN
-from mapping.topic_name import TopicName
-from mapping.transaction_headers import in_transaction
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Corrupt, InvalidTxnStatus, LayerError, TransactionNotFound
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.kafka.appends import NewRecord, append_all
+from pulsar_on_kafka.kafka.records import headers_of
+from pulsar_on_kafka.mapping.headers import TXN
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.transaction_headers import in_transaction
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnStatus
+from pulsar_on_kafka.transactions.buffer.model import DataPartition
+from pulsar_on_kafka.transactions.client_transaction import ClientTransaction
 
 _log: Final = logging.getLogger(__name__)
 

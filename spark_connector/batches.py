@@ -9,12 +9,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.avro.functions import from_avro
 
-from mapping.batch_entry import FORMAT_VERSION, SCHEMA
-from mapping.headers import BATCH
-from spark_connector.filters import ACKED, bit
-from spark_connector.headers import NO_PROPERTIES, RecordHeaders
-from spark_connector.places import batch_size_field, message_id_in_batch
-from spark_connector.sealed import SEALED
+from pulsar_on_kafka.mapping.batch_entry import FORMAT_VERSION, SCHEMA
+from pulsar_on_kafka.mapping.headers import BATCH
+from pulsar_on_kafka.spark.filters import ACKED, bit
+from pulsar_on_kafka.spark.headers import NO_PROPERTIES, RecordHeaders
+from pulsar_on_kafka.spark.places import batch_size_field, message_id_in_batch
+from pulsar_on_kafka.spark.sealed import SEALED
 
 ENTRY: Final = "__entry"
 INDEX: Final = "__index"

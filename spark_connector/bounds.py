@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from layer.deadline import Deadline
-from layer.metadata.topics import Topic
-from layer.node import Node
-from mapping.errors import MappingError
-from mapping.message_id import EARLIEST, LATEST, decode_message_id
-from mapping.topic_name import TopicName
-from spark_connector.errors import InvalidReadOption
-from spark_connector.options import Bound, ReadOptions
-from spark_connector.ranges import Range
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.errors import MappingError
+from pulsar_on_kafka.mapping.message_id import EARLIEST, LATEST, decode_message_id
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.spark.errors import InvalidReadOption
+from pulsar_on_kafka.spark.options import Bound, ReadOptions
+from pulsar_on_kafka.spark.ranges import Range
 
 
 @dataclass(frozen=True, slots=True)

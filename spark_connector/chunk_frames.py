@@ -14,20 +14,20 @@ from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from layer.metadata.topics import Topic
-from mapping.headers import CHUNK
-from mapping.message_record import ChunkInfo
-from spark_connector.chunks import MOST_CHUNKS, Chunks, KnownChunks, all_together, check_count, read_chunk
-from spark_connector.excluded import block_rows
-from spark_connector.filters import of_transactions, without_excluded
-from spark_connector.headers import RecordHeaders
-from spark_connector.options import ReadOptions
-from spark_connector.ranges import Range, without_holes
-from spark_connector.scan import scan_all
-from spark_connector.sealed import SEALED
-from spark_connector.stream_plan import Entries
-from spark_connector.stream_views import view_of
-from spark_connector.visibility import PartitionView, TopicView
+from pulsar_on_kafka.mapping.headers import CHUNK
+from pulsar_on_kafka.mapping.message_record import ChunkInfo
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.spark.chunks import MOST_CHUNKS, Chunks, KnownChunks, all_together, check_count, read_chunk
+from pulsar_on_kafka.spark.excluded import block_rows
+from pulsar_on_kafka.spark.filters import of_transactions, without_excluded
+from pulsar_on_kafka.spark.headers import RecordHeaders
+from pulsar_on_kafka.spark.options import ReadOptions
+from pulsar_on_kafka.spark.ranges import Range, without_holes
+from pulsar_on_kafka.spark.scan import scan_all
+from pulsar_on_kafka.spark.sealed import SEALED
+from pulsar_on_kafka.spark.stream_plan import Entries
+from pulsar_on_kafka.spark.stream_views import view_of
+from pulsar_on_kafka.spark.visibility import PartitionView, TopicView
 
 FIRST_CHUNK: Final = "__firstChunk"
 """Offset of a message's first chunk; null for a record that is no chunk."""

@@ -1,7 +1,7 @@
 """Which records of a partition are chunks, and which messages they make. Pure.
 
-The rules are those of readers (`layer.dispatch.chunks`), fed with what headers say instead of records: a message is
-there when all its chunks are, each unacknowledged, and lies where the last one does.
+The rules are those of readers (`subscriptions.records.chunks`), fed with what headers say instead of records: a message
+is there when all its chunks are, each unacknowledged, and lies where the last one does.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Final, NamedTuple
 
 from pyroaring import BitMap64
 
-from layer.dispatch.chunks import ChunkAssembly
-from mapping.errors import CorruptRecord
-from mapping.headers import CHUNK
-from mapping.message_record import ChunkInfo, decode_headers
-from spark_connector.errors import NotReadable
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.headers import CHUNK
+from pulsar_on_kafka.mapping.message_record import ChunkInfo, decode_headers
+from pulsar_on_kafka.spark.errors import NotReadable
+from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly
 
 MOST_CHUNKS: Final = 500_000
 """Chunks that one read looks at: some 300 MB of the driver's memory. Messages of 5 MiB chunks: 2.5 TB."""

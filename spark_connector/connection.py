@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from layer import errors
-from layer.client.connection import chosen_instance, connection_security
-from layer.client.service_url import parse_service_url
-from layer.deadline import Deadline
-from layer.exceptions import InvalidConfiguration
-from layer.kafka.settings import KafkaSettings
-from layer.node import Node, acquire, release
-from spark_connector.errors import InvalidReadOption, NotReadable
-from spark_connector.options import ReadOptions
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.connection.connection import chosen_instance, connection_security
+from pulsar_on_kafka.client.values.service_url import parse_service_url
+from pulsar_on_kafka.exceptions import InvalidConfiguration
+from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.node.node import Node, acquire, release
+from pulsar_on_kafka.spark.errors import InvalidReadOption, NotReadable
+from pulsar_on_kafka.spark.options import ReadOptions
 
 _CONNECT_S: Final = 10.0
 BY_DEFAULT: Final = {

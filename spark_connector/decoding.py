@@ -13,17 +13,17 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from mapping.schema_version import SchemaVersion
-from schema_compat.model import SchemaInfo, SchemaType
-from spark_connector.avro_values import AvroCodec
-from spark_connector.codec import Codec
-from spark_connector.errors import InvalidReadOption, NotReadable
-from spark_connector.json_values import JsonCodec
-from spark_connector.key_values import KeyValueCodec
-from spark_connector.options import FAILFAST, MODES
-from spark_connector.plain_values import PLAIN_TYPES, BytesCodec, PlainCodec, TextCodec
-from spark_connector.protobuf_values import ProtobufCodec
-from spark_connector.topic_schemas import TopicSchemas
+from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType
+from pulsar_on_kafka.spark.avro_values import AvroCodec
+from pulsar_on_kafka.spark.codec import Codec
+from pulsar_on_kafka.spark.errors import InvalidReadOption, NotReadable
+from pulsar_on_kafka.spark.json_values import JsonCodec
+from pulsar_on_kafka.spark.key_values import KeyValueCodec
+from pulsar_on_kafka.spark.options import FAILFAST, MODES
+from pulsar_on_kafka.spark.plain_values import PLAIN_TYPES, BytesCodec, PlainCodec, TextCodec
+from pulsar_on_kafka.spark.protobuf_values import ProtobufCodec
+from pulsar_on_kafka.spark.topic_schemas import TopicSchemas
 
 _PARSED: Final = "__pulsar_parsed"
 _CHECKED: Final = "__pulsar_checked"

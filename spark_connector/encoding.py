@@ -18,15 +18,15 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.avro.functions import from_avro, to_avro
 from pyspark.sql.types import DataType, StructType
 
-from layer.schema.json import parsed as parsed_json
-from layer.schema.key_value import KeyValueEncodingType, encoding_of
-from schema_compat.key_value import split
-from schema_compat.model import SchemaInfo, SchemaType
-from spark_connector.errors import InvalidWriteOption
-from spark_connector.json_values import as_written, spark_type
-from spark_connector.key_values import inline_payload
-from spark_connector.plain_values import PLAIN_TYPES, plain_payload, plain_spark_type
-from spark_connector.protobuf_values import protobuf_payload
+from pulsar_on_kafka.schema.json import parsed as parsed_json
+from pulsar_on_kafka.schema.key_value import KeyValueEncodingType, encoding_of
+from pulsar_on_kafka.schema_compat.key_value import split
+from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType
+from pulsar_on_kafka.spark.errors import InvalidWriteOption
+from pulsar_on_kafka.spark.json_values import as_written, spark_type
+from pulsar_on_kafka.spark.key_values import inline_payload
+from pulsar_on_kafka.spark.plain_values import PLAIN_TYPES, plain_payload, plain_spark_type
+from pulsar_on_kafka.spark.protobuf_values import protobuf_payload
 
 VALUE: Final = "value"
 KEY: Final = "key"

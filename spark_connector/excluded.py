@@ -23,9 +23,9 @@ from typing import Final
 
 from pyroaring import BitMap, BitMap64
 
-from layer.cursor.batch_acks import BatchAckSet
-from spark_connector.errors import NotReadable
-from spark_connector.ranges import Range
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.spark.errors import NotReadable
+from pulsar_on_kafka.spark.ranges import Range
 
 BLOCK_BITS: Final = 16
 BLOCK: Final = 1 << BLOCK_BITS

@@ -8,13 +8,13 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from mapping.headers import DELIVER_AT, MARKER, TXN
-from mapping.transaction_headers import MARKER_KEY
-from mapping.txn_id import TxnId
-from spark_connector.excluded import BLOCK, BLOCK_BITS, SLOT_BITS, BlockRow
-from spark_connector.headers import RecordHeaders
-from spark_connector.sql_text import column, text
-from spark_connector.visibility import TopicView
+from pulsar_on_kafka.mapping.headers import DELIVER_AT, MARKER, TXN
+from pulsar_on_kafka.mapping.transaction_headers import MARKER_KEY
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.spark.excluded import BLOCK, BLOCK_BITS, SLOT_BITS, BlockRow
+from pulsar_on_kafka.spark.headers import RecordHeaders
+from pulsar_on_kafka.spark.sql_text import column, text
+from pulsar_on_kafka.spark.visibility import TopicView
 
 ACKED: Final = "__acked"
 """Of a batch entry, the words of bits of its messages that are acknowledged; null: none is."""

@@ -6,22 +6,22 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from layer.metadata.topics import Topic
-from mapping.headers import CHUNK
-from spark_connector import batches, filters, places
-from spark_connector.chunk_frames import FIRST_CHUNK, chunk_records, put_together
-from spark_connector.decoding import needs_version
-from spark_connector.errors import NotReadable
-from spark_connector.excluded import block_rows
-from spark_connector.headers import RecordHeaders
-from spark_connector.options import DISCARD, FAIL, KEPT_COLUMNS, PLACE_COLUMNS, ReadOptions
-from spark_connector.ranges import WORTH_A_RANGE, Range, split, without_holes
-from spark_connector.scan import scan_all
-from spark_connector.sealed import SEALED, data_keys, opened, refusal
-from spark_connector.session import check_session
-from spark_connector.topic_schemas import TopicSchemas
-from spark_connector.value_columns import selected
-from spark_connector.visibility import TopicView
+from pulsar_on_kafka.mapping.headers import CHUNK
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.spark import batches, filters, places
+from pulsar_on_kafka.spark.chunk_frames import FIRST_CHUNK, chunk_records, put_together
+from pulsar_on_kafka.spark.decoding import needs_version
+from pulsar_on_kafka.spark.errors import NotReadable
+from pulsar_on_kafka.spark.excluded import block_rows
+from pulsar_on_kafka.spark.headers import RecordHeaders
+from pulsar_on_kafka.spark.options import DISCARD, FAIL, KEPT_COLUMNS, PLACE_COLUMNS, ReadOptions
+from pulsar_on_kafka.spark.ranges import WORTH_A_RANGE, Range, split, without_holes
+from pulsar_on_kafka.spark.scan import scan_all
+from pulsar_on_kafka.spark.sealed import SEALED, data_keys, opened, refusal
+from pulsar_on_kafka.spark.session import check_session
+from pulsar_on_kafka.spark.topic_schemas import TopicSchemas
+from pulsar_on_kafka.spark.value_columns import selected
+from pulsar_on_kafka.spark.visibility import TopicView
 
 _ENTRY_ID: Final = "__entryId"
 """The message id of a record, or of the batch entry that it is."""

@@ -8,9 +8,17 @@ from __future__ import annotations
 
 from typing import Final
 
-from mapping.headers import EVENT_TIME, ORDERING_KEY, PREFIX, PRODUCER, PROPERTY_ESCAPE, PUBLISH_TIME, SCHEMA_VERSION
-from mapping.message_record import SCHEMA_VERSION_BYTES
-from spark_connector.sql_text import text
+from pulsar_on_kafka.mapping.headers import (
+    EVENT_TIME,
+    ORDERING_KEY,
+    PREFIX,
+    PRODUCER,
+    PROPERTY_ESCAPE,
+    PUBLISH_TIME,
+    SCHEMA_VERSION,
+)
+from pulsar_on_kafka.mapping.message_record import SCHEMA_VERSION_BYTES
+from pulsar_on_kafka.spark.sql_text import text
 
 _YEAR_9999_MS: Final = 253_402_300_799_999
 

@@ -26,9 +26,9 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from layer.schema.json import parsed as parsed_json
-from schema_compat.model import SchemaInfo
-from spark_connector.codec import Codec
+from pulsar_on_kafka.schema.json import parsed as parsed_json
+from pulsar_on_kafka.schema_compat.model import SchemaInfo
+from pulsar_on_kafka.spark.codec import Codec
 
 _CORRUPT: Final = "__pulsar_corrupt"
 _PLAIN: Final[dict[str, DataType]] = {

@@ -1,7 +1,7 @@
 """Key/value schemas as SQL: columns `key` and `value`, each by its own schema.
 
 Inline, both are in the payload behind their lengths (4 bytes, big-endian, -1 for None); separated, the key is the
-record's key. Which of the two it is the version says that a message was written with. See `layer.schema.key_value`.
+record's key. Which of the two it is the version says that a message was written with. See `schema.key_value`.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Final
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812
 
-from layer.schema.key_value import KeyValueEncodingType, encoding_of
-from mapping.schema_version import SchemaVersion
-from schema_compat.key_value import split
-from schema_compat.model import SchemaInfo
-from spark_connector.codec import Codec
-from spark_connector.plain_values import number, number_bytes
+from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.schema.key_value import KeyValueEncodingType, encoding_of
+from pulsar_on_kafka.schema_compat.key_value import split
+from pulsar_on_kafka.schema_compat.model import SchemaInfo
+from pulsar_on_kafka.spark.codec import Codec
+from pulsar_on_kafka.spark.plain_values import number, number_bytes
 
 CodecOf = Callable[[SchemaInfo, Mapping[SchemaVersion, SchemaInfo]], Codec]
 

@@ -14,13 +14,13 @@ from pyroaring import BitMap64
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from layer.metadata.topics import Topic
-from mapping.errors import MappingError
-from mapping.ledger import PARTITION_BITS, RANGE_BITS
-from mapping.message_id import decode_message_id
-from spark_connector.errors import NotReadable
-from spark_connector.excluded import set_bits
-from spark_connector.stream_plan import Entries
+from pulsar_on_kafka.mapping.errors import MappingError
+from pulsar_on_kafka.mapping.ledger import PARTITION_BITS, RANGE_BITS
+from pulsar_on_kafka.mapping.message_id import decode_message_id
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.spark.errors import NotReadable
+from pulsar_on_kafka.spark.excluded import set_bits
+from pulsar_on_kafka.spark.stream_plan import Entries
 
 _BUCKET: Final = 32_768
 _FULL: Final = b"\xff" * (_BUCKET // 8)

@@ -14,11 +14,11 @@ from datetime import datetime
 from difflib import get_close_matches
 from typing import Any, Final
 
-from layer.crypto.keys import CryptoKeyReader
-from mapping.errors import InvalidInstanceName
-from mapping.instances import Instance
-from schema_compat.model import SchemaInfo
-from spark_connector.errors import InvalidReadOption
+from pulsar_on_kafka.crypto.keys import CryptoKeyReader
+from pulsar_on_kafka.mapping.errors import InvalidInstanceName
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.schema_compat.model import SchemaInfo
+from pulsar_on_kafka.spark.errors import InvalidReadOption
 
 ReadAs = SchemaInfo | int | str
 """What values are read by: a schema of the caller's, a version's number, `latest`, or `bytes`: payloads as they are."""

@@ -13,15 +13,15 @@ from typing import Final
 from pyroaring import BitMap64
 from pyspark.sql import SparkSession
 
-from mapping.headers import MARKER
-from spark_connector.chunk_frames import records_of
-from spark_connector.headers import RecordHeaders
-from spark_connector.located_messages import located_offsets
-from spark_connector.options import ReadOptions
-from spark_connector.ranges import Range
-from spark_connector.stream_plan import Entries
-from spark_connector.stream_views import view_of, visible
-from spark_connector.visibility import TopicView
+from pulsar_on_kafka.mapping.headers import MARKER
+from pulsar_on_kafka.spark.chunk_frames import records_of
+from pulsar_on_kafka.spark.headers import RecordHeaders
+from pulsar_on_kafka.spark.located_messages import located_offsets
+from pulsar_on_kafka.spark.options import ReadOptions
+from pulsar_on_kafka.spark.ranges import Range
+from pulsar_on_kafka.spark.stream_plan import Entries
+from pulsar_on_kafka.spark.stream_views import view_of, visible
+from pulsar_on_kafka.spark.visibility import TopicView
 
 MOST_LOOKED_AT: Final = 100_000
 """Of one partition, at a time: what is left is looked at when the next messages are acknowledged."""

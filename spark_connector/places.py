@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from layer.metadata.topics import Topic
-from mapping.ledger import PARTITION_BITS, RANGE_BITS
-from mapping.varint import write_varint
-from spark_connector.sql_text import binary, text
+from pulsar_on_kafka.mapping.ledger import PARTITION_BITS, RANGE_BITS
+from pulsar_on_kafka.mapping.varint import write_varint
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.spark.sql_text import binary, text
 
 _LEDGER_TAG: Final = 0x08
 _ENTRY_TAG: Final = 0x10

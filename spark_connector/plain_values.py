@@ -1,7 +1,7 @@
 """Values of Pulsar's plain types as SQL, both ways: bytes, text, and the Java client's big-endian numbers and times.
 
 Java's Date, Time and Timestamp are moments in milliseconds. Spark has no time of day, so LOCAL_TIME is a bigint of
-nanoseconds. Finer than microseconds nothing is kept in a timestamp. See `layer.schema.java_values` for the bytes.
+nanoseconds. Finer than microseconds nothing is kept in a timestamp. See `schema.java_values` for the bytes.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from schema_compat.model import SchemaType
-from spark_connector.codec import Codec
+from pulsar_on_kafka.schema_compat.model import SchemaType
+from pulsar_on_kafka.spark.codec import Codec
 
 _BITS: Final = 64
 _DAY_NANOS: Final = 86_400 * 10**9

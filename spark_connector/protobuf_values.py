@@ -12,11 +12,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, SparkSession
 from pyspark.sql.protobuf.functions import from_protobuf, to_protobuf
 
-from layer.schema.json import parsed as parsed_json
-from layer.schema.protobuf import message_class
-from schema_compat.model import SchemaInfo
-from spark_connector.codec import Codec
-from spark_connector.errors import SparkNotReady
+from pulsar_on_kafka.schema.json import parsed as parsed_json
+from pulsar_on_kafka.schema.protobuf import message_class
+from pulsar_on_kafka.schema_compat.model import SchemaInfo
+from pulsar_on_kafka.spark.codec import Codec
+from pulsar_on_kafka.spark.errors import SparkNotReady
 
 PROTOBUF_PACKAGE: Final = "org.apache.spark:spark-protobuf_2.13:4.0.0"
 _CLASS: Final = "org.apache.spark.sql.protobuf.ProtobufDataToCatalyst"

@@ -9,21 +9,21 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
-from layer.client.enums import RegexSubscriptionMode
-from layer.client.topic_pattern import TopicPattern
-from layer.deadline import Deadline
-from layer.node import Node
-from mapping.errors import MappingError
-from mapping.topic_name import TopicName
-from spark_connector import frame
-from spark_connector.bounds import check_names
-from spark_connector.chunk_frames import looked_for
-from spark_connector.connection import node_of
-from spark_connector.errors import InvalidReadOption, NotReadable
-from spark_connector.options import ReadOptions, parse_options
-from spark_connector.session import check_session
-from spark_connector.topic_schemas import TopicSchemas, together, topic_schemas
-from spark_connector.visibility import SNAPSHOT_S, TopicView, view_named
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.consumer.topic_pattern import TopicPattern
+from pulsar_on_kafka.client.values.enums import RegexSubscriptionMode
+from pulsar_on_kafka.mapping.errors import MappingError
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.spark import frame
+from pulsar_on_kafka.spark.bounds import check_names
+from pulsar_on_kafka.spark.chunk_frames import looked_for
+from pulsar_on_kafka.spark.connection import node_of
+from pulsar_on_kafka.spark.errors import InvalidReadOption, NotReadable
+from pulsar_on_kafka.spark.options import ReadOptions, parse_options
+from pulsar_on_kafka.spark.session import check_session
+from pulsar_on_kafka.spark.topic_schemas import TopicSchemas, together, topic_schemas
+from pulsar_on_kafka.spark.visibility import SNAPSHOT_S, TopicView, view_named
 
 
 def read_pulsar(spark: SparkSession, **options: Any) -> DataFrame:
@@ -33,7 +33,7 @@ def read_pulsar(spark: SparkSession, **options: Any) -> DataFrame:
     often as one likes, while Kafka keeps the records. Options: docs/spark.md.
 
     Raises:
-        InvalidReadOption, SparkNotReady, NotReadable, DataLoss: see `spark_connector.errors`.
+        InvalidReadOption, SparkNotReady, NotReadable, DataLoss: see `spark.errors`.
     """
     checked = parse_options(options)
     check_session(spark)

@@ -12,7 +12,7 @@ from typing import Final
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from mapping.headers import (
+from pulsar_on_kafka.mapping.headers import (
     DELIVER_AT,
     EVENT_TIME,
     ORDERING_KEY,
@@ -23,11 +23,11 @@ from mapping.headers import (
     TXN,
     producer_suffix,
 )
-from mapping.schema_version import SchemaVersion
-from mapping.txn_id import TxnId
-from spark_connector.encoding import Encoded
-from spark_connector.errors import InvalidWriteOption
-from spark_connector.write_options import META_COLUMNS, WriteOptions
+from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.spark.encoding import Encoded
+from pulsar_on_kafka.spark.errors import InvalidWriteOption
+from pulsar_on_kafka.spark.write_options import META_COLUMNS, WriteOptions
 
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
 _NOW_MS: Final = "cast(reflect('java.lang.System', 'currentTimeMillis') as bigint)"

@@ -17,10 +17,10 @@ from typing import Any, Final
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
-from layer.metadata.topics import Topic
-from spark_connector.connection import executor_options
-from spark_connector.options import ReadOptions
-from spark_connector.ranges import Range, assign_json, offsets_json, scans
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.spark.connection import executor_options
+from pulsar_on_kafka.spark.options import ReadOptions
+from pulsar_on_kafka.spark.ranges import Range, assign_json, offsets_json, scans
 
 _GROUP: Final = "spark-pulsar"
 _KEY: Final = token_bytes(16)

@@ -1,5 +1,5 @@
 """Encrypted messages: opened inside the JVM with data keys that the driver unwraps, or what the options say for when
-that cannot be done. Source: `layer.dispatch.sealed`, which does the same for consumers.
+that cannot be done. Source: `subscriptions.records.sealed`, which does the same for consumers.
 
 A record's header is everything that does not change with a data key, then the record's own parameter (see
 `mapping.encryption`): so the driver asks Spark for the different beginnings, opens each with the private key, and gives
@@ -15,15 +15,15 @@ from typing import Final
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from layer.crypto.decryptor import Decryptor
-from layer.crypto.keys import CryptoKeyReader
-from layer.errors import CryptoFailed
-from mapping.encryption import decode_encryption
-from mapping.errors import CorruptRecord
-from mapping.headers import ENCRYPTION
-from spark_connector.errors import NotReadable
-from spark_connector.headers import RecordHeaders
-from spark_connector.sql_text import binary, column, text
+from pulsar_on_kafka.base.errors import CryptoFailed
+from pulsar_on_kafka.crypto.decryptor import Decryptor
+from pulsar_on_kafka.crypto.keys import CryptoKeyReader
+from pulsar_on_kafka.mapping.encryption import decode_encryption
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.headers import ENCRYPTION
+from pulsar_on_kafka.spark.errors import NotReadable
+from pulsar_on_kafka.spark.headers import RecordHeaders
+from pulsar_on_kafka.spark.sql_text import binary, column, text
 
 SEALED: Final = "__sealed"
 """The value is encrypted, and was not opened."""

@@ -11,9 +11,9 @@ import platformdirs
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from layer.embedded.errors import EmbeddedBrokerError
-from layer.embedded.java import find_java
-from spark_connector.errors import SparkNotReady
+from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
+from pulsar_on_kafka.embedded.java import find_java
+from pulsar_on_kafka.spark.errors import SparkNotReady
 
 CONNECTOR_VERSION: Final = "4.0.0"
 """For other 4.x versions one module of Spark's Kafka source is missing from the registry."""
@@ -89,7 +89,7 @@ def check_session(spark: SparkSession, *needed: str) -> None:
             raise SparkNotReady(
                 f"{_NEEDS[name]} is not on the session's class path: set spark.jars.packages to "
                 f"{','.join(PACKAGES)} ({package} is missing) before the session is made, or use "
-                "spark_connector.session()"
+                "pulsar_on_kafka.spark.session()"
             ) from failure
 
 

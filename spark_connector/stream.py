@@ -18,21 +18,21 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from layer.deadline import Deadline
-from layer.node import Node
-from mapping.topic_name import TopicName
-from spark_connector import frame
-from spark_connector.acknowledge import acknowledge_entries
-from spark_connector.checkpoint_files import CheckpointFiles
-from spark_connector.chunk_frames import look
-from spark_connector.connection import node_of
-from spark_connector.control_stream import control_frame, count_rows
-from spark_connector.errors import InvalidReadOption, NotReadable
-from spark_connector.located_messages import located, located_ids
-from spark_connector.reader import schemas_of
-from spark_connector.session import check_session
-from spark_connector.stream_options import StreamOptions, parse_stream_options
-from spark_connector.stream_plan import (
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.spark import frame
+from pulsar_on_kafka.spark.acknowledge import acknowledge_entries
+from pulsar_on_kafka.spark.checkpoint_files import CheckpointFiles
+from pulsar_on_kafka.spark.chunk_frames import look
+from pulsar_on_kafka.spark.connection import node_of
+from pulsar_on_kafka.spark.control_stream import control_frame, count_rows
+from pulsar_on_kafka.spark.errors import InvalidReadOption, NotReadable
+from pulsar_on_kafka.spark.located_messages import located, located_ids
+from pulsar_on_kafka.spark.reader import schemas_of
+from pulsar_on_kafka.spark.session import check_session
+from pulsar_on_kafka.spark.stream_options import StreamOptions, parse_stream_options
+from pulsar_on_kafka.spark.stream_plan import (
     BatchPlan,
     ByTopic,
     Pending,
@@ -45,9 +45,9 @@ from spark_connector.stream_plan import (
     only,
     spread,
 )
-from spark_connector.stream_planner import TopicPlanner
-from spark_connector.stream_views import view_of
-from spark_connector.visibility import SNAPSHOT_S, TopicView, find_subscription, find_topic
+from pulsar_on_kafka.spark.stream_planner import TopicPlanner
+from pulsar_on_kafka.spark.stream_views import view_of
+from pulsar_on_kafka.spark.visibility import SNAPSHOT_S, TopicView, find_subscription, find_topic
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def stream_pulsar(spark: SparkSession, **options: Any) -> PulsarStream:
     """The messages of a subscription as a stream; nothing is touched before `foreach_batch`. Options: docs/spark.md.
 
     Raises:
-        InvalidReadOption, SparkNotReady: see `spark_connector.errors`.
+        InvalidReadOption, SparkNotReady: see `spark.errors`.
     """
     return PulsarStream(spark, options)
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from spark_connector.errors import NotReadable
+from pulsar_on_kafka.spark.errors import NotReadable
 
 FORMAT: Final = 1
 

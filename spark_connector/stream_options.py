@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from spark_connector.errors import InvalidReadOption
-from spark_connector.options import ReadOptions, parse_options
+from pulsar_on_kafka.spark.errors import InvalidReadOption
+from pulsar_on_kafka.spark.options import ReadOptions, parse_options
 
 _OWN: Final = {
     "maxoffsetspertrigger": "maxOffsetsPerTrigger",

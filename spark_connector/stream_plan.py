@@ -23,11 +23,11 @@ from typing import Any, Final
 
 from pyroaring import BitMap64
 
-from mapping.errors import CorruptRecord
-from mapping.state_records.bitmaps import compressed
-from mapping.txn_id import TxnId
-from spark_connector.chunks import WholeMessage
-from spark_connector.errors import NotReadable
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state_records.bitmaps import compressed
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.spark.chunks import WholeMessage
+from pulsar_on_kafka.spark.errors import NotReadable
 
 FORMAT: Final = 1
 

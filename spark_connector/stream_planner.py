@@ -16,21 +16,17 @@ from typing import Final, NamedTuple
 
 from pyroaring import BitMap64
 
-from layer.deadline import Deadline
-from layer.node import Node
-from spark_connector.chunks import ChunkedMessages, KnownChunks
-from spark_connector.ranges import Range
-from spark_connector.rate_limits import entries_within, share_out
-from spark_connector.stream_offset import StreamOffset, TopicPlace, parse_offset
-from spark_connector.stream_options import StreamOptions
-from spark_connector.stream_plan import BatchPlan, ByTopic, Entries, Pending
-from spark_connector.stream_topics import SNAPSHOT_AGAIN_S, StreamTopics, life_of
-from spark_connector.stream_views import known_batches, visible
-from spark_connector.visibility import (
-    SNAPSHOT_S,
-    PartitionView,
-    TopicView,
-)
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.spark.chunks import ChunkedMessages, KnownChunks
+from pulsar_on_kafka.spark.ranges import Range
+from pulsar_on_kafka.spark.rate_limits import entries_within, share_out
+from pulsar_on_kafka.spark.stream_offset import StreamOffset, TopicPlace, parse_offset
+from pulsar_on_kafka.spark.stream_options import StreamOptions
+from pulsar_on_kafka.spark.stream_plan import BatchPlan, ByTopic, Entries, Pending
+from pulsar_on_kafka.spark.stream_topics import SNAPSHOT_AGAIN_S, StreamTopics, life_of
+from pulsar_on_kafka.spark.stream_views import known_batches, visible
+from pulsar_on_kafka.spark.visibility import SNAPSHOT_S, PartitionView, TopicView
 
 _log = logging.getLogger(__name__)
 
@@ -144,7 +140,7 @@ class TopicPlanner:
             pending: what the batch before left so.
 
         Raises:
-            NotReadable, DataLoss: see `spark_connector.errors`.
+            NotReadable, DataLoss: see `spark.errors`.
         """
         begun, ended = parse_offset(start), parse_offset(end)
         self._topics.have_saved()

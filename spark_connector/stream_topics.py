@@ -6,18 +6,18 @@ import logging
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
-from layer import errors
-from layer.deadline import Deadline
-from layer.metadata.subscription import Subscription
-from layer.metadata.topics import Topic
-from layer.node import Node
-from mapping.state_records.cursor_requests import SaveNow
-from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK, StateTopic
-from mapping.topic_name import TopicName
-from spark_connector.errors import DataLoss, NotReadable
-from spark_connector.options import ReadOptions
-from spark_connector.stream_offset import StreamOffset, TopicPlace
-from spark_connector.visibility import SNAPSHOT_S, TopicView, find_subscription, find_topic, view_named
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.state_records.cursor_requests import SaveNow
+from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK, StateTopic
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.spark.errors import DataLoss, NotReadable
+from pulsar_on_kafka.spark.options import ReadOptions
+from pulsar_on_kafka.spark.stream_offset import StreamOffset, TopicPlace
+from pulsar_on_kafka.spark.visibility import SNAPSHOT_S, TopicView, find_subscription, find_topic, view_named
 
 _log = logging.getLogger(__name__)
 

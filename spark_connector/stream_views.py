@@ -8,11 +8,11 @@ from typing import Final
 
 from pyroaring import BitMap64
 
-from layer.cursor.batch_acks import BatchAckSet
-from spark_connector.excluded import BLOCK, BLOCK_BITS, ExcludedOffsets, members
-from spark_connector.ranges import Range
-from spark_connector.stream_plan import Entries
-from spark_connector.visibility import PartitionView
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.spark.excluded import BLOCK, BLOCK_BITS, ExcludedOffsets, members
+from pulsar_on_kafka.spark.ranges import Range
+from pulsar_on_kafka.spark.stream_plan import Entries
+from pulsar_on_kafka.spark.visibility import PartitionView
 
 _HALF_BITS: Final = 32
 _LOWER_HALF: Final = (1 << _HALF_BITS) - 1

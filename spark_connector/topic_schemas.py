@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from layer.deadline import Deadline
-from layer.errors import NoSuchSchema
-from layer.registry.registry import SchemaRegistry
-from mapping.schema_version import SchemaVersion
-from mapping.topic_name import TopicName
-from schema_compat.model import SchemaInfo, SchemaType
-from spark_connector.errors import InvalidReadOption, NotReadable
-from spark_connector.options import ReadAs
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import NoSuchSchema
+from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.registry.registry import SchemaRegistry
+from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType
+from pulsar_on_kafka.spark.errors import InvalidReadOption, NotReadable
+from pulsar_on_kafka.spark.options import ReadAs
 
 LATEST: Final = "latest"
 BYTES: Final = "bytes"

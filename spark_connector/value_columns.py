@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import DataFrame
 
-from spark_connector.codec import VALUE
-from spark_connector.decoding import RawColumns, decoded, needs_key, needs_version
-from spark_connector.sql_text import column, text
-from spark_connector.topic_schemas import AS_BYTES, TopicSchemas
+from pulsar_on_kafka.spark.codec import VALUE
+from pulsar_on_kafka.spark.decoding import RawColumns, decoded, needs_key, needs_version
+from pulsar_on_kafka.spark.sql_text import column, text
+from pulsar_on_kafka.spark.topic_schemas import AS_BYTES, TopicSchemas
 
 _RAW = RawColumns(VALUE, "__pulsar_key", "__pulsar_topic", "__pulsar_partition", "__pulsar_offset", "__pulsar_version")
 

@@ -15,28 +15,28 @@ from typing import Final, NamedTuple
 
 from pyroaring import BitMap64
 
-from layer.cursor.machine import CursorState
-from layer.deadline import Deadline
-from layer.dispatch.fences import Fences
-from layer.metadata.subscription import Subscription, cursor_identity
-from layer.metadata.topics import Topic
-from layer.node import Node
-from layer.readers import data_partition
-from layer.transactions.buffer.model import BufferSnapshot, Met, look_over
-from layer.transactions.pending_acks.as_next_owner import held_by_open
-from layer.transactions.pending_acks.holdings import Holdings, merged
-from layer.transactions.pending_acks.journal import Reading
-from layer.transactions.pending_acks.log import CursorName
-from mapping.state_records.pending_acks import CursorLife
-from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
-from mapping.topic_name import TopicName
-from mapping.txn_id import TxnId
-from spark_connector.bounds import wanted
-from spark_connector.chunks import WholeMessage
-from spark_connector.errors import DataLoss, NotReadable
-from spark_connector.excluded import ExcludedOffsets
-from spark_connector.options import ReadOptions
-from spark_connector.ranges import Range
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.mapping.state_records.pending_acks import CursorLife
+from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.node.readers import data_partition
+from pulsar_on_kafka.spark.bounds import wanted
+from pulsar_on_kafka.spark.chunks import WholeMessage
+from pulsar_on_kafka.spark.errors import DataLoss, NotReadable
+from pulsar_on_kafka.spark.excluded import ExcludedOffsets
+from pulsar_on_kafka.spark.options import ReadOptions
+from pulsar_on_kafka.spark.ranges import Range
+from pulsar_on_kafka.subscriptions.records.fences import Fences
+from pulsar_on_kafka.transactions.buffer.model import BufferSnapshot, Met, look_over
+from pulsar_on_kafka.transactions.pending_acks.as_next_owner import held_by_open
+from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings, merged
+from pulsar_on_kafka.transactions.pending_acks.log import CursorName
+from pulsar_on_kafka.transactions.records.pending_ack_journal import Reading
 
 SNAPSHOT_S: Final = 300.0
 """For one topic."""

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any, Final
 
-from layer.schema.plain import Schema
-from mapping.errors import InvalidInstanceName
-from mapping.instances import Instance
-from schema_compat.model import SchemaInfo
-from spark_connector.errors import InvalidWriteOption
+from pulsar_on_kafka.mapping.errors import InvalidInstanceName
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka.schema_compat.model import SchemaInfo
+from pulsar_on_kafka.spark.errors import InvalidWriteOption
 
 OF_TOPIC: Final = "topic"
 BYTES: Final = "bytes"

@@ -9,31 +9,31 @@ from typing import Any, Final
 
 from pyspark.sql import DataFrame
 
-from layer import errors
-from layer.client.connection import chosen_instance
-from layer.client.errors import pulsar_errors
-from layer.client.service_url import parse_service_url
-from layer.deadline import Deadline
-from layer.exceptions import InvalidConfiguration
-from layer.kafka.settings import MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BYTES, KafkaSettings
-from layer.metadata.producer_admission import AccessMode
-from layer.metadata.producer_membership import Membership
-from layer.metadata.topics import Topic
-from layer.node import Node, acquire, release
-from layer.registry.policies import policies_when_opened
-from layer.schema.plain import Schema
-from layer.transactions.client_transaction import ClientTransaction, TransactionState
-from mapping.schema_version import SchemaVersion
-from mapping.topic_name import TopicName
-from mapping.txn_id import TxnId
-from schema_compat.model import SchemaInfo, SchemaType
-from spark_connector.attempts import JobAttempts
-from spark_connector.batch_journal import Batch, BatchJournal
-from spark_connector.encoding import VALUE, Encoded, derived_schema, encoded
-from spark_connector.errors import InvalidWriteOption, NotWritten
-from spark_connector.record_columns import MessageColumns, sink_columns
-from spark_connector.session import check_session
-from spark_connector.write_options import BYTES, DERIVED, OF_TOPIC, WriteOptions, parse_write_options
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.connection.connection import chosen_instance
+from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.client.values.service_url import parse_service_url
+from pulsar_on_kafka.exceptions import InvalidConfiguration
+from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BYTES, KafkaSettings
+from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.metadata.producers.admission import AccessMode
+from pulsar_on_kafka.metadata.producers.membership import Membership
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.node.node import Node, acquire, release
+from pulsar_on_kafka.registry.policies import policies_when_opened
+from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType
+from pulsar_on_kafka.spark.attempts import JobAttempts
+from pulsar_on_kafka.spark.batch_journal import Batch, BatchJournal
+from pulsar_on_kafka.spark.encoding import VALUE, Encoded, derived_schema, encoded
+from pulsar_on_kafka.spark.errors import InvalidWriteOption, NotWritten
+from pulsar_on_kafka.spark.record_columns import MessageColumns, sink_columns
+from pulsar_on_kafka.spark.session import check_session
+from pulsar_on_kafka.spark.write_options import BYTES, DERIVED, OF_TOPIC, WriteOptions, parse_write_options
+from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionState
 
 _log: Final = logging.getLogger(__name__)
 

@@ -15,16 +15,9 @@ from typing import Any, cast
 import pytest
 from hypothesis import HealthCheck, settings
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.embedded import (
-    Broker,
-    BrokerKind,
-    BrokerOptions,
-    EmbeddedBroker,
-    EmbeddedBrokerError,
-    open_broker,
-)
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.embedded import Broker, BrokerKind, BrokerOptions, EmbeddedBroker, EmbeddedBrokerError, open_broker
 
 # Machines are busy, and many drawings are dropped on purpose (of two schemas the second must be one that may follow the
 # first): no example has a deadline (the whole test has pytest's), nor has making one. With CI set, hypothesis draws the

@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from layer.client.batching_producer import BatchingOptions, BatchingProducer
-from layer.client.chunking import ChunkingProducer
-from layer.client.enums import BatchingType, PartitionsRoutingMode
-from layer.client.outgoing_schema import OutgoingSchema
-from layer.client.producer import Producer
-from layer.metadata.topics import Topic
-from mapping.headers import SCHEMA_VERSION
-from mapping.ledger import LedgerLayout
+from pulsar_on_kafka.client.producer.batching_producer import BatchingOptions, BatchingProducer
+from pulsar_on_kafka.client.producer.chunking import ChunkingProducer
+from pulsar_on_kafka.client.producer.outgoing_schema import OutgoingSchema
+from pulsar_on_kafka.client.producer.producer import Producer
+from pulsar_on_kafka.client.values.enums import BatchingType, PartitionsRoutingMode
+from pulsar_on_kafka.mapping.headers import SCHEMA_VERSION
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.metadata.topics import Topic
 from tests.registries import TOPIC
 
 OPENED = Topic(TOPIC, "t", "id", 1, False, LedgerLayout(1), partition_names=(str(TOPIC),))

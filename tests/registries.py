@@ -6,14 +6,14 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from layer.clock import Clock, SystemClock
-from layer.deadline import Deadline
-from layer.registry.model import SchemaPolicies, TopicLife
-from layer.registry.registry import SchemaRegistry
-from layer.registry.storage import StateLogSchemaStorage
-from layer.statelog.api import StateLog
-from mapping.topic_name import TopicName
-from schema_compat import SchemaInfo, SchemaType
+from pulsar_on_kafka.base.clock import Clock, SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.registry.model import SchemaPolicies, TopicLife
+from pulsar_on_kafka.registry.registry import SchemaRegistry
+from pulsar_on_kafka.registry.storage import StateLogSchemaStorage
+from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
+from pulsar_on_kafka.statelog.api import StateLog
 
 TOPIC = TopicName.parse("persistent://public/default/orders")
 
@@ -67,5 +67,6 @@ def install_word_lists(tmp_path: Path) -> None:
     )
     (tmp_path / "word_lists.py").write_text(WORD_LISTS.read_text())
     (tmp_path / "kept_apart.py").write_text(
-        "from layer.registry.storage import StateLogSchemaStorage\nclass KeptApart(StateLogSchemaStorage): pass\n"
+        "from pulsar_on_kafka.registry.storage import StateLogSchemaStorage\n"
+        "class KeptApart(StateLogSchemaStorage): pass\n"
     )

@@ -13,10 +13,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TypeAlias
 
-import layer as pulsar
+import pulsar_on_kafka as pulsar
 from flights.data import FlightId
 from flights.evidence import DURABLE, Event, Follower
-from layer.admin import AdminClient, SubscriptionStats
+from pulsar_on_kafka.admin import AdminClient, SubscriptionStats
 
 LOOK_EVERY_S = 0.02
 SAMPLE_EVERY_S = 0.5

@@ -17,9 +17,9 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-import spark_connector
+import pulsar_on_kafka.spark
 from flights.spark_view import started
-from layer.schema import AvroSchema, Integer, Record, String
+from pulsar_on_kafka.schema import AvroSchema, Integer, Record, String
 
 SUBSCRIPTION = "delays"
 
@@ -54,7 +54,7 @@ def run(
         print(f"batch {batch_id} is written", flush=True)
         and_then(batch_id)
 
-    stream = spark_connector.stream_pulsar(
+    stream = pulsar_on_kafka.spark.stream_pulsar(
         spark, service_url=service_url, topic=topic, subscription=SUBSCRIPTION, maxOffsetsPerTrigger=most
     )
     stream.foreach_batch(batch, checkpoint=checkpoint, available_now=True).awaitTermination()

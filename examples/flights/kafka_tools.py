@@ -6,9 +6,9 @@ import os
 import shlex
 import subprocess
 
-from layer.embedded.errors import EmbeddedBrokerError
-from layer.embedded.jars import kafka_jars
-from layer.embedded.java import find_java
+from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
+from pulsar_on_kafka.embedded.jars import kafka_jars
+from pulsar_on_kafka.embedded.java import find_java
 
 _TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 

@@ -15,7 +15,7 @@ from matplotlib.image import AxesImage
 from rich.text import Text
 
 from flights.data import FlightId
-from layer.admin import SubscriptionStats
+from pulsar_on_kafka.admin import SubscriptionStats
 
 NEVER = np.inf
 

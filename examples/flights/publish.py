@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
-import layer as pulsar
+import pulsar_on_kafka as pulsar
 from flights.data import FlightId
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-import spark_connector
+import pulsar_on_kafka.spark
 from flights.data import FlightId
 
 _SETTINGS = {
@@ -43,7 +43,7 @@ def started(log: Path) -> Iterator[SparkSession]:
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with _standard_error_to(log):
-        spark = spark_connector.session("flights", master="local[2]", config=_SETTINGS)
+        spark = pulsar_on_kafka.spark.session("flights", master="local[2]", config=_SETTINGS)
     try:
         yield spark
     finally:
@@ -52,7 +52,7 @@ def started(log: Path) -> Iterator[SparkSession]:
 
 def remaining(spark: SparkSession, service_url: str, topic: str, subscription: str) -> SparkView:
     """What the subscription's next consumer would get. It disturbs nobody, and acknowledges nothing."""
-    messages = spark_connector.read_pulsar(
+    messages = pulsar_on_kafka.spark.read_pulsar(
         spark, service_url=service_url, topic=topic, subscription=subscription, columns="value,__key"
     )
     rows = messages.selectExpr(

@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from threading import Event
 
-import layer as pulsar
+import pulsar_on_kafka as pulsar
 
 CONSUMERS = 4
 FLUSH_EVERY_S = 0.25

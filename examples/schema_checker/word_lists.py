@@ -15,15 +15,15 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-import layer as pulsar
-from layer.schema import Schema
-from schema_compat import Difference, SchemaInfo, SchemaType, UnreadableSchema
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.schema import Schema
+from pulsar_on_kafka.schema_compat import Difference, SchemaInfo, SchemaType, UnreadableSchema
 
 WORD_LIST: Final = SchemaType.added("WORD_LIST", 1001)
 
 
 class WordListChecker:
-    """Source of the form: `layer.registry.configured.SchemaChecker`."""
+    """Source of the form: `registry.configured.SchemaChecker`."""
 
     schema_type = WORD_LIST
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from layer.admin.client import AdminClient
-from layer.admin.cursor_view import LedgerCost, PartitionCursor
-from layer.admin.stats import ConsumerStats, PartitionCursorStats, PublisherStats, SubscriptionStats, TopicStats
-from layer.admin.transaction_stats import TransactionDetails, VerifiedBuffer
-from layer.ledgers.reading import LedgerInfo
-from layer.metadata.namespaces import CLUSTER
-from layer.registry.model import SchemaEntry, StoredSchema
-from layer.transactions.inspection import CoordinatorStats, TransactionInfo
-from layer.transactions.place_inspection import (
+from pulsar_on_kafka.admin.client import AdminClient
+from pulsar_on_kafka.admin.cursor_view import LedgerCost, PartitionCursor
+from pulsar_on_kafka.admin.stats import (
+    ConsumerStats,
+    PartitionCursorStats,
+    PublisherStats,
+    SubscriptionStats,
+    TopicStats,
+)
+from pulsar_on_kafka.admin.transaction_stats import TransactionDetails, VerifiedBuffer
+from pulsar_on_kafka.metadata.namespaces import CLUSTER
+from pulsar_on_kafka.registry.model import SchemaEntry, StoredSchema
+from pulsar_on_kafka.service.ledgers.reading import LedgerInfo
+from pulsar_on_kafka.transactions.records.inspection import CoordinatorStats, TransactionInfo
+from pulsar_on_kafka.transactions.records.place_inspection import (
     PartitionBufferStats,
     PendingAckStats,
     TransactionInBuffer,

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from layer.admin.transaction_stats import VerifiedBuffer
-from layer.deadline import Deadline
-from layer.metadata.topics import Topic
-from layer.node import Node
-from layer.transactions.buffer.model import DataPartition, Met, look_over
-from layer.transactions.buffer.verify import Difference, Rebuilt, compare, rebuild
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.admin.transaction_stats import VerifiedBuffer
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met, look_over
+from pulsar_on_kafka.transactions.buffer.verify import Difference, Rebuilt, compare, rebuild
 
 _PIECE: Final = 50_000
 _PIECE_S: Final = 300.0

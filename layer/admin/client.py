@@ -8,26 +8,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import TracebackType
 
-from layer import errors
-from layer.admin.clusters import ClusterAdmin
-from layer.admin.deletions import DeletionAdmin
-from layer.admin.ledgers import LedgerAdmin
-from layer.admin.schemas import SchemaAdmin
-from layer.admin.stats import PublisherStats, ReplicationStats, TopicStats
-from layer.admin.subscriptions import SubscriptionAdmin
-from layer.admin.tenants import TenantAdmin
-from layer.admin.transactions import TransactionAdmin
-from layer.client.authentication import Authentication
-from layer.client.connection import chosen_instance, connection_security
-from layer.client.errors import pulsar_errors
-from layer.client.service_url import parse_service_url
-from layer.deadline import Deadline
-from layer.exceptions import AlreadyClosed
-from layer.kafka.settings import KafkaSettings
-from layer.metadata.topics import Topic, check_backlog
-from layer.node import Node, acquire, release
-from mapping.replication import cluster_of
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.admin.clusters import ClusterAdmin
+from pulsar_on_kafka.admin.deletions import DeletionAdmin
+from pulsar_on_kafka.admin.ledgers import LedgerAdmin
+from pulsar_on_kafka.admin.schemas import SchemaAdmin
+from pulsar_on_kafka.admin.stats import PublisherStats, ReplicationStats, TopicStats
+from pulsar_on_kafka.admin.subscriptions import SubscriptionAdmin
+from pulsar_on_kafka.admin.tenants import TenantAdmin
+from pulsar_on_kafka.admin.transactions import TransactionAdmin
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.connection.connection import chosen_instance, connection_security
+from pulsar_on_kafka.client.values.authentication import Authentication
+from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.client.values.service_url import parse_service_url
+from pulsar_on_kafka.exceptions import AlreadyClosed
+from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.mapping.replication import cluster_of
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.topics import Topic, check_backlog
+from pulsar_on_kafka.node.node import Node, acquire, release
 
 
 class AdminClient(

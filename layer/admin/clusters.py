@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from layer import errors
-from layer.client.connection import chosen_instance
-from layer.client.errors import pulsar_errors
-from layer.client.service_url import parse_service_url
-from layer.deadline import Deadline
-from layer.lookup.listeners import check_listeners
-from layer.node import Node
-from mapping.state_records.clusters import ClusterAddress, ClusterListener
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.connection.connection import chosen_instance
+from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.client.values.service_url import parse_service_url
+from pulsar_on_kafka.lookup.listeners import check_listeners
+from pulsar_on_kafka.mapping.state_records.clusters import ClusterAddress, ClusterListener
+from pulsar_on_kafka.node.node import Node
 
 
 class ClusterInfo(NamedTuple):

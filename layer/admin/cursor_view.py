@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from layer.cursor.machine import CursorState
-from layer.cursor.saved import Recovered
-from mapping.ledger import LedgerLayout
-from mapping.state_records.cursor_marker import SavedLedger
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.saved import Recovered
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.state_records.cursor_marker import SavedLedger
 
 
 @dataclass(frozen=True, slots=True)

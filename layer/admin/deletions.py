@@ -5,12 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from layer import errors
-from layer.client.errors import pulsar_errors
-from layer.client.retry_letters import RECONSUMETIMES
-from layer.deadline import Deadline
-from layer.kafka.records import KafkaRecord, headers_of
-from layer.ledgers.deletion_topics import (
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.consumer.retry_letters import RECONSUMETIMES
+from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of
+from pulsar_on_kafka.mapping.decimals import decimal_or_none
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.message_record import decode_headers
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.service.ledgers.deletion_topics import (
     DEAD_LETTERS,
     EVENTS,
     OPERATOR,
@@ -20,12 +26,6 @@ from layer.ledgers.deletion_topics import (
     event_in,
     event_schema,
 )
-from layer.metadata.subscription import Subscription, cursor_identity
-from layer.node import Node
-from mapping.decimals import decimal_or_none
-from mapping.errors import CorruptRecord
-from mapping.message_record import decode_headers
-from mapping.topic_name import TopicName
 
 DEFAULT_LIMIT: Final = 100
 

@@ -6,22 +6,22 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from layer import errors
-from layer.client.errors import pulsar_errors
-from layer.deadline import Deadline
-from layer.kafka.range_reader import RangeReader
-from layer.ledgers.following import LogRange
-from layer.ledgers.kafka_topics import KafkaDataTopics
-from layer.ledgers.machine import LedgerLists
-from layer.ledgers.owner import LedgerOwner
-from layer.ledgers.reading import LedgerInfo, infos
-from layer.metadata.topics import Topic
-from layer.node import Node
-from layer.statelog.view import LogView
-from mapping.errors import MappingError
-from mapping.ledger import unpack_ledger_id
-from mapping.state_topics import LEDGERS
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.kafka.reading.range_reader import RangeReader
+from pulsar_on_kafka.ledgers.following import LogRange
+from pulsar_on_kafka.ledgers.machine import LedgerLists
+from pulsar_on_kafka.mapping.errors import MappingError
+from pulsar_on_kafka.mapping.ledger import unpack_ledger_id
+from pulsar_on_kafka.mapping.state_topics import LEDGERS
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.service.ledgers.kafka_topics import KafkaDataTopics
+from pulsar_on_kafka.service.ledgers.owner import LedgerOwner
+from pulsar_on_kafka.service.ledgers.reading import LedgerInfo, infos
+from pulsar_on_kafka.statelog.view import LogView
 
 _log: Final = logging.getLogger(__name__)
 _FENCED_MOST: Final = 3

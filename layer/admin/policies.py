@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from layer.client.errors import pulsar_errors
-from layer.deadline import Deadline
-from layer.metadata.clusters import check_replication_clusters
-from layer.metadata.namespaces import CLUSTER
-from layer.metadata.policies import (
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.clusters import check_replication_clusters
+from pulsar_on_kafka.metadata.namespaces import CLUSTER
+from pulsar_on_kafka.metadata.policies import (
     REPLICATION_CLUSTERS,
     applied,
     check_level,
@@ -17,17 +18,16 @@ from layer.metadata.policies import (
     with_policy,
     without_policy,
 )
-from layer.node import Node
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.node.node import Node
 
 
 class PolicyAdmin:
-    """`where` is the cluster (`layer.admin.CLUSTER`), a namespace (`tenant/namespace`) or a topic (`orders`,
+    """`where` is the cluster (`admin.CLUSTER`), a namespace (`tenant/namespace`) or a topic (`orders`,
     `persistent://tenant/namespace/topic`).
 
-    Which policies there are, and what they take: `layer.metadata.policies`. A topic's own value counts before that of
+    Which policies there are, and what they take: `metadata.policies`. A topic's own value counts before that of
     its namespace, which counts before that of the cluster. Running producers follow `deduplication` within two seconds
-    (`layer.client.policy_watch`); what says how schemas are judged counts for every producer and consumer that is
+    (`client.connection.policy_watch`); what says how schemas are judged counts for every producer and consumer that is
     opened afterwards.
     """
 

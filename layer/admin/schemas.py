@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from layer import errors
-from layer.admin.policies import PolicyAdmin
-from layer.client.errors import pulsar_errors
-from layer.deadline import Deadline
-from layer.metadata.policies import SCHEMA_COMPATIBILITY_STRATEGY
-from layer.registry.model import SchemaEntry, StoredSchema
-from mapping.schema_version import SchemaVersion
-from mapping.topic_name import TopicName
-from schema_compat import CompatibilityResult, CompatibilityStrategy, SchemaInfo
+from pulsar_on_kafka.admin.policies import PolicyAdmin
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.policies import SCHEMA_COMPATIBILITY_STRATEGY
+from pulsar_on_kafka.registry.model import SchemaEntry, StoredSchema
+from pulsar_on_kafka.schema_compat import CompatibilityResult, CompatibilityStrategy, SchemaInfo
 
 
 class SchemaAdmin(PolicyAdmin):

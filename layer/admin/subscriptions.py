@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from layer import errors
-from layer.admin.cursor_view import PartitionCursor, view_of
-from layer.admin.policies import PolicyAdmin
-from layer.admin.stats import ConsumerStats, PartitionCursorStats, SubscriptionStats
-from layer.client.errors import pulsar_errors
-from layer.client.message_id import NativeMessageId, native
-from layer.cursor.saved import Recovered, UnreadableCursor
-from layer.deadline import Deadline
-from layer.metadata.processes import is_over
-from layer.metadata.subscription import Subscription, cursor_identity
-from layer.metadata.topics import Topic
-from layer.node import acquire, release
-from layer.replication.comparing import compare_subscription
-from layer.replication.comparison import PartitionComparison
-from layer.replication.peers import peer_settings
-from mapping.replication import cluster_of
-from mapping.state_records.cursor_requests import AcknowledgeUpTo, SaveNow, Seek, Skip, Wish
-from mapping.state_records.metadata import ReplicatedBy
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.admin.cursor_view import PartitionCursor, view_of
+from pulsar_on_kafka.admin.policies import PolicyAdmin
+from pulsar_on_kafka.admin.stats import ConsumerStats, PartitionCursorStats, SubscriptionStats
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.processes import is_over
+from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.client.values.message_id import NativeMessageId, native
+from pulsar_on_kafka.cursor.saved import Recovered, UnreadableCursor
+from pulsar_on_kafka.mapping.replication import cluster_of
+from pulsar_on_kafka.mapping.state_records.cursor_requests import AcknowledgeUpTo, SaveNow, Seek, Skip, Wish
+from pulsar_on_kafka.mapping.state_records.metadata import ReplicatedBy
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.node.node import acquire, release
+from pulsar_on_kafka.replicated.comparison import PartitionComparison
+from pulsar_on_kafka.service.replication.peers import peer_settings
+from pulsar_on_kafka.service.replication.subscriptions.comparing import compare_subscription
 
 
 class SubscriptionAdmin(PolicyAdmin):

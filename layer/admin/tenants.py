@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from layer.client.errors import pulsar_errors
-from layer.deadline import Deadline
-from layer.lookup.model import Move
-from layer.node import Node
-from mapping.state_records.tenants import TenantRecord
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.mapping.state_records.tenants import TenantRecord
+from pulsar_on_kafka.metadata.tenant_moves import Move
+from pulsar_on_kafka.node.node import Node
 
 
 class TenantAdmin:

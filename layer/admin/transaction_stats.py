@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from layer.transactions.buffer.model import DataPartition
-from layer.transactions.buffer.verify import Difference
-from layer.transactions.inspection import TransactionInfo
-from layer.transactions.place_inspection import TransactionInBuffer, TransactionInPendingAck
-from mapping.state_records.transaction_log import TopicPartition, TopicSubscription
+from pulsar_on_kafka.mapping.state_records.transaction_log import TopicPartition, TopicSubscription
+from pulsar_on_kafka.transactions.buffer.model import DataPartition
+from pulsar_on_kafka.transactions.buffer.verify import Difference
+from pulsar_on_kafka.transactions.records.inspection import TransactionInfo
+from pulsar_on_kafka.transactions.records.place_inspection import TransactionInBuffer, TransactionInPendingAck
 
 
 @dataclass(frozen=True, slots=True)

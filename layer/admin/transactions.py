@@ -6,25 +6,31 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 
-from layer import errors
-from layer.admin.buffer_check import BufferCheck
-from layer.admin.policies import PolicyAdmin
-from layer.admin.transaction_stats import TransactionDetails, VerifiedBuffer
-from layer.client.errors import pulsar_errors
-from layer.deadline import Deadline
-from layer.metadata.topics import Topic
-from layer.transactions.buffer.model import DataPartition
-from layer.transactions.coordinator_rules import OPEN
-from layer.transactions.coordinator_state import CoordinatorState, txn_id
-from layer.transactions.inspection import (
+from pulsar_on_kafka.admin.buffer_check import BufferCheck
+from pulsar_on_kafka.admin.policies import PolicyAdmin
+from pulsar_on_kafka.admin.transaction_stats import TransactionDetails, VerifiedBuffer
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.mapping.errors import MappingError
+from pulsar_on_kafka.mapping.state_records.pending_acks import CursorLife
+from pulsar_on_kafka.mapping.state_records.transaction_log import TopicPartition, TopicSubscription
+from pulsar_on_kafka.mapping.state_topics import MOST_COORDINATORS
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.transactions.buffer.model import DataPartition
+from pulsar_on_kafka.transactions.coordinator.rules import OPEN
+from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState, txn_id
+from pulsar_on_kafka.transactions.pending_acks.log import CursorName, PendingAckLog
+from pulsar_on_kafka.transactions.records.inspection import (
     CoordinatorStats,
     TransactionInfo,
     coordinator_stats,
     slow_transactions,
     transaction_info,
 )
-from layer.transactions.pending_acks.log import CursorName, PendingAckLog
-from layer.transactions.place_inspection import (
+from pulsar_on_kafka.transactions.records.place_inspection import (
     PartitionBufferStats,
     PendingAckStats,
     TransactionInBuffer,
@@ -36,12 +42,6 @@ from layer.transactions.place_inspection import (
     in_pending_acks,
     pending_ack_stats,
 )
-from mapping.errors import MappingError
-from mapping.state_records.pending_acks import CursorLife
-from mapping.state_records.transaction_log import TopicPartition, TopicSubscription
-from mapping.state_topics import MOST_COORDINATORS
-from mapping.topic_name import TopicName
-from mapping.txn_id import TxnId
 
 T = TypeVar("T")
 

@@ -1,7 +1,7 @@
-"""The asyncio classes of the official client: `import layer.asyncio` for `import pulsar.asyncio`.
+"""The asyncio classes of the official client: `import asyncio` for `import pulsar.asyncio`.
 
     async def main():
-        client = layer.asyncio.Client("kafka://localhost:9092")
+        client = asyncio.Client("kafka://localhost:9092")
         producer = await client.create_producer("orders")
         await producer.send(b"hello")
         await client.close()
@@ -12,11 +12,11 @@ producers batch by default, and every failure is a `PulsarException` whose `erro
 
 from __future__ import annotations
 
-from layer.asyncio.client import Client
-from layer.asyncio.consumer import Consumer
-from layer.asyncio.errors import PulsarException
-from layer.asyncio.producer import Producer
-from layer.asyncio.reader import Reader
-from layer.asyncio.transaction import Transaction
+from pulsar_on_kafka.asyncio.client import Client
+from pulsar_on_kafka.asyncio.consumer import Consumer
+from pulsar_on_kafka.asyncio.errors import PulsarException
+from pulsar_on_kafka.asyncio.producer import Producer
+from pulsar_on_kafka.asyncio.reader import Reader
+from pulsar_on_kafka.asyncio.transaction import Transaction
 
 __all__ = ["Client", "Consumer", "Producer", "PulsarException", "Reader", "Transaction"]

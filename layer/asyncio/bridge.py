@@ -8,8 +8,8 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Final, TypeVar
 
-from layer.asyncio.errors import PulsarException, asyncio_errors
-from layer.exceptions import Result
+from pulsar_on_kafka.asyncio.errors import PulsarException, asyncio_errors
+from pulsar_on_kafka.exceptions import Result
 
 T = TypeVar("T")
 

@@ -6,14 +6,18 @@ import re
 from functools import partial
 from typing import Any
 
-from layer.asyncio.bridge import Bridge, Room
-from layer.asyncio.consumer import Consumer
-from layer.asyncio.producer import Producer
-from layer.asyncio.reader import Reader
-from layer.asyncio.transaction import Transaction
-from layer.client.client import Client as BlockingClient
-from layer.client.consumer import Consumer as BlockingConsumer
-from layer.client.enums import (
+from pulsar_on_kafka.asyncio.bridge import Bridge, Room
+from pulsar_on_kafka.asyncio.consumer import Consumer
+from pulsar_on_kafka.asyncio.producer import Producer
+from pulsar_on_kafka.asyncio.reader import Reader
+from pulsar_on_kafka.asyncio.transaction import Transaction
+from pulsar_on_kafka.client.client import Client as BlockingClient
+from pulsar_on_kafka.client.consumer.consumer import Consumer as BlockingConsumer
+from pulsar_on_kafka.client.producer.producer import Producer as BlockingProducer
+from pulsar_on_kafka.client.producer.producer_opening import room_for_pending
+from pulsar_on_kafka.client.producer.routing import MessageRouter
+from pulsar_on_kafka.client.reader.reader import Reader as BlockingReader
+from pulsar_on_kafka.client.values.enums import (
     BatchingType,
     CompressionType,
     ConsumerCryptoFailureAction,
@@ -24,14 +28,10 @@ from layer.client.enums import (
     RegexSubscriptionMode,
     SubscriptionMode,
 )
-from layer.client.message_id import MessageId, NativeMessageId
-from layer.client.producer import Producer as BlockingProducer
-from layer.client.producer_opening import room_for_pending
-from layer.client.reader import Reader as BlockingReader
-from layer.client.routing import MessageRouter
-from layer.client.service_info import AutoClusterFailover, ServiceInfoProvider
-from layer.schema.plain import BytesSchema, Schema
-from layer.transactions.client_transaction import DEFAULT_TIMEOUT_MS
+from pulsar_on_kafka.client.values.message_id import MessageId, NativeMessageId
+from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfoProvider
+from pulsar_on_kafka.schema.plain import BytesSchema, Schema
+from pulsar_on_kafka.transactions.client_transaction import DEFAULT_TIMEOUT_MS
 
 
 class Client:

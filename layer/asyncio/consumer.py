@@ -8,15 +8,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from layer import exceptions
-from layer.asyncio.bridge import Bridge, settle
-from layer.asyncio.errors import as_asyncio, asyncio_errors
-from layer.asyncio.transaction import Transaction
-from layer.client.consumer import Consumer as BlockingConsumer
-from layer.client.message import Message
-from layer.client.message_id import MessageId, NativeMessageId
-from layer.client.transactional_acks import AckUnderWay
-from layer.exceptions import Result
+from pulsar_on_kafka import exceptions
+from pulsar_on_kafka.asyncio.bridge import Bridge, settle
+from pulsar_on_kafka.asyncio.errors import as_asyncio, asyncio_errors
+from pulsar_on_kafka.asyncio.transaction import Transaction
+from pulsar_on_kafka.client.consumer.consumer import Consumer as BlockingConsumer
+from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay
+from pulsar_on_kafka.client.values.message import Message
+from pulsar_on_kafka.client.values.message_id import MessageId, NativeMessageId
+from pulsar_on_kafka.exceptions import Result
 
 _MESSAGES_A_TURN: Final = 16
 

@@ -1,12 +1,12 @@
-"""The one exception of `layer.asyncio`, and how the blocking classes' become it."""
+"""The one exception of `asyncio`, and how the blocking classes' become it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from layer import exceptions
-from layer.exceptions import Result
+from pulsar_on_kafka import exceptions
+from pulsar_on_kafka.exceptions import Result
 
 
 class PulsarException(Exception):

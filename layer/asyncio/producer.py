@@ -8,13 +8,13 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from layer import exceptions
-from layer.asyncio.bridge import Bridge, Room, settle
-from layer.asyncio.errors import as_asyncio
-from layer.asyncio.transaction import Transaction
-from layer.client.message_id import MessageId
-from layer.client.producer import Producer as BlockingProducer
-from layer.exceptions import Result
+from pulsar_on_kafka import exceptions
+from pulsar_on_kafka.asyncio.bridge import Bridge, Room, settle
+from pulsar_on_kafka.asyncio.errors import as_asyncio
+from pulsar_on_kafka.asyncio.transaction import Transaction
+from pulsar_on_kafka.client.producer.producer import Producer as BlockingProducer
+from pulsar_on_kafka.client.values.message_id import MessageId
+from pulsar_on_kafka.exceptions import Result
 
 
 class Producer:

@@ -6,12 +6,12 @@ import asyncio
 from concurrent.futures import Future
 from typing import Final
 
-from layer import exceptions
-from layer.asyncio.bridge import Bridge
-from layer.asyncio.errors import asyncio_errors
-from layer.client.message import Message
-from layer.client.message_id import MessageId, NativeMessageId
-from layer.client.reader import Reader as BlockingReader
+from pulsar_on_kafka import exceptions
+from pulsar_on_kafka.asyncio.bridge import Bridge
+from pulsar_on_kafka.asyncio.errors import asyncio_errors
+from pulsar_on_kafka.client.reader.reader import Reader as BlockingReader
+from pulsar_on_kafka.client.values.message import Message
+from pulsar_on_kafka.client.values.message_id import MessageId, NativeMessageId
 
 _LOOK_MS: Final = 500
 _MESSAGES_A_TURN: Final = 16

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from types import TracebackType
 
-from layer.asyncio.bridge import Bridge
-from layer.client.transaction import Transaction as BlockingTransaction
-from layer.transactions.client_transaction import TransactionState
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.asyncio.bridge import Bridge
+from pulsar_on_kafka.client.values.transaction import Transaction as BlockingTransaction
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.transactions.client_transaction import TransactionState
 
 
 class Transaction:

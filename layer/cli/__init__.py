@@ -1,1 +1,1 @@
-"""`pok`, the command line: a thin layer on `layer.admin`, `layer.client` and `layer.embedded`."""
+"""`pok`, the command line: a thin layer on `admin`, `client` and `embedded`."""

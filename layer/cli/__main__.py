@@ -1,7 +1,7 @@
-"""`python -m layer.cli` is `pok`."""
+"""`python -m cli` is `pok`."""
 
 from __future__ import annotations
 
-from layer.cli.main import main
+from pulsar_on_kafka.cli.main import main
 
 main()

@@ -8,7 +8,7 @@ from typing import Annotated, Optional
 
 import typer
 
-from layer.cli import (
+from pulsar_on_kafka.cli.commands import (
     acls,
     cluster,
     clusters,
@@ -17,13 +17,8 @@ from layer.cli import (
     ledgers,
     lookup,
     metrics,
-    migrate,
     namespaces,
     produce,
-    schema_diff,
-    schema_extract,
-    schema_registry,
-    schemas,
     serve,
     spark,
     standalone,
@@ -32,10 +27,15 @@ from layer.cli import (
     topics,
     transactions,
 )
-from layer.cli.command import DEBUG_HELP, INSTANCE_HELP, KAFKA_CONFIG_HELP, OUTPUT_HELP, URL_HELP
-from layer.cli.doctor import command as doctor
-from layer.cli.settings import DEFAULT_URL, OutputFormat, Settings
-from layer.client.connection import INSTANCE_VARIABLE
+from pulsar_on_kafka.cli.doctor import command as doctor
+from pulsar_on_kafka.cli.migrate import migrate
+from pulsar_on_kafka.cli.schemas import diff as schema_diff
+from pulsar_on_kafka.cli.schemas import extract as schema_extract
+from pulsar_on_kafka.cli.schemas import offline as schemas
+from pulsar_on_kafka.cli.schemas import registry as schema_registry
+from pulsar_on_kafka.cli.shared.command import DEBUG_HELP, INSTANCE_HELP, KAFKA_CONFIG_HELP, OUTPUT_HELP, URL_HELP
+from pulsar_on_kafka.cli.shared.settings import DEFAULT_URL, OutputFormat, Settings
+from pulsar_on_kafka.client.connection.connection import INSTANCE_VARIABLE
 
 app = typer.Typer(
     name="pok",

@@ -7,15 +7,29 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from layer import errors
-from layer.client.authentication import Authentication
-from layer.client.batch_receive import ConsumerBatchReceivePolicy
-from layer.client.client_options import DEFAULT_MAX_TOPICS, ClientOptions
-from layer.client.consumer import Consumer
-from layer.client.consumer_opening import ConsumerOptions, open_consumer
-from layer.client.dead_letter_policy import ConsumerDeadLetterPolicy
-from layer.client.encryption import consumer_encryption
-from layer.client.enums import (
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.client.connection.client_options import DEFAULT_MAX_TOPICS, ClientOptions
+from pulsar_on_kafka.client.connection.failover import ProbedClusters
+from pulsar_on_kafka.client.connection.session import Session
+from pulsar_on_kafka.client.consumer.consumer import Consumer
+from pulsar_on_kafka.client.consumer.consumer_opening import ConsumerOptions, open_consumer
+from pulsar_on_kafka.client.consumer.several_topics import subscribe_to_several
+from pulsar_on_kafka.client.following.directory_url import directory_of
+from pulsar_on_kafka.client.following.homes import Homes
+from pulsar_on_kafka.client.following.provided import ProvidedPlace, ProvidedPlaces
+from pulsar_on_kafka.client.producer.outgoing_schema import LetterSchema
+from pulsar_on_kafka.client.producer.producer import Producer
+from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions, open_producer
+from pulsar_on_kafka.client.producer.routing import MessageRouter
+from pulsar_on_kafka.client.reader.reader import Reader, ReaderListener
+from pulsar_on_kafka.client.reader.reader_opening import ReaderOptions, open_reader
+from pulsar_on_kafka.client.reader.table_view import TableView
+from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceivePolicy
+from pulsar_on_kafka.client.receiving.receiving import MessageListener
+from pulsar_on_kafka.client.values.authentication import Authentication
+from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterPolicy
+from pulsar_on_kafka.client.values.encryption import consumer_encryption
+from pulsar_on_kafka.client.values.enums import (
     BatchingType,
     CompressionType,
     ConsumerCryptoFailureAction,
@@ -26,39 +40,25 @@ from layer.client.enums import (
     RegexSubscriptionMode,
     SubscriptionMode,
 )
-from layer.client.errors import pulsar_errors
-from layer.client.failover import ProbedClusters
-from layer.client.following.directory_url import directory_of
-from layer.client.following.homes import Homes
-from layer.client.following.provided import ProvidedPlace, ProvidedPlaces
-from layer.client.key_shared import ConsumerKeySharedPolicy
-from layer.client.logger import install_logger
-from layer.client.message_id import MessageId, NativeMessageId, native
-from layer.client.options import check_type, check_type_or_none
-from layer.client.outgoing_schema import LetterSchema
-from layer.client.producer import Producer
-from layer.client.producer_opening import ProducerOptions, open_producer
-from layer.client.reader import Reader, ReaderListener
-from layer.client.reader_opening import ReaderOptions, open_reader
-from layer.client.receiving import MessageListener
-from layer.client.redelivery_backoff import RedeliveryBackoff
-from layer.client.routing import MessageRouter
-from layer.client.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
-from layer.client.session import Session
-from layer.client.several_topics import subscribe_to_several
-from layer.client.signals import close_on_signals
-from layer.client.table_view import TableView
-from layer.client.transaction import Transaction
-from layer.crypto.keys import CryptoKeyReader
-from layer.cursor.budget import DEFAULT_BYTES
-from layer.exceptions import AlreadyClosed
-from layer.lookup.places import Place
-from layer.schema.plain import BytesSchema, Schema
-from layer.transactions.client_transaction import DEFAULT_TIMEOUT_MS
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.client.values.key_shared import ConsumerKeySharedPolicy
+from pulsar_on_kafka.client.values.logger import install_logger
+from pulsar_on_kafka.client.values.message_id import MessageId, NativeMessageId, native
+from pulsar_on_kafka.client.values.options import check_type, check_type_or_none
+from pulsar_on_kafka.client.values.redelivery_backoff import RedeliveryBackoff
+from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
+from pulsar_on_kafka.client.values.signals import close_on_signals
+from pulsar_on_kafka.client.values.transaction import Transaction
+from pulsar_on_kafka.crypto.keys import CryptoKeyReader
+from pulsar_on_kafka.cursor.budget import DEFAULT_BYTES
+from pulsar_on_kafka.exceptions import AlreadyClosed
+from pulsar_on_kafka.lookup.places import Place
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.schema.plain import BytesSchema, Schema
+from pulsar_on_kafka.transactions.client_transaction import DEFAULT_TIMEOUT_MS
 
 if TYPE_CHECKING:
-    from layer.node import Node
+    from pulsar_on_kafka.node.node import Node
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ side and `layer` on the other. docs/compat.md says how to write and run one.
 
 from __future__ import annotations
 
-from layer.compat.driver import Run
-from layer.compat.scenario import Scenario, scenario
+from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.scenario import Scenario, scenario
 
 __all__ = ["Run", "Scenario", "scenario"]

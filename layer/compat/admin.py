@@ -11,15 +11,15 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, Protocol
 
-from layer import exceptions
-from layer.admin import AdminClient
-from layer.compat.pulsar_policies import requests_for
-from layer.compat.secured import ADMIN, Logins
-from layer.deadline import Deadline
-from layer.ledgers.maintenance import Maintenance
-from layer.registry.model import StoredSchema
-from layer.waiting import wait_until
-from schema_compat import SchemaInfo, SchemaType
+from pulsar_on_kafka import exceptions
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.compat.pulsar_policies import requests_for
+from pulsar_on_kafka.compat.secured import ADMIN, Logins
+from pulsar_on_kafka.registry.model import StoredSchema
+from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
+from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 
 _TIMEOUT_S: Final = 30.0
 _KEEP_UP_S: Final = 1.0
@@ -80,7 +80,7 @@ class Admin(Protocol):
         """Returns when it is done."""
 
     def set_policies(self, namespace: str, **policies: Any) -> None:
-        """By the names of `layer.metadata.policies`."""
+        """By the names of `metadata.policies`."""
 
     def keep_up(self) -> None:
         """See to it that policies are acted on from now on, as often as this cluster can."""

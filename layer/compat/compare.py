@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from layer.compat.history import Ending, SideResult
-from layer.compat.scenario import Scenario
+from pulsar_on_kafka.compat.history import Ending, SideResult
+from pulsar_on_kafka.compat.scenario import Scenario
 
 
 class Verdict(str, Enum):

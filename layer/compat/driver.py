@@ -12,14 +12,14 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Any, Final, TypeVar
 
-from layer.clock import SystemClock
-from layer.compat.admin import Admin, AdminError, LayerAdmin, PulsarRest
-from layer.compat.history import Event, Side
-from layer.compat.java import JavaAddress, JavaSdk
-from layer.compat.normalise import Normaliser
-from layer.compat.secured import ADMIN, EVERYTHING, Logins
-from layer.deadline import Deadline
-from layer.waiting import wait_until
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.compat.admin import Admin, AdminError, LayerAdmin, PulsarRest
+from pulsar_on_kafka.compat.history import Event, Side
+from pulsar_on_kafka.compat.java import JavaAddress, JavaSdk
+from pulsar_on_kafka.compat.normalise import Normaliser
+from pulsar_on_kafka.compat.secured import ADMIN, EVERYTHING, Logins
 
 T = TypeVar("T")
 
@@ -156,7 +156,7 @@ class Run:
         return self.client_at(self._target.url, **{**self._target.options, **options})
 
     def client_as(self, role: str | None, **options: Any) -> Any:
-        """A new client of a secured cluster, with the token of a role (`layer.compat.secured`); None for no login."""
+        """A new client of a secured cluster, with the token of a role (`compat.secured`); None for no login."""
         return self.client(**{**self._login(role), **options})
 
     def _login(self, role: str | None) -> dict[str, Any]:
@@ -323,11 +323,11 @@ class Run:
 def not_supported(error: BaseException | None) -> str | None:
     """What our SDK does not have, when that is what an error is about: NotSupported, or a name that is missing."""
     while error is not None:
-        if type(error).__name__ == "NotSupported" and type(error).__module__ == "layer.exceptions":
+        if type(error).__name__ == "NotSupported" and type(error).__module__ == "pulsar_on_kafka.exceptions":
             return str(error)
         if isinstance(error, AttributeError) and _is_ours(error.obj):
             return f"{_name_of(error.obj)} has no {error.name}"
-        if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("layer."):
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("pulsar_on_kafka."):
             return f"there is no module {error.name}"
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     return None
@@ -335,9 +335,9 @@ def not_supported(error: BaseException | None) -> str | None:
 
 def _is_ours(thing: object) -> bool:
     if isinstance(thing, ModuleType):
-        return thing.__name__.partition(".")[0] == "layer"
+        return thing.__name__.partition(".")[0] == "pulsar_on_kafka"
     kind = thing if isinstance(thing, type) else type(thing)
-    return kind.__module__.partition(".")[0] == "layer"
+    return kind.__module__.partition(".")[0] == "pulsar_on_kafka"
 
 
 def _name_of(thing: object) -> str:

@@ -13,7 +13,7 @@ class Side(str, Enum):
     """Where a scenario is played; the value is the module that it is given."""
 
     PULSAR = "pulsar"
-    KAFKA = "layer"
+    KAFKA = "pulsar_on_kafka"
 
 
 class Ending(str, Enum):
@@ -47,7 +47,7 @@ class SideResult:
     """`reason` says why the side did not end with DONE; `detail` is its traceback or the end of its output.
 
     `driven_by` says by what the side was moved: an official client ("python", "java"), "rest" when the REST API had a
-    part in it, "layer" for our SDK.
+    part in it, "pulsar_on_kafka" for our SDK.
     """
 
     ending: Ending

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from layer.compat.driver import Run
+from pulsar_on_kafka.compat.driver import Run
 
 
 def send_keyed(run: Run, topic: str, keys: list[str], turns: int, **options: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from layer.metadata.policies import (
+from pulsar_on_kafka.metadata.policies import (
     BACKLOG_QUOTA_LIMIT_SIZE,
     BACKLOG_QUOTA_LIMIT_SIZE_ACTION,
     BACKLOG_QUOTA_LIMIT_TIME,

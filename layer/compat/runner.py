@@ -16,14 +16,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from layer.clock import SystemClock
-from layer.compat.compare import Comparison, Report, compare, stale_explanations
-from layer.compat.driver import Target
-from layer.compat.history import Ending, Side, SideResult, read_result
-from layer.compat.java import JavaAddress, JavaRuntime, JavaUnavailable
-from layer.compat.scenario import PulsarClient, Scenario
-from layer.compat.secured import NOT_GIVEN
-from layer.compat.worker import Job
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.compat.compare import Comparison, Report, compare, stale_explanations
+from pulsar_on_kafka.compat.driver import Target
+from pulsar_on_kafka.compat.history import Ending, Side, SideResult, read_result
+from pulsar_on_kafka.compat.java import JavaAddress, JavaRuntime, JavaUnavailable
+from pulsar_on_kafka.compat.scenario import PulsarClient, Scenario
+from pulsar_on_kafka.compat.secured import NOT_GIVEN
+from pulsar_on_kafka.compat.worker import Job
 
 JOBS: Final = 8
 """Workers at a time. They mostly wait; with more of them two cores are late for what has a deadline."""
@@ -154,7 +154,7 @@ class _Workers:
             if self._stopped:
                 return None
             worker = subprocess.Popen(
-                [sys.executable, "-m", "layer.compat.worker"],
+                [sys.executable, "-m", "pulsar_on_kafka.compat.worker"],
                 stdin=subprocess.PIPE,
                 stdout=sink,
                 stderr=subprocess.STDOUT,

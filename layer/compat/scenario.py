@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
-    from layer.compat.driver import Run
+    from pulsar_on_kafka.compat.driver import Run
 
 Play: TypeAlias = "Callable[[Run], None]"
 
 TIME_LIMIT_S: Final = 60.0
 """How long one side of a scenario may take, unless it says otherwise."""
 
-_BUILT_IN: Final = "layer.compat.scenarios"
+_BUILT_IN: Final = "pulsar_on_kafka.compat.scenarios"
 
 
 class ScenarioError(Exception):
@@ -40,7 +40,7 @@ class PulsarClient(str, Enum):
 class Scenario:
     """One thing that both sides should do alike. `name` is `area.function`; `time_limit_s` holds for each side.
 
-    A `secured` one is played on clusters with TLS, logins by token and authorization (`layer.compat.secured`).
+    A `secured` one is played on clusters with TLS, logins by token and authorization (`compat.secured`).
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""One side of one scenario, in a process of its own: `python -m layer.compat.worker`, a `Job` on standard input.
+"""One side of one scenario, in a process of its own: `python -m compat.worker`, a `Job` on standard input.
 
 What happens goes to the job's file at once, a line an event, so that it is there after a crash or a kill; the last line
 is how it ended. Standard output and error are for whatever the libraries say.
@@ -15,11 +15,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from layer.compat.driver import Run, Target, not_supported
-from layer.compat.history import Ending, Event, Side
-from layer.compat.java import JavaAddress
-from layer.compat.scenario import Scenario, load
-from layer.compat.secured import Logins
+from pulsar_on_kafka.compat.driver import Run, Target, not_supported
+from pulsar_on_kafka.compat.history import Ending, Event, Side
+from pulsar_on_kafka.compat.java import JavaAddress
+from pulsar_on_kafka.compat.scenario import Scenario, load
+from pulsar_on_kafka.compat.secured import Logins
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,10 +11,10 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from layer.crypto.encryptor import OAEP, PARAM_BYTES
-from layer.crypto.keys import CryptoKeyReader
-from layer.errors import CryptoFailed
-from mapping.encryption import EncryptedKey, EncryptionInfo, encode_encryption, encode_keys
+from pulsar_on_kafka.base.errors import CryptoFailed
+from pulsar_on_kafka.crypto.encryptor import OAEP, PARAM_BYTES
+from pulsar_on_kafka.crypto.keys import CryptoKeyReader
+from pulsar_on_kafka.mapping.encryption import EncryptedKey, EncryptionInfo, encode_encryption, encode_keys
 
 MOST_DATA_KEYS: Final = 1000
 

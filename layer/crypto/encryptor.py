@@ -17,10 +17,10 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from layer.crypto.keys import CryptoKeyReader
-from layer.errors import CryptoFailed
-from mapping.encryption import EncryptedKey, encode_encryption, encode_keys
-from mapping.headers import ENCRYPTION
+from pulsar_on_kafka.base.errors import CryptoFailed
+from pulsar_on_kafka.crypto.keys import CryptoKeyReader
+from pulsar_on_kafka.mapping.encryption import EncryptedKey, encode_encryption, encode_keys
+from pulsar_on_kafka.mapping.headers import ENCRYPTION
 
 PARAM_BYTES: Final = 12
 TAG_BYTES: Final = 16

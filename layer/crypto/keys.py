@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from layer.errors import CryptoFailed
+from pulsar_on_kafka.base.errors import CryptoFailed
 
 
 class CryptoKeyReader:

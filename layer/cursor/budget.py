@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Hashable, Mapping
 from typing import Final
 
-from layer.errors import InvalidOption
+from pulsar_on_kafka.base.errors import InvalidOption
 
 LEAST_BYTES: Final = 1 << 20
 DEFAULT_BYTES: Final = 64 << 20

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from layer.errors import Corrupt
-from layer.kafka.records import CommittedOffset
-from mapping.state_records.cursor_state import CommitMetadata
+from pulsar_on_kafka.base.errors import Corrupt
+from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.mapping.state_records.cursor_state import CommitMetadata
 
 _log = logging.getLogger(__name__)
 

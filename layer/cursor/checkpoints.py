@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import threading
 
-from layer.clock import Clock
-from layer.cursor.identity import CursorIdentity
-from layer.deadline import Deadline
-from layer.kafka.records import CommittedOffset
-from layer.statelog.api import LogRecord, StateLog
-from layer.statelog.view import LogView
-from mapping.state_keys import CursorCheckpointKey, decode_key
-from mapping.state_records.cursor_checkpoint import CursorCheckpoint, decode_checkpoint
-from mapping.state_topics import CURSOR_CHECKPOINTS
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.mapping.state_keys import CursorCheckpointKey, decode_key
+from pulsar_on_kafka.mapping.state_records.cursor_checkpoint import CursorCheckpoint, decode_checkpoint
+from pulsar_on_kafka.mapping.state_topics import CURSOR_CHECKPOINTS
+from pulsar_on_kafka.statelog.api import LogRecord, StateLog
+from pulsar_on_kafka.statelog.view import LogView
 
 _Cursor = tuple[str, int, str]
 

@@ -15,16 +15,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from layer.cursor.identity import CursorIdentity
-from layer.cursor.segments import MARKER_SEGMENT, CursorSegments
-from layer.deadline import Deadline
-from layer.errors import Corrupt
-from layer.kafka.records import CommittedOffset
-from layer.statelog.api import LogRecord
-from mapping.errors import CorruptRecord
-from mapping.state_keys import CursorSegmentKey, decode_key
-from mapping.state_records.cursor_marker import Marker, MarkerRef
-from mapping.state_records.cursor_state import CommitMetadata, decode_commit_metadata
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Corrupt
+from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.segments import MARKER_SEGMENT, CursorSegments
+from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state_keys import CursorSegmentKey, decode_key
+from pulsar_on_kafka.mapping.state_records.cursor_marker import Marker, MarkerRef
+from pulsar_on_kafka.mapping.state_records.cursor_state import CommitMetadata, decode_commit_metadata
+from pulsar_on_kafka.statelog.api import LogRecord
 
 MOST_FOUND: Final = 50_000
 

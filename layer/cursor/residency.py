@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from layer.cursor.budget import HoleBudget
-from layer.cursor.machine import CursorState
-from layer.cursor.saved import Saved
+from pulsar_on_kafka.cursor.budget import HoleBudget
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.saved import Saved
 
 
 class Residency:

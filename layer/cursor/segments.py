@@ -8,14 +8,13 @@ from typing import Final
 
 from pyroaring import BitMap
 
-from layer.cursor.identity import CursorIdentity
-from layer.cursor.machine import CursorState
-from layer.deadline import Deadline
-from layer.errors import Corrupt
-from layer.statelog.api import LogRecord, StateLog
-from mapping.errors import CorruptRecord
-from mapping.state_keys import CursorSegmentKey, encode_key
-from mapping.state_records.cursor_marker import (
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Corrupt
+from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state_keys import CursorSegmentKey, encode_key
+from pulsar_on_kafka.mapping.state_records.cursor_marker import (
     Marker,
     MarkerRef,
     SavedLedger,
@@ -28,8 +27,9 @@ from mapping.state_records.cursor_marker import (
     pages_of,
     whole_marker,
 )
-from mapping.state_records.cursor_state import Holes, Lineage, Segment, decode_segment, encode_segment
-from mapping.state_topics import CURSORS
+from pulsar_on_kafka.mapping.state_records.cursor_state import Holes, Lineage, Segment, decode_segment, encode_segment
+from pulsar_on_kafka.mapping.state_topics import CURSORS
+from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 
 MARKER_SEGMENT: Final = -1
 """Stands where a segment's number stands in the key of a marker; the pages of its index have -2, -3 ..."""

@@ -15,23 +15,22 @@ from itertools import islice
 
 from pyroaring import BitMap, BitMap64
 
-from layer.cursor.budget import HoleBudget
-from layer.cursor.candidates import Candidate, newest
-from layer.cursor.commit_metadata import holes_at, inline_metadata, left_out, positions
-from layer.cursor.identity import CursorIdentity
-from layer.cursor.machine import CursorState, Loader
-from layer.cursor.saved import Recovered, Save, Saved, Unneeded, UnreadableCursor
-from layer.cursor.segments import CursorSegments
-from layer.cursor.sessions import is_of_one_take_over, new_session
-from layer.deadline import Deadline
-from layer.errors import Corrupt, StoreError
-from layer.kafka.records import CommittedOffset
-from layer.statelog.api import StateLog
-from mapping.errors import CorruptRecord
-from mapping.state_keys import CursorCheckpointKey, encode_key
-from mapping.state_records.cursor_checkpoint import CursorCheckpoint, encode_checkpoint
-from mapping.state_records.cursor_marker import Marker, obsolete_after
-from mapping.state_records.cursor_state import (
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Corrupt, StoreError
+from pulsar_on_kafka.cursor.budget import HoleBudget
+from pulsar_on_kafka.cursor.candidates import Candidate, newest
+from pulsar_on_kafka.cursor.commit_metadata import holes_at, inline_metadata, left_out, positions
+from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.machine import CursorState, Loader
+from pulsar_on_kafka.cursor.saved import Recovered, Save, Saved, Unneeded, UnreadableCursor
+from pulsar_on_kafka.cursor.segments import CursorSegments
+from pulsar_on_kafka.cursor.sessions import is_of_one_take_over, new_session
+from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state_keys import CursorCheckpointKey, encode_key
+from pulsar_on_kafka.mapping.state_records.cursor_checkpoint import CursorCheckpoint, encode_checkpoint
+from pulsar_on_kafka.mapping.state_records.cursor_marker import Marker, obsolete_after
+from pulsar_on_kafka.mapping.state_records.cursor_state import (
     MAX_METADATA_CHARS,
     CommitMetadata,
     Holes,
@@ -39,7 +38,8 @@ from mapping.state_records.cursor_state import (
     decode_commit_metadata,
     encode_commit_metadata,
 )
-from mapping.state_topics import CURSOR_CHECKPOINTS
+from pulsar_on_kafka.mapping.state_topics import CURSOR_CHECKPOINTS
+from pulsar_on_kafka.statelog.api import StateLog
 
 _log = logging.getLogger(__name__)
 
@@ -208,7 +208,7 @@ class CursorStore:
         """The first save of a new owner: what was found, with a session that nobody had and the next version.
 
         Its saves from then on have the lineage of `PartitionSaves.next_lineage`. Ledgers whose records another
-        take-over of the same process may have named, too, are written anew (see `layer.cursor.sessions`).
+        take-over of the same process may have named, too, are written anew (see `cursor.sessions`).
 
         Raises:
             UnreadableCursor: such a ledger cannot be read any more.

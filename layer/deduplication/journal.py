@@ -23,25 +23,25 @@ from typing import Final, NamedTuple, Protocol
 
 from pyroaring import BitMap64
 
-from layer import errors
-from layer.clock import Clock
-from layer.deadline import Deadline
-from layer.deduplication.machine import Undecided
-from layer.kafka.records import headers_of
-from layer.metadata.topics import Topic
-from layer.statelog.api import LogRecord, StateLog
-from layer.statelog.view import LogView
-from layer.transactions.buffer.entries import BufferEntries, TxnStatus
-from layer.transactions.buffer.model import DataPartition
-from layer.waiting import pause
-from mapping.errors import CorruptRecord
-from mapping.message_record import Headers
-from mapping.state_keys import ProducerSequenceKey, decode_key, encode_key
-from mapping.state_records.producers import SequenceSnapshot, decode_snapshot, encode_snapshot
-from mapping.state_topics import PRODUCERS
-from mapping.stored_sequence import StoredSequence, stored_sequence
-from mapping.transaction_headers import in_transaction
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import pause
+from pulsar_on_kafka.deduplication.machine import Undecided
+from pulsar_on_kafka.kafka.records import headers_of
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.message_record import Headers
+from pulsar_on_kafka.mapping.state_keys import ProducerSequenceKey, decode_key, encode_key
+from pulsar_on_kafka.mapping.state_records.producers import SequenceSnapshot, decode_snapshot, encode_snapshot
+from pulsar_on_kafka.mapping.state_topics import PRODUCERS
+from pulsar_on_kafka.mapping.stored_sequence import StoredSequence, stored_sequence
+from pulsar_on_kafka.mapping.transaction_headers import in_transaction
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.statelog.api import LogRecord, StateLog
+from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnStatus
+from pulsar_on_kafka.transactions.buffer.model import DataPartition
 
 _log = logging.getLogger(__name__)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from layer.embedded.broker import BrokerOptions, EmbeddedBroker
-from layer.embedded.errors import EmbeddedBrokerError
-from layer.embedded.security import SecureListeners
-from layer.embedded.select import Broker, BrokerKind, ExternalBroker, open_broker
-from layer.embedded.standalone import run_standalone
+from pulsar_on_kafka.embedded.broker import BrokerOptions, EmbeddedBroker
+from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
+from pulsar_on_kafka.embedded.security import SecureListeners
+from pulsar_on_kafka.embedded.select import Broker, BrokerKind, ExternalBroker, open_broker
+from pulsar_on_kafka.embedded.standalone import run_standalone
 
 __all__ = [
     "Broker",

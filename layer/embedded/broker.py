@@ -19,19 +19,26 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Literal
 
-from layer.deadline import Deadline
-from layer.embedded import readiness
-from layer.embedded.class_archive import ClassArchive
-from layer.embedded.download import last_lines
-from layer.embedded.errors import BrokerDidNotStart, DataDirBusy, EmbeddedBrokerError, NoDiskSpace, NotRunning, PortBusy
-from layer.embedded.jars import KafkaJars, discard_if_damaged, kafka_jars
-from layer.embedded.java import Java, find_java
-from layer.embedded.ports import free_port, is_free, require_free
-from layer.embedded.progress import Progress, to_stderr
-from layer.embedded.security import LISTENERS, SecureListeners
-from layer.embedded.settings import HOST, node_properties, render_properties
-from layer.embedded.storage import ensure_formatted, require_room, wait_unlocked
-from layer.waiting import wait_until
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.embedded import readiness
+from pulsar_on_kafka.embedded.class_archive import ClassArchive
+from pulsar_on_kafka.embedded.download import last_lines
+from pulsar_on_kafka.embedded.errors import (
+    BrokerDidNotStart,
+    DataDirBusy,
+    EmbeddedBrokerError,
+    NoDiskSpace,
+    NotRunning,
+    PortBusy,
+)
+from pulsar_on_kafka.embedded.jars import KafkaJars, discard_if_damaged, kafka_jars
+from pulsar_on_kafka.embedded.java import Java, find_java
+from pulsar_on_kafka.embedded.ports import free_port, is_free, require_free
+from pulsar_on_kafka.embedded.progress import Progress, to_stderr
+from pulsar_on_kafka.embedded.security import LISTENERS, SecureListeners
+from pulsar_on_kafka.embedded.settings import HOST, node_properties, render_properties
+from pulsar_on_kafka.embedded.storage import ensure_formatted, require_room, wait_unlocked
 
 _PORT_ATTEMPTS: Final = 3
 _ROOM_BYTES: Final = 100_000_000
@@ -242,7 +249,7 @@ class EmbeddedBroker:
         file = self.data_dir / "server.properties"
         file.touch(mode=0o600)  # it may hold the passwords of `security`
         file.write_text(render_properties(properties), encoding="utf-8")
-        logging = resources.files("layer.embedded").joinpath("log4j2.xml").read_text(encoding="utf-8")
+        logging = resources.files("pulsar_on_kafka.embedded").joinpath("log4j2.xml").read_text(encoding="utf-8")
         (self.data_dir / "log4j2.xml").write_text(logging, encoding="utf-8")
         return file
 

@@ -9,8 +9,8 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from layer.embedded.jars import KafkaJars
-from layer.embedded.java import Java
+from pulsar_on_kafka.embedded.jars import KafkaJars
+from pulsar_on_kafka.embedded.java import Java
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,15 @@ import warnings
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from layer.deadline import Deadline
-from layer.embedded import readiness
-from layer.embedded.broker import BrokerOptions
-from layer.embedded.download import KAFKA_VERSION
-from layer.embedded.errors import BrokerDidNotStart, EmbeddedBrokerError, NoContainerEngine, NotRunning
-from layer.embedded.ports import free_port, require_free
-from layer.embedded.progress import Progress, to_stderr
-from layer.embedded.settings import HOST, common_properties
-from layer.waiting import wait_until
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.embedded import readiness
+from pulsar_on_kafka.embedded.broker import BrokerOptions
+from pulsar_on_kafka.embedded.download import KAFKA_VERSION
+from pulsar_on_kafka.embedded.errors import BrokerDidNotStart, EmbeddedBrokerError, NoContainerEngine, NotRunning
+from pulsar_on_kafka.embedded.ports import free_port, require_free
+from pulsar_on_kafka.embedded.progress import Progress, to_stderr
+from pulsar_on_kafka.embedded.settings import HOST, common_properties
 
 if TYPE_CHECKING:
     from testcontainers.core.container import DockerContainer

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from layer.embedded.errors import DownloadFailed
-from layer.embedded.java import find_java
+from pulsar_on_kafka.embedded.errors import DownloadFailed
+from pulsar_on_kafka.embedded.java import find_java
 
 KAFKA_VERSION: Final = "4.3.1"
 LOG4J_VERSION: Final = "2.24.3"

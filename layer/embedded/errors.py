@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from layer.errors import LayerError
+from pulsar_on_kafka.base.errors import LayerError
 
 
 class EmbeddedBrokerError(LayerError):

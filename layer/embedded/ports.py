@@ -6,8 +6,8 @@ import random
 import socket
 from collections import deque
 
-from layer.embedded.errors import PortBusy
-from layer.embedded.settings import HOST
+from pulsar_on_kafka.embedded.errors import PortBusy
+from pulsar_on_kafka.embedded.settings import HOST
 
 # Below the ports that systems give to outgoing connections. In that range a client that keeps knocking at a
 # stopped broker's port can connect to itself, and the broker would find its port taken when it comes back.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from layer.embedded.errors import EmbeddedBrokerError
+from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
 
 LISTENERS: Final = ("TLS", "SASL")
 

@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeAlias
 
-from layer.embedded.broker import BrokerOptions, EmbeddedBroker
-from layer.embedded.docker import DockerBroker
-from layer.embedded.errors import CannotRestart, EmbeddedBrokerError
-from layer.embedded.progress import Progress, to_stderr
+from pulsar_on_kafka.embedded.broker import BrokerOptions, EmbeddedBroker
+from pulsar_on_kafka.embedded.docker import DockerBroker
+from pulsar_on_kafka.embedded.errors import CannotRestart, EmbeddedBrokerError
+from pulsar_on_kafka.embedded.progress import Progress, to_stderr
 
 BOOTSTRAP_VARIABLE = "POK_BOOTSTRAP"
 _CONNECT_TIMEOUT_S = 5.0

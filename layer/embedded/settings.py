@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import resources
 
-from layer.embedded.errors import EmbeddedBrokerError
+from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
 
 HOST = "127.0.0.1"
 
 
 def common_properties() -> dict[str, str]:
     """What `kafka.properties` says; the same for the embedded broker and for containers."""
-    return parse_properties(resources.files("layer.embedded").joinpath("kafka.properties").read_text(encoding="utf-8"))
+    return parse_properties(
+        resources.files("pulsar_on_kafka.embedded").joinpath("kafka.properties").read_text(encoding="utf-8")
+    )
 
 
 def parse_properties(text: str) -> dict[str, str]:

@@ -12,10 +12,10 @@ from typing import Final
 
 import platformdirs
 
-from layer.embedded.broker import BrokerOptions, EmbeddedBroker
-from layer.embedded.download import last_lines
-from layer.embedded.errors import BrokerDidNotStart
-from layer.embedded.progress import Progress, to_stderr
+from pulsar_on_kafka.embedded.broker import BrokerOptions, EmbeddedBroker
+from pulsar_on_kafka.embedded.download import last_lines
+from pulsar_on_kafka.embedded.errors import BrokerDidNotStart
+from pulsar_on_kafka.embedded.progress import Progress, to_stderr
 
 DEFAULT_PORT: Final = 9092
 _LOOK_EVERY_S: Final = 0.5

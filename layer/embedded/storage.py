@@ -22,13 +22,13 @@ import uuid
 from pathlib import Path
 from typing import Final
 
-from layer.deadline import Deadline
-from layer.embedded.download import last_lines
-from layer.embedded.errors import BrokerDidNotStart, DataDirBusy, NoDiskSpace
-from layer.embedded.jars import KafkaJars
-from layer.embedded.java import Java
-from layer.embedded.settings import node_properties, parse_properties, render_properties
-from layer.waiting import wait_until
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.embedded.download import last_lines
+from pulsar_on_kafka.embedded.errors import BrokerDidNotStart, DataDirBusy, NoDiskSpace
+from pulsar_on_kafka.embedded.jars import KafkaJars
+from pulsar_on_kafka.embedded.java import Java
+from pulsar_on_kafka.embedded.settings import node_properties, parse_properties, render_properties
 
 _CHECKPOINT: Final = "bootstrap.checkpoint"
 _META: Final = "meta.properties"

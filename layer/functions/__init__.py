@@ -5,8 +5,8 @@ What runs functions (Pulsar's function workers) is no part of a client, there or
 
 from __future__ import annotations
 
-from layer.functions.context import Context
-from layer.functions.function import Function
-from layer.functions.serde import IdentitySerDe, PickleSerDe, SerDe
+from pulsar_on_kafka.functions.context import Context
+from pulsar_on_kafka.functions.function import Function
+from pulsar_on_kafka.functions.serde import IdentitySerDe, PickleSerDe, SerDe
 
 __all__ = ["Context", "Function", "IdentitySerDe", "PickleSerDe", "SerDe"]

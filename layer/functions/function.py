@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from layer.functions.context import Context
+from pulsar_on_kafka.functions.context import Context
 
 
 class Function:

@@ -20,17 +20,17 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from layer import errors
-from layer.deadline import Deadline
-from layer.kafka import acls as acl_values
-from layer.kafka import handles
-from layer.kafka.acls import Acl
-from layer.kafka.errors import is_no_such_topic, translate
-from layer.kafka.events import ErrorEvents
-from layer.kafka.group_requests import GroupRequests
-from layer.kafka.records import CommittedOffset, GroupDescription, GroupMember, TopicDescription
-from layer.kafka.rights import Right, on_cluster, on_group, on_topic
-from layer.waiting import wait_until
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.kafka import acls as acl_values
+from pulsar_on_kafka.kafka import handles
+from pulsar_on_kafka.kafka.acls import Acl
+from pulsar_on_kafka.kafka.consumer_groups import GroupRequests
+from pulsar_on_kafka.kafka.errors import is_no_such_topic, translate
+from pulsar_on_kafka.kafka.events import ErrorEvents
+from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription, GroupMember, TopicDescription
+from pulsar_on_kafka.kafka.rights import Right, on_cluster, on_group, on_topic
 
 _T = TypeVar("_T")
 _LONGEST_S: Final = 3600.0

@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaException
 
-from layer.deadline import Deadline
-from layer.errors import (
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import (
     AppendFailed,
     AppendOutcomeUnknown,
     LayerError,
@@ -20,8 +20,8 @@ from layer.errors import (
     NotAuthorized,
     RecordTooLarge,
 )
-from layer.kafka.producer import Headers, KafkaProducer, Waiting
-from layer.kafka.records import KafkaRecord
+from pulsar_on_kafka.kafka.producer import Headers, KafkaProducer, Waiting
+from pulsar_on_kafka.kafka.records import KafkaRecord
 
 _QUEUE_FULL_PAUSE_S: Final = 0.05
 _CERTAINLY_NOT_WRITTEN: Final = (AppendFailed, NoSuchTopic, NotAuthenticated, NotAuthorized, RecordTooLarge)

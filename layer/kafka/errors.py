@@ -6,8 +6,8 @@ from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from layer import errors
-from layer.kafka.rights import Right
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.kafka.rights import Right
 
 _BY_CODE: Final[dict[int, type[errors.StoreError]]] = {
     KafkaError._ALL_BROKERS_DOWN: errors.ConnectFailed,

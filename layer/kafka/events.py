@@ -7,8 +7,8 @@ from typing import Final
 
 from confluent_kafka import KafkaError
 
-from layer.errors import LayerError
-from layer.kafka.errors import is_no_such_topic, translate
+from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.kafka.errors import is_no_such_topic, translate
 
 _log = logging.getLogger(__name__)
 

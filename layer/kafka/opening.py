@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-from layer.kafka.admin import KafkaAdmin
-from layer.kafka.settings import KafkaSettings
+from pulsar_on_kafka.kafka.admin import KafkaAdmin
+from pulsar_on_kafka.kafka.settings import KafkaSettings
 
 
 def open_admin(settings: KafkaSettings, *others: Callable[[], object]) -> KafkaAdmin:

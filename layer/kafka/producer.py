@@ -16,13 +16,13 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from layer import errors
-from layer.deadline import Deadline
-from layer.kafka import handles
-from layer.kafka.errors import translate
-from layer.kafka.events import ErrorEvents
-from layer.kafka.rights import on_topic
-from layer.waiting import pause, wait_until
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import pause, wait_until
+from pulsar_on_kafka.kafka import handles
+from pulsar_on_kafka.kafka.errors import translate
+from pulsar_on_kafka.kafka.events import ErrorEvents
+from pulsar_on_kafka.kafka.rights import on_topic
 
 DeliveryCallback = Callable[[KafkaError | None, Any], None]
 Headers = Sequence[tuple[str, bytes | None]]

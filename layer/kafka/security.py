@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
-from layer.errors import NoCredentials
+from pulsar_on_kafka.base.errors import NoCredentials
 
 _log = logging.getLogger(__name__)
 

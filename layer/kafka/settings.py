@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from layer.errors import InvalidOption
-from layer.kafka.security import Security
-from mapping.instances import Instance
+from pulsar_on_kafka.base.errors import InvalidOption
+from pulsar_on_kafka.kafka.security import Security
+from pulsar_on_kafka.mapping.instances import Instance
 
-LIBRDKAFKA_LOG: Final = logging.getLogger("layer.kafka.librdkafka")
+LIBRDKAFKA_LOG: Final = logging.getLogger("pulsar_on_kafka.kafka.librdkafka")
 LIBRDKAFKA_LOG.addHandler(logging.NullHandler())  # heard by those who configure logging; never raw on standard error
 
 _OFFSETS_LOG: Final = LIBRDKAFKA_LOG.getChild("offsets")

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, TypeAlias
 
-from layer.ledgers.following import LogRange
-from layer.ledgers.model import Ledger, Place
-from layer.ledgers.trimming import Needs
-from mapping.errors import MappingError
-from mapping.ledger import LedgerLayout, unpack_ledger_id
+from pulsar_on_kafka.ledgers.following import LogRange
+from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.trimming import Needs
+from pulsar_on_kafka.mapping.errors import MappingError
+from pulsar_on_kafka.mapping.ledger import LedgerLayout, unpack_ledger_id
 
 
 class Verdict(str, Enum):

@@ -12,13 +12,13 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from layer.deadline import Deadline
-from layer.errors import NotAuthorized
-from layer.kafka.admin import KafkaAdmin
-from layer.ledgers.model import Ledger, Place
-from layer.ledgers.views import LedgerViews
-from layer.metadata.topics import Topic
-from mapping.state_records.ledgers import LedgerState
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import NotAuthorized
+from pulsar_on_kafka.kafka.admin import KafkaAdmin
+from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.views import LedgerViews
+from pulsar_on_kafka.mapping.state_records.ledgers import LedgerState
+from pulsar_on_kafka.metadata.topics import Topic
 
 _log: Final = logging.getLogger(__name__)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from mapping.instances import Instance
-from mapping.state_topics import LEDGERS
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state_topics import LEDGERS
 
 
 def maintenance_group(instance: Instance) -> str:

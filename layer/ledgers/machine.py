@@ -16,13 +16,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from layer.ledgers.model import Ledger, Place
-from layer.statelog.api import LogRecord
-from layer.statelog.take_over import Owner, TakeOverFence
-from mapping.errors import CorruptRecord
-from mapping.ledger import unpack_ledger_id
-from mapping.state_keys import LedgerKey, MaintenanceTakeoverKey, decode_key
-from mapping.state_records.ledgers import LedgerRecord, LedgerState, MaintenanceTakenOver, decode_ledger_value
+from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.ledger import unpack_ledger_id
+from pulsar_on_kafka.mapping.state_keys import LedgerKey, MaintenanceTakeoverKey, decode_key
+from pulsar_on_kafka.mapping.state_records.ledgers import (
+    LedgerRecord,
+    LedgerState,
+    MaintenanceTakenOver,
+    decode_ledger_value,
+)
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.statelog.take_over import Owner, TakeOverFence
 
 FOLLOWS: Final = frozenset(
     {

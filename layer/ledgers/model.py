@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from mapping.ledger import LedgerIdFields, unpack_ledger_id
-from mapping.state_records.ledgers import LedgerRecord, LedgerState
+from pulsar_on_kafka.mapping.ledger import LedgerIdFields, unpack_ledger_id
+from pulsar_on_kafka.mapping.state_records.ledgers import LedgerRecord, LedgerState
 
 
 class Place(NamedTuple):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from layer.metadata.policies import (
+from pulsar_on_kafka.metadata.policies import (
     BACKLOG_QUOTA_LIMIT_SIZE,
     BACKLOG_QUOTA_LIMIT_SIZE_ACTION,
     BACKLOG_QUOTA_LIMIT_TIME,

@@ -14,7 +14,7 @@ from random import Random
 from statistics import fmean, stdev
 from typing import Final, NamedTuple
 
-from layer.ledgers.following import Measured
+from pulsar_on_kafka.ledgers.following import Measured
 
 RUNS: Final = 8
 RUN_OFFSETS: Final = 64

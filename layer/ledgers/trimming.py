@@ -17,8 +17,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from layer.ledgers.model import Ledger
-from mapping.state_records.ledgers import LedgerState
+from pulsar_on_kafka.ledgers.model import Ledger
+from pulsar_on_kafka.mapping.state_records.ledgers import LedgerState
 
 MEGABYTE: Final = 1024 * 1024
 INFINITE: Final = -1

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Protocol, TypeVar
 
-from layer.clock import Clock
-from layer.deadline import Deadline
-from layer.ledgers.machine import LedgerLists
-from layer.statelog.api import StateLog
-from layer.statelog.view import LogView
-from mapping.state_topics import LEDGERS, StateTopic
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.ledgers.machine import LedgerLists
+from pulsar_on_kafka.mapping.state_topics import LEDGERS, StateTopic
+from pulsar_on_kafka.statelog.api import StateLog
+from pulsar_on_kafka.statelog.view import LogView
 
 T = TypeVar("T")
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple, Protocol
 
-from layer.deadline import Deadline
-from layer.kafka.records import KafkaRecord, headers_of
-from mapping.original_position import OriginalPosition, copy_headers, decode_original
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of
+from pulsar_on_kafka.mapping.original_position import OriginalPosition, copy_headers, decode_original
 
 Life = tuple[int, int]
 """(incarnation, Kafka offset) of an original: grows in its partition, over all lives of the topic."""

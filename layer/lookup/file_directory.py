@@ -15,9 +15,9 @@ import threading
 from pathlib import Path
 from typing import Any, Final
 
-from layer.deadline import Deadline
-from layer.lookup.places import LookupFailed, Place
-from mapping.state_records.tenants import EVERY_OTHER_TENANT, TenantState
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.lookup.places import LookupFailed, Place
+from pulsar_on_kafka.mapping.state_records.tenants import EVERY_OTHER_TENANT, TenantState
 
 LOOK_S: Final = 1.0
 """How often a file is looked at while somebody waits for a change."""

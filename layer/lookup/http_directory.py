@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlencode
 
-from layer.deadline import Deadline
-from layer.errors import Corrupt
-from layer.lookup.places import LookupFailed, Place, decode_place
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Corrupt
+from pulsar_on_kafka.lookup.places import LookupFailed, Place, decode_place
 
 TENANTS_PATH: Final = "/lookup/v1/tenants/"
 _ANSWER_S: Final = 5.0

@@ -9,9 +9,9 @@ from collections.abc import Mapping
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import NamedTuple
 
-from layer import errors
-from layer.lookup.places import LookupFailed
-from mapping.state_records.clusters import ClusterAddress, ClusterListener
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.lookup.places import LookupFailed
+from pulsar_on_kafka.mapping.state_records.clusters import ClusterAddress, ClusterListener
 
 
 class Asker(NamedTuple):

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Protocol
 
-from layer.deadline import Deadline
-from layer.errors import ConnectFailed, Corrupt
-from mapping.state_records.tenants import TenantRecord, TenantState
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import ConnectFailed, Corrupt
+from pulsar_on_kafka.mapping.state_records.tenants import TenantRecord, TenantState
 
 
 class LookupFailed(ConnectFailed):

@@ -7,13 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from layer import errors
-from layer.deadline import Deadline
-from layer.kafka.settings import KafkaSettings
-from layer.metadata.entities import Entities, EntityKeys, Versioned
-from layer.metadata.namespaces import CLUSTER
-from mapping.state_keys import ClusterRegistryKey
-from mapping.state_records.clusters import ClusterAddress, ClusterRegistry, decode_clusters, encode_clusters
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.mapping.state_keys import ClusterRegistryKey
+from pulsar_on_kafka.mapping.state_records.clusters import (
+    ClusterAddress,
+    ClusterRegistry,
+    decode_clusters,
+    encode_clusters,
+)
+from pulsar_on_kafka.metadata.entities import Entities, EntityKeys, Versioned
+from pulsar_on_kafka.metadata.namespaces import CLUSTER
 
 REGISTRY: Final = "registry of clusters"
 REGISTRY_KEYS: Final[EntityKeys[str]] = EntityKeys(ClusterRegistryKey, lambda key: REGISTRY, lambda name: ())

@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from math import inf
 from typing import Any, Final, Generic, TypeVar
 
-from layer.clock import Clock
-from layer.deadline import Deadline
-from layer.statelog.api import StateLog
-from layer.statelog.compare_and_set import CompareAndSet, Outcome, Versioned, VersionedKey, VersionedKeys
-from layer.statelog.versioned import whole
-from mapping.errors import CorruptRecord
-from mapping.state_keys import decode_key, encode_key
-from mapping.state_topics import StateTopic
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state_keys import decode_key, encode_key
+from pulsar_on_kafka.mapping.state_topics import StateTopic
+from pulsar_on_kafka.statelog.api import StateLog
+from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet, Outcome, Versioned, VersionedKey, VersionedKeys
+from pulsar_on_kafka.statelog.versioned import whole
 
 __all__ = ["Entities", "EntityKeys", "Versioned", "readable"]
 

@@ -12,14 +12,14 @@ from dataclasses import replace
 from math import inf
 from typing import Any, Final
 
-from layer import errors
-from layer.clock import Clock
-from layer.deadline import Deadline
-from layer.metadata.entities import Entities, EntityKeys, Versioned, readable
-from layer.metadata.policies import inherited
-from mapping.state_keys import NamespaceKey
-from mapping.state_records.metadata import LifeState, NamespaceRecord, decode_namespace, encode
-from mapping.state_topics import SYSTEM_NAMESPACE
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.state_keys import NamespaceKey
+from pulsar_on_kafka.mapping.state_records.metadata import LifeState, NamespaceRecord, decode_namespace, encode
+from pulsar_on_kafka.mapping.state_topics import SYSTEM_NAMESPACE
+from pulsar_on_kafka.metadata.entities import Entities, EntityKeys, Versioned, readable
+from pulsar_on_kafka.metadata.policies import inherited
 
 _log: Final = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from difflib import get_close_matches
 from enum import Enum
 from typing import Any, Final
 
-from layer import errors
-from schema_compat import CompatibilityStrategy
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy
 
 MAX_NUMBER: Final = 2**31 - 1
 """What Pulsar's policies hold."""
@@ -304,7 +304,7 @@ OF_TRANSACTIONS: Final = (
     TRANSACTION_LOG_BATCHED_WRITE_MAX_SIZE,
     TRANSACTION_LOG_BATCHED_WRITE_MAX_DELAY_IN_MILLIS,
 )
-"""Limits of coordinators, see `layer.transactions.operators_limits`."""
+"""Limits of coordinators, see `transactions.coordinator.operators_limits`."""
 
 POLICIES: Final[Mapping[str, Policy]] = {
     policy.name: policy

@@ -12,19 +12,17 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from layer import errors
-from layer.clock import Clock
-from layer.deadline import Deadline
-from layer.kafka.admin import KafkaAdmin
-from layer.kafka.records import TopicDescription
-from layer.kafka.settings import MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BYTES
-from layer.metadata.entities import Entities, EntityKeys, Versioned, readable
-from layer.metadata.namespaces import Namespaces
-from layer.waiting import wait_until
-from mapping.instances import Instance, holds_state
-from mapping.ledger import DEFAULT_ENTRIES_PER_LEDGER, LedgerLayout, incarnation_of
-from mapping.state_keys import TopicKey
-from mapping.state_records.metadata import (
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.kafka.admin import KafkaAdmin
+from pulsar_on_kafka.kafka.records import TopicDescription
+from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BYTES
+from pulsar_on_kafka.mapping.instances import Instance, holds_state
+from pulsar_on_kafka.mapping.ledger import DEFAULT_ENTRIES_PER_LEDGER, LedgerLayout, incarnation_of
+from pulsar_on_kafka.mapping.state_keys import TopicKey
+from pulsar_on_kafka.mapping.state_records.metadata import (
     BacklogExceeded,
     LifeState,
     TopicRecord,
@@ -32,8 +30,10 @@ from mapping.state_records.metadata import (
     decode_topic,
     encode,
 )
-from mapping.state_topics import TOPICS
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.state_topics import TOPICS
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.entities import Entities, EntityKeys, Versioned, readable
+from pulsar_on_kafka.metadata.namespaces import Namespaces
 
 MAX_PARTITIONS: Final = 8192
 """The partition field of a ledger id has 13 bits."""

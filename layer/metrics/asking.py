@@ -7,8 +7,8 @@ from concurrent.futures import TimeoutError as FutureTimeoutError
 from contextlib import suppress
 from typing import TypeVar
 
-from layer.deadline import Deadline
-from layer.errors import LayerError
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import LayerError
 
 _T = TypeVar("_T")
 

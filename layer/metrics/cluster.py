@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from layer.admin import AdminClient
-from layer.exceptions import PulsarException
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.exceptions import PulsarException
 
 _TOPIC = ("topic",)
 _SUBSCRIPTION = ("topic", "subscription")

@@ -8,7 +8,7 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from layer.registry.registry import RegistryCounts
+from pulsar_on_kafka.registry.registry import RegistryCounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,18 +8,18 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from layer.deadline import Deadline
-from layer.dispatch.handle import PartitionStats
-from layer.dispatch.member import SubscriptionMember
-from layer.meters import SubscriptionMeter
-from layer.metrics.asking import answer
-from layer.metrics.clusters import ClusterCounts, of_clusters
-from layer.metrics.duties import duties
-from layer.metrics.reading import reading
-from layer.metrics.replication import replication
-from layer.metrics.transactions import transactions
-from layer.node import Node, live_nodes
-from layer.statelog.view import unreadable
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.meters import SubscriptionMeter
+from pulsar_on_kafka.metrics.asking import answer
+from pulsar_on_kafka.metrics.clusters import ClusterCounts, of_clusters
+from pulsar_on_kafka.metrics.duties import duties
+from pulsar_on_kafka.metrics.reading import reading
+from pulsar_on_kafka.metrics.replication import replication
+from pulsar_on_kafka.metrics.transactions import transactions
+from pulsar_on_kafka.node.node import Node, live_nodes
+from pulsar_on_kafka.statelog.view import unreadable
+from pulsar_on_kafka.subscriptions.dispatching.handle import PartitionStats
+from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
 
 _PATIENCE_S: Final = 2.0
 _TOPIC: Final = ("cluster", "topic")

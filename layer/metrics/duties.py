@@ -7,7 +7,7 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from layer.node import Node
+from pulsar_on_kafka.node.node import Node
 
 _DUTY: Final = ("cluster", "duty")
 _WORK: Final = (*_DUTY, "work")

@@ -7,11 +7,11 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from layer.deadline import Deadline
-from layer.dispatch.tail import Tail, TailStats
-from layer.meters import ReadCounts
-from layer.metrics.asking import answer
-from layer.node import Node
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.meters import ReadCounts
+from pulsar_on_kafka.metrics.asking import answer
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.subscriptions.records.tail import Tail, TailStats
 
 _TOPIC: Final = ("cluster", "topic")
 

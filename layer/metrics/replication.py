@@ -7,7 +7,7 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from layer.node import Node
+from pulsar_on_kafka.node.node import Node
 
 _LABELS: Final = ("cluster", "topic", "to")
 

@@ -7,9 +7,9 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, start_http_server
 
-from layer.errors import InvalidOption
-from layer.kafka import handles
-from layer.metrics.collector import MetricsCollector
+from pulsar_on_kafka.base.errors import InvalidOption
+from pulsar_on_kafka.kafka import handles
+from pulsar_on_kafka.metrics.collector import MetricsCollector
 
 
 class MetricsServer:

@@ -7,8 +7,8 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
-from layer.meters import CoordinatorMeter
-from layer.node import Node
+from pulsar_on_kafka.base.meters import CoordinatorMeter
+from pulsar_on_kafka.node.node import Node
 
 _COORDINATOR: Final = ("cluster", "coordinator_id")
 _STATUSES: Final = ("OPEN", "COMMITTING", "ABORTING")

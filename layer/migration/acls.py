@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from layer import errors
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.kafka.acls import Acl
-from mapping.instances import EVERYBODYS
-from mapping.topic_name import PERSISTENT, TopicName
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.kafka.acls import Acl
+from pulsar_on_kafka.mapping.instances import EVERYBODYS
+from pulsar_on_kafka.mapping.topic_name import PERSISTENT, TopicName
 
 _ALL = "*"
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from layer import errors
-from layer.deadline import Deadline
-from layer.metadata.topics import Topic
-from layer.migration.sides import Compared, SideBySide
-from layer.node import Node
-from layer.replication.origins import Copied
-from layer.replication.side_reading import LogRead, SideReading
-from mapping.state_records.subscription_progress import Origin
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.migration.sides import Compared, SideBySide
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.replicated.origins import Copied
+from pulsar_on_kafka.service.replication.subscriptions.side_reading import LogRead, SideReading
 
 _APART: Final = 50_000
 """Messages of one topic that one side is read ahead of the other, about."""

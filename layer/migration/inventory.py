@@ -7,17 +7,17 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.metadata.policies import REPLICATION_CLUSTERS
-from layer.metadata.subscription import Subscription
-from layer.metadata.topics import Topic
-from layer.node import Node
-from layer.side_by_side import side_by_side
-from mapping.replication import cluster_of
-from mapping.state_records.metadata import ReplicatedBy, TopicRecord
-from mapping.state_topics import SYSTEM_NAMESPACE
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.side_by_side import side_by_side
+from pulsar_on_kafka.mapping.replication import cluster_of
+from pulsar_on_kafka.mapping.state_records.metadata import ReplicatedBy, TopicRecord
+from pulsar_on_kafka.mapping.state_topics import SYSTEM_NAMESPACE
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.node.node import Node
 
 
 @dataclass(frozen=True, slots=True)

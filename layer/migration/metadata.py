@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
-from layer import errors
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.metadata.policies import SCHEMA_COMPATIBILITY_STRATEGY, with_policy
-from layer.migration.inventory import Inventory, TopicEntry, inventory, subscriptions
-from mapping.topic_name import TopicName
-from schema_compat import CompatibilityStrategy
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.policies import SCHEMA_COMPATIBILITY_STRATEGY, with_policy
+from pulsar_on_kafka.migration.inventory import Inventory, TopicEntry, inventory, subscriptions
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy
 
 _log: Final = logging.getLogger(__name__)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from layer.migration.sides import Compared
+from pulsar_on_kafka.migration.sides import Compared
 
 
 @dataclass(frozen=True, slots=True)

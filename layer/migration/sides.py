@@ -11,16 +11,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from layer.kafka.records import KafkaRecord
-from mapping.headers import (
-    FENCE,
-    ORIGINAL_ID,
-    PUBLISH_TIME,
-    REPLICATED_FROM,
-    SCHEMA_VERSION,
-    TXN,
-)
-from mapping.message_record import goes_to
+from pulsar_on_kafka.kafka.records import KafkaRecord
+from pulsar_on_kafka.mapping.headers import FENCE, ORIGINAL_ID, PUBLISH_TIME, REPLICATED_FROM, SCHEMA_VERSION, TXN
+from pulsar_on_kafka.mapping.message_record import goes_to
 
 Headers = Iterable[tuple[str, bytes | None]]
 

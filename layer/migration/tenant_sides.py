@@ -11,25 +11,25 @@ from contextlib import closing
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from layer import errors
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.metadata.policies import REPLICATION_CLUSTERS, with_policy
-from layer.metadata.subscription import Subscription
-from layer.metadata.topics import Topic
-from layer.migration.acls import carry
-from layer.migration.both_sides import BothSides
-from layer.migration.inventory import inventory, lacking, not_persistent, subscriptions
-from layer.migration.metadata import sync_metadata
-from layer.migration.report import PartitionReport, Report
-from layer.migration.sides import Compared
-from layer.replication.carrying import bring_over, carry_over, compare_now
-from layer.replication.comparison import PartitionComparison
-from layer.replication.side_reading import CursorsOf, LogRead, SideReading
-from layer.side_by_side import side_by_side
-from layer.waiting import pause
-from mapping.replication import replicator_subscription
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.side_by_side import side_by_side
+from pulsar_on_kafka.base.waiting import pause
+from pulsar_on_kafka.mapping.replication import replicator_subscription
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS, with_policy
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.migration.acls import carry
+from pulsar_on_kafka.migration.both_sides import BothSides
+from pulsar_on_kafka.migration.inventory import inventory, lacking, not_persistent, subscriptions
+from pulsar_on_kafka.migration.metadata import sync_metadata
+from pulsar_on_kafka.migration.report import PartitionReport, Report
+from pulsar_on_kafka.migration.sides import Compared
+from pulsar_on_kafka.replicated.comparison import PartitionComparison
+from pulsar_on_kafka.service.replication.subscriptions.carrying import bring_over, carry_over, compare_now
+from pulsar_on_kafka.service.replication.subscriptions.side_reading import CursorsOf, LogRead, SideReading
 
 _log: Final = logging.getLogger(__name__)
 _CALL_S: Final = 60.0

@@ -10,16 +10,16 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any, Final
 
-from layer import errors
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.lookup.model import Move
-from layer.metadata.policies import REPLICATION_CLUSTERS, with_policy, without_policy
-from layer.migration.model import Event
-from layer.migration.report import Report
-from layer.migration.tenant_sides import Side, TenantSides
-from mapping.state_records.migrations import MigrationRecord, MigrationStep
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.state_records.migrations import MigrationRecord, MigrationStep
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.migration_model import Event
+from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS, with_policy, without_policy
+from pulsar_on_kafka.metadata.tenant_moves import Move
+from pulsar_on_kafka.migration.report import Report
+from pulsar_on_kafka.migration.tenant_sides import Side, TenantSides
 
 _log: Final = logging.getLogger(__name__)
 _CALL_S: Final = 60.0

@@ -15,11 +15,11 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import entry_points
 from typing import Any, Final, Protocol
 
-from layer import errors
-from layer.clock import Clock
-from layer.registry.storage import SchemaStorage, StateLogSchemaStorage
-from layer.statelog.api import StateLog
-from schema_compat import BUILT_IN, Checkers, PairChecker, SchemaType
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.registry.storage import SchemaStorage, StateLogSchemaStorage
+from pulsar_on_kafka.schema_compat import BUILT_IN, Checkers, PairChecker, SchemaType
+from pulsar_on_kafka.statelog.api import StateLog
 
 STORAGE_VARIABLE: Final = "POK_SCHEMA_STORAGE"
 CHECKERS_VARIABLE: Final = "POK_SCHEMA_CHECKERS"

@@ -11,8 +11,8 @@ from typing import Final
 
 import orjson
 
-from mapping.errors import CorruptRecord
-from mapping.state_records.schemas import NewerFormat, decode_schema
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state_records.schemas import NewerFormat, decode_schema
 
 _REASON_CHARS: Final = 300
 _TYPE_CHARS: Final = 60

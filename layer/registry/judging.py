@@ -6,12 +6,12 @@ import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-from layer import errors
-from layer.registry.model import SchemaEntry, SchemaHistory, StoredSchema
-from mapping.errors import MappingError
-from mapping.schema_version import SchemaVersion
-from mapping.state_records.schemas import check_definition_size
-from schema_compat import (
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.mapping.errors import MappingError
+from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.state_records.schemas import check_definition_size
+from pulsar_on_kafka.registry.model import SchemaEntry, SchemaHistory, StoredSchema
+from pulsar_on_kafka.schema_compat import (
     SAME_AFTER_PARSING,
     Checkers,
     CompatibilityResult,

@@ -8,9 +8,9 @@ from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from layer.registry.model import TopicLife
-from mapping.schema_version import SchemaVersion
-from schema_compat import SchemaInfo
+from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.registry.model import TopicLife
+from pulsar_on_kafka.schema_compat import SchemaInfo
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")

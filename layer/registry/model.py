@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mapping.schema_version import SchemaVersion
-from mapping.state_records.schemas import SchemaRecord
-from schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
+from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.state_records.schemas import SchemaRecord
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from layer import errors
-from layer.metadata.policies import (
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.metadata.policies import (
     IS_ALLOW_AUTO_UPDATE_SCHEMA,
     SCHEMA_COMPATIBILITY_STRATEGY,
     SCHEMA_VALIDATION_ENFORCED,
     applied,
 )
-from layer.metadata.topics import Topic
-from layer.registry.model import SchemaPolicies
-from schema_compat import CompatibilityStrategy
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.registry.model import SchemaPolicies
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy
 
 
 def policies_when_opened(topic: Topic) -> SchemaPolicies | None:

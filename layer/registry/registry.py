@@ -11,10 +11,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from layer import errors
-from layer.clock import Clock
-from layer.deadline import Deadline
-from layer.registry.judging import (
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.registry.judging import (
     Load,
     check_readable_or_refuse,
     check_size,
@@ -24,8 +26,8 @@ from layer.registry.judging import (
     strategy_for_readers,
     version_of,
 )
-from layer.registry.known import BoundedCache, KnownVersion, SchemaQuestion
-from layer.registry.model import (
+from pulsar_on_kafka.registry.known import BoundedCache, KnownVersion, SchemaQuestion
+from pulsar_on_kafka.registry.model import (
     SchemaEntry,
     SchemaHistory,
     SchemaPolicies,
@@ -33,10 +35,8 @@ from layer.registry.model import (
     TopicLife,
     record_of,
 )
-from layer.registry.storage import SchemaStorage
-from mapping.schema_version import SchemaVersion
-from mapping.topic_name import TopicName
-from schema_compat import (
+from pulsar_on_kafka.registry.storage import SchemaStorage
+from pulsar_on_kafka.schema_compat import (
     BUILT_IN,
     Checkers,
     CompatibilityResult,
@@ -46,7 +46,7 @@ from schema_compat import (
     SchemaType,
     UnreadableSchema,
 )
-from schema_compat.rules import SCHEMA_UNREADABLE
+from pulsar_on_kafka.schema_compat.rules import SCHEMA_UNREADABLE
 
 _log: Final = logging.getLogger(__name__)
 

@@ -12,13 +12,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
-from layer import errors
-from layer.clock import Clock
-from layer.deadline import Deadline
-from layer.metadata.entities import Entities, EntityKeys, Versioned
-from layer.registry.index import Kind, summarized, summary_of
-from layer.registry.known import BoundedCache
-from layer.registry.model import (
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.errors import MappingError
+from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.state_keys import SchemaKey
+from pulsar_on_kafka.mapping.state_records.schemas import SchemaRecord, decode_schema, deletion, encode_schema
+from pulsar_on_kafka.mapping.state_topics import SCHEMAS
+from pulsar_on_kafka.metadata.entities import Entities, EntityKeys, Versioned
+from pulsar_on_kafka.registry.index import Kind, summarized, summary_of
+from pulsar_on_kafka.registry.known import BoundedCache
+from pulsar_on_kafka.registry.model import (
     NOTHING_REGISTERED,
     SchemaEntry,
     SchemaHistory,
@@ -26,14 +31,9 @@ from layer.registry.model import (
     TopicLife,
     info_of,
 )
-from layer.statelog.api import StateLog
-from layer.statelog.compare_and_set import Won
-from mapping.errors import MappingError
-from mapping.schema_version import SchemaVersion
-from mapping.state_keys import SchemaKey
-from mapping.state_records.schemas import SchemaRecord, decode_schema, deletion, encode_schema
-from mapping.state_topics import SCHEMAS
-from schema_compat import SchemaType
+from pulsar_on_kafka.schema_compat import SchemaType
+from pulsar_on_kafka.statelog.api import StateLog
+from pulsar_on_kafka.statelog.compare_and_set import Won
 
 DEFINITIONS_BYTES: Final = 64 * 1024 * 1024
 PORTION_BYTES: Final = 8 * 1024 * 1024

@@ -4,14 +4,14 @@ ProtobufSchema, AutoConsumeSchema and AutoProduceBytesSchema are the Java client
 
 from __future__ import annotations
 
-from layer.schema.avro import AvroSchema
-from layer.schema.definition import Array, CustomEnum, Map, Record
-from layer.schema.fields import Boolean, Bytes, Double, Field, Float, Integer, Long, Null, String
-from layer.schema.generic import AutoConsumeSchema, AutoProduceBytesSchema
-from layer.schema.json import JsonSchema
-from layer.schema.key_value import KeyValue, KeyValueEncodingType, KeyValueSchema
-from layer.schema.plain import BytesSchema, Schema, StringSchema
-from layer.schema.protobuf import ProtobufNativeSchema, ProtobufSchema
+from pulsar_on_kafka.schema.avro import AvroSchema
+from pulsar_on_kafka.schema.definition import Array, CustomEnum, Map, Record
+from pulsar_on_kafka.schema.fields import Boolean, Bytes, Double, Field, Float, Integer, Long, Null, String
+from pulsar_on_kafka.schema.generic import AutoConsumeSchema, AutoProduceBytesSchema
+from pulsar_on_kafka.schema.json import JsonSchema
+from pulsar_on_kafka.schema.key_value import KeyValue, KeyValueEncodingType, KeyValueSchema
+from pulsar_on_kafka.schema.plain import BytesSchema, Schema, StringSchema
+from pulsar_on_kafka.schema.protobuf import ProtobufNativeSchema, ProtobufSchema
 
 __all__ = [
     "Array",

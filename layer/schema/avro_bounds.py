@@ -12,7 +12,7 @@ from __future__ import annotations
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Final
 
-from layer.schema.avro_walk import DECIMALS, MAX_DECIMAL_BYTES, SIZES, Limits, is_decimal, walk
+from pulsar_on_kafka.schema.avro_walk import DECIMALS, MAX_DECIMAL_BYTES, SIZES, Limits, is_decimal, walk
 
 MAX_DEPTH: Final = 1000
 """Levels of records, unions, arrays and maps; fastavro's stack has room for several times as many."""

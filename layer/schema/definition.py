@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from enum import Enum, EnumMeta
 from typing import Any, ClassVar, Final, TypeAlias
 
-from layer.schema.fields import Boolean, Bytes, Double, Field, Float, Integer, Long, Null, String, wrong_type
+from pulsar_on_kafka.schema.fields import Boolean, Bytes, Double, Field, Float, Integer, Long, Null, String, wrong_type
 
 __all__ = [
     "Array",

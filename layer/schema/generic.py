@@ -11,16 +11,16 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from layer.exceptions import InvalidMessage, NotSupported
-from layer.schema.avro import AvroSchema, avro_definition
-from layer.schema.java_values import PLAIN_TYPES, plain_reader
-from layer.schema.json import parsed
-from layer.schema.key_value import KeyValueSchema, encoding_of
-from layer.schema.plain import BytesSchema, Schema, StringSchema
-from layer.schema.protobuf import message_class
-from layer.schema.protobuf_fields import fields_reader
-from schema_compat.key_value import split
-from schema_compat.model import SchemaInfo, SchemaType
+from pulsar_on_kafka.exceptions import InvalidMessage, NotSupported
+from pulsar_on_kafka.schema.avro import AvroSchema, avro_definition
+from pulsar_on_kafka.schema.java_values import PLAIN_TYPES, plain_reader
+from pulsar_on_kafka.schema.json import parsed
+from pulsar_on_kafka.schema.key_value import KeyValueSchema, encoding_of
+from pulsar_on_kafka.schema.plain import BytesSchema, Schema, StringSchema
+from pulsar_on_kafka.schema.protobuf import message_class
+from pulsar_on_kafka.schema.protobuf_fields import fields_reader
+from pulsar_on_kafka.schema_compat.key_value import split
+from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType
 
 
 class GenericSchema(Schema):

@@ -9,9 +9,9 @@ from json.encoder import encode_basestring_ascii
 from math import isfinite
 from typing import Any, Final
 
-from layer.schema.definition import Record, values_of
-from layer.schema.plain import Schema
-from schema_compat.model import SchemaType
+from pulsar_on_kafka.schema.definition import Record, values_of
+from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka.schema_compat.model import SchemaType
 
 _LITERALS: Final = {None: "null", True: "true", False: "false"}
 

@@ -19,9 +19,9 @@ from enum import Enum
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from layer.schema.plain import Schema
-from schema_compat.key_value import split
-from schema_compat.model import SchemaInfo, SchemaType
+from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka.schema_compat.key_value import split
+from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType
 
 _LENGTH: Final = struct.Struct(">i")
 _STRUCTURED: Final = frozenset(

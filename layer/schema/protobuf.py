@@ -10,10 +10,10 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from layer.schema.json import parsed
-from layer.schema.plain import Schema
-from layer.schema.protobuf_avro import avro_text, parsing_info
-from schema_compat.model import SchemaInfo, SchemaType
+from pulsar_on_kafka.schema.json import parsed
+from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka.schema.protobuf_avro import avro_text, parsing_info
+from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType
 
 
 class _MessageSchema(Schema):

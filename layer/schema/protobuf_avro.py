@@ -13,7 +13,7 @@ import struct
 from pathlib import PurePosixPath
 from typing import Any, Final
 
-from schema_compat.protobuf.descriptors import FIELD_TYPES
+from pulsar_on_kafka.schema_compat.protobuf.descriptors import FIELD_TYPES
 
 _AVRO_TYPES: Final = {
     "double": '"double"', "float": '"float"', "bool": '"boolean"', "bytes": '"bytes"',

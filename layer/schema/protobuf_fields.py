@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
-from layer.exceptions import NotSupported
-from layer.schema.json import parsed
-from schema_compat.model import SchemaInfo
-from schema_compat.protobuf.descriptors import FIELD_TYPES
+from pulsar_on_kafka.exceptions import NotSupported
+from pulsar_on_kafka.schema.json import parsed
+from pulsar_on_kafka.schema_compat.model import SchemaInfo
+from pulsar_on_kafka.schema_compat.protobuf.descriptors import FIELD_TYPES
 
 _LABELS: Final = {"LABEL_OPTIONAL": 1, "LABEL_REQUIRED": 2, "LABEL_REPEATED": 3}
 _NUMBERS: Final = {kind.name.upper(): number for number, kind in FIELD_TYPES.items()}

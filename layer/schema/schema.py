@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from layer.schema.json import JsonSchema
-from layer.schema.plain import BytesSchema, Schema, StringSchema
+from pulsar_on_kafka.schema.json import JsonSchema
+from pulsar_on_kafka.schema.plain import BytesSchema, Schema, StringSchema
 
 __all__ = ["BytesSchema", "JsonSchema", "Schema", "StringSchema"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from layer.schema.avro import AvroSchema
-from layer.schema.definition import Record
-from layer.schema.plain import Schema
+from pulsar_on_kafka.schema.avro import AvroSchema
+from pulsar_on_kafka.schema.definition import Record
+from pulsar_on_kafka.schema.plain import Schema
 
 HAS_AVRO: Final = True
 """Officially False where fastavro is not installed; here it always is."""

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import inf
 from typing import Final, NamedTuple, Protocol, TypeAlias
 
-from layer.deadline import Deadline
-from layer.errors import StoreError
-from mapping.state_topics import Cleanup, StateTopic
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import StoreError
+from pulsar_on_kafka.mapping.state_topics import Cleanup, StateTopic
 
 _KAFKAS_DELETE_RETENTION_MS: Final = 86_400_000
 

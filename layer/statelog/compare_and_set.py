@@ -17,11 +17,13 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import Final, Generic
 
-from layer.clock import Clock, SystemClock
-from layer.deadline import Deadline
-from layer.errors import AppendFailed, AppendOutcomeUnknown, Closed, NotAuthorized, StoreError
-from layer.statelog.api import StateLog
-from layer.statelog.versioned import (
+from pulsar_on_kafka.base.clock import Clock, SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import AppendFailed, AppendOutcomeUnknown, Closed, NotAuthorized, StoreError
+from pulsar_on_kafka.mapping.state_keys import EpochKey, encode_key
+from pulsar_on_kafka.mapping.state_topics import StateTopic
+from pulsar_on_kafka.statelog.api import StateLog
+from pulsar_on_kafka.statelog.versioned import (
     EPOCH_VERSIONS,
     E,
     Lost,
@@ -35,9 +37,7 @@ from layer.statelog.versioned import (
     judge,
     whole,
 )
-from layer.statelog.view import LogView
-from mapping.state_keys import EpochKey, encode_key
-from mapping.state_topics import StateTopic
+from pulsar_on_kafka.statelog.view import LogView
 
 __all__ = [
     "CompareAndSet",

@@ -13,13 +13,13 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
-from layer.clock import Clock, Moment
-from layer.deadline import Deadline
-from layer.errors import LayerError, NotAuthorized
-from layer.kafka.assigned import end_reached, failure_of, is_final
-from layer.statelog.api import Group, LogRecord, StateLog
-from layer.statelog.window import Window
-from mapping.state_topics import StateTopic
+from pulsar_on_kafka.base.clock import Clock, Moment
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import LayerError, NotAuthorized
+from pulsar_on_kafka.kafka.reading.assigned import end_reached, failure_of, is_final
+from pulsar_on_kafka.mapping.state_topics import StateTopic
+from pulsar_on_kafka.statelog.api import Group, LogRecord, StateLog
+from pulsar_on_kafka.statelog.window import Window
 
 _log: Final = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias, TypeVar
 
-from layer.deadline import Deadline
-from layer.errors import (
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import (
     Closed,
     DeadlineExceeded,
     NoSuchTopic,
@@ -18,14 +18,14 @@ from layer.errors import (
     RecordTooLarge,
     StoreError,
 )
-from layer.kafka.admin import KafkaAdmin
-from layer.kafka.appends import NewRecord, append_all, append_apart
-from layer.kafka.fetcher import Fetcher
-from layer.kafka.producer import KafkaProducer
-from layer.kafka.records import KafkaRecord
-from layer.statelog.api import Group, LogRecord, StateTopicMismatch, check_partition
-from mapping.instances import Instance
-from mapping.state_topics import StateTopic
+from pulsar_on_kafka.kafka.admin import KafkaAdmin
+from pulsar_on_kafka.kafka.appends import NewRecord, append_all, append_apart
+from pulsar_on_kafka.kafka.producer import KafkaProducer
+from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
+from pulsar_on_kafka.kafka.records import KafkaRecord
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state_topics import StateTopic
+from pulsar_on_kafka.statelog.api import Group, LogRecord, StateTopicMismatch, check_partition
 
 _T = TypeVar("_T")
 _Record: TypeAlias = tuple[bytes, bytes | None]

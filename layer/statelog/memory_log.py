@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from layer.clock import Clock, SystemClock
-from layer.deadline import Deadline
-from layer.errors import Closed, OffsetOutOfRange
-from layer.statelog.api import Group, LogRecord, check_partition
-from mapping.instances import EVERYBODYS
-from mapping.state_topics import StateTopic
+from pulsar_on_kafka.base.clock import Clock, SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Closed, OffsetOutOfRange
+from pulsar_on_kafka.mapping.instances import EVERYBODYS
+from pulsar_on_kafka.mapping.state_topics import StateTopic
+from pulsar_on_kafka.statelog.api import Group, LogRecord, check_partition
 
 _BATCH: Final = 1000
 _DROPPED_SHARE: Final = 0.5

@@ -12,11 +12,17 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
-from layer import errors
-from layer.deadline import Deadline
-from layer.kafka.assigned import AssignedConsumer, end_reached, failure_of, is_final, is_offset_out_of_range
-from layer.statelog.api import LogRecord, StateLog
-from mapping.state_topics import StateTopic
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.kafka.reading.assigned import (
+    AssignedConsumer,
+    end_reached,
+    failure_of,
+    is_final,
+    is_offset_out_of_range,
+)
+from pulsar_on_kafka.mapping.state_topics import StateTopic
+from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 
 _log = logging.getLogger(__name__)
 

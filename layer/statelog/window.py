@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from layer.deadline import Deadline
-from layer.statelog.api import LogRecord
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.statelog.api import LogRecord
 
 MOST_RECORDS: Final = 5_000
 MOST_BYTES: Final = 4 * 1024 * 1024

@@ -12,9 +12,9 @@ from enum import Enum
 from itertools import islice
 from typing import Final
 
-from layer.clock import Clock
-from layer.deadline import Deadline
-from layer.errors import (
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import (
     Corrupt,
     DeadlineExceeded,
     InvalidTxnStatus,
@@ -28,11 +28,11 @@ from layer.errors import (
     TransactionNotFound,
     TransactionOutcomeUnknown,
 )
-from layer.transactions.coordinator_access import CoordinatorAccess
-from layer.waiting import pause
-from mapping.state_records.transaction_log import TopicPartition, TopicSubscription
-from mapping.state_records.transaction_requests import AddPartitions, AddSubscriptions, Begin, End, Wish
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.base.waiting import pause
+from pulsar_on_kafka.mapping.state_records.transaction_log import TopicPartition, TopicSubscription
+from pulsar_on_kafka.mapping.state_records.transaction_requests import AddPartitions, AddSubscriptions, Begin, End, Wish
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.transactions.serving.access import CoordinatorAccess
 
 DEFAULT_TIMEOUT_MS: Final = 60_000
 _TRY_AGAIN_S: Final = 0.05

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyroaring import BitMap64
 
-from mapping.errors import CorruptRecord
-from mapping.varint import Reader, write_varint
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.varint import Reader, write_varint
 
 
 def write_bitmap(out: bytearray, offsets: BitMap64) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Final
 from zlib import crc32
 
-from mapping.errors import CorruptRecord
-from mapping.varint import Reader
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.varint import Reader
 
 FORMAT: Final = 1
 

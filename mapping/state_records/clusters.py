@@ -13,8 +13,8 @@ from typing import Any, Final
 
 import orjson
 
-from mapping.errors import CorruptRecord, InvalidInstanceName
-from mapping.instances import Instance
+from pulsar_on_kafka.mapping.errors import CorruptRecord, InvalidInstanceName
+from pulsar_on_kafka.mapping.instances import Instance
 
 FORMAT: Final = 1
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import orjson
 
-from mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.errors import CorruptRecord
 
 FORMAT: Final = 1
 

@@ -20,8 +20,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from mapping.errors import CorruptRecord
-from mapping.state_records.cursor_state import (
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state_records.cursor_state import (
     FORMAT,
     Lineage,
     lineage_bytes,
@@ -29,8 +29,8 @@ from mapping.state_records.cursor_state import (
     read_deliveries_if_any,
     read_lineage,
 )
-from mapping.state_records.deliveries import Deliveries, write_deliveries
-from mapping.varint import Reader, write_varint
+from pulsar_on_kafka.mapping.state_records.deliveries import Deliveries, write_deliveries
+from pulsar_on_kafka.mapping.varint import Reader, write_varint
 
 _WHOLE: Final = 0
 _IN_PAGES: Final = 1

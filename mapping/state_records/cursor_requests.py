@@ -24,11 +24,11 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from mapping.errors import CorruptRecord
-from mapping.state_records.cursor_state import REQUEST_ID_BYTES, Holes, read_holes, write_holes
-from mapping.state_records.pending_acks import TxnAck, read_ack, write_ack
-from mapping.txn_id import TxnId
-from mapping.varint import Reader, write_varint
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state_records.cursor_state import REQUEST_ID_BYTES, Holes, read_holes, write_holes
+from pulsar_on_kafka.mapping.state_records.pending_acks import TxnAck, read_ack, write_ack
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.varint import Reader, write_varint
 
 FORMAT: Final = 1
 EVERYBODY: Final = -1
@@ -76,7 +76,7 @@ class Acknowledge:
     """Acknowledge these entries and messages of batch entries, by ledger index and entry id; what is acknowledged
     already stays so, what lies beyond the log's end is passed over. The result is how many ledgers changed.
 
-    One request is one record: `layer.deliveries.acks_by_readers` splits what is too much for one.
+    One request is one record: `subscriptions.requests.acks_by_readers` splits what is too much for one.
     """
 
     ledgers: Mapping[int, Holes]

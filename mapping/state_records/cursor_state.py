@@ -32,9 +32,9 @@ from typing import Final
 
 from pyroaring import BitMap
 
-from mapping.errors import CorruptRecord
-from mapping.state_records.deliveries import Deliveries, read_deliveries, write_deliveries
-from mapping.varint import Reader, write_varint
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state_records.deliveries import Deliveries, read_deliveries, write_deliveries
+from pulsar_on_kafka.mapping.varint import Reader, write_varint
 
 METADATA_PREFIX: Final = "pok1:"
 MAX_METADATA_CHARS: Final = 4095

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 from pyroaring import BitMap64
 
-from mapping.state_records.bitmaps import read_bitmap, write_bitmap
-from mapping.varint import Reader, write_varint
+from pulsar_on_kafka.mapping.state_records.bitmaps import read_bitmap, write_bitmap
+from pulsar_on_kafka.mapping.varint import Reader, write_varint
 
 
 @dataclass(frozen=True, slots=True)

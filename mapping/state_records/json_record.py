@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar, get_type_hints
 
 import orjson
 
-from mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.errors import CorruptRecord
 
 _BRIEF: Final = 60
 _MORE: Final = 200

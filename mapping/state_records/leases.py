@@ -20,10 +20,10 @@ from typing import Final, NamedTuple
 
 from pyroaring import BitMap64
 
-from mapping.errors import CorruptRecord
-from mapping.state_records.bitmaps import read_bitmap, write_bitmap
-from mapping.state_records.cursor_requests import CursorLife
-from mapping.varint import Reader, write_varint
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state_records.bitmaps import read_bitmap, write_bitmap
+from pulsar_on_kafka.mapping.state_records.cursor_requests import CursorLife
+from pulsar_on_kafka.mapping.varint import Reader, write_varint
 
 FORMAT: Final = 1
 OWNER_BYTES: Final = 16

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from mapping.errors import CorruptRecord, MappingError
-from mapping.state_records.tagged import Reader, TaggedRecords, read_number, read_text
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka.mapping.state_records.tagged import Reader, TaggedRecords, read_number, read_text
 
 FORMAT: Final = 1
 MAX_RECORD_BYTES: Final = 1_000_000

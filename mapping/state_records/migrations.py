@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from mapping.state_records.json_record import decode_record, encode_record
+from pulsar_on_kafka.mapping.state_records.json_record import decode_record, encode_record
 
 FORMAT: Final = 1
 

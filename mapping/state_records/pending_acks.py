@@ -20,10 +20,10 @@ from typing import Final, NamedTuple
 
 from pyroaring import BitMap64
 
-from mapping.errors import CorruptRecord, MappingError
-from mapping.state_records.bitmaps import pieces, read_bitmap, write_bitmap
-from mapping.state_records.checked import checked_value, open_checked
-from mapping.varint import Reader, write_varint
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka.mapping.state_records.bitmaps import pieces, read_bitmap, write_bitmap
+from pulsar_on_kafka.mapping.state_records.checked import checked_value, open_checked
+from pulsar_on_kafka.mapping.varint import Reader, write_varint
 
 MOST_ACK_BYTES: Final = 900_000
 """Of one record; the state topic takes a bit more than a million."""

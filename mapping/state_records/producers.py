@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import orjson
 
-from mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.errors import CorruptRecord
 
 FORMAT: Final = 1
 MAX_PUBLISHERS: Final = 100

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import orjson
 
-from mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 
 FORMAT: Final = 1
 MAX_DEFINITION_BYTES: Final = 5 * 1024 * 1024

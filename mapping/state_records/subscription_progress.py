@@ -19,10 +19,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from mapping.errors import CorruptRecord
-from mapping.state_records.cursor_state import Holes, read_holes, write_holes
-from mapping.state_records.deliveries import Deliveries, read_deliveries, write_deliveries
-from mapping.varint import Reader, write_varint
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state_records.cursor_state import Holes, read_holes, write_holes
+from pulsar_on_kafka.mapping.state_records.deliveries import Deliveries, read_deliveries, write_deliveries
+from pulsar_on_kafka.mapping.varint import Reader, write_varint
 
 FORMAT: Final = 1
 BLOCK: Final = 1 << 18

@@ -10,8 +10,8 @@ from typing import Any, Final, Generic, TypeVar
 
 import orjson
 
-from mapping.errors import CorruptRecord, MappingError
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka.mapping.txn_id import TxnId
 
 _LONG_MAX: Final = 2**63 - 1
 _BRIEF: Final = 200

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from mapping.errors import CorruptRecord
-from mapping.state_records.json_record import decode_record, encode_record
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state_records.json_record import decode_record, encode_record
 
 FORMAT: Final = 1
 EVERY_OTHER_TENANT: Final = "*"

@@ -21,8 +21,8 @@ from enum import Enum
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from mapping.errors import CorruptRecord, MappingError
-from mapping.state_records.tagged import Reader, TaggedRecords, read_list, read_number, read_text
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka.mapping.state_records.tagged import Reader, TaggedRecords, read_list, read_number, read_text
 
 FORMAT: Final = 1
 MAX_RECORD_BYTES: Final = 1_000_000

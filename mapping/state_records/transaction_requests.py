@@ -15,15 +15,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from mapping.state_records.tagged import Reader, TaggedRecords, read_bool, read_number, read_txn
-from mapping.state_records.transaction_log import (
+from pulsar_on_kafka.mapping.state_records.tagged import Reader, TaggedRecords, read_bool, read_number, read_txn
+from pulsar_on_kafka.mapping.state_records.transaction_log import (
     MAX_RECORD_BYTES,
     TopicPartition,
     TopicSubscription,
     read_partitions,
     read_subscriptions,
 )
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.txn_id import TxnId
 
 FORMAT: Final = 1
 

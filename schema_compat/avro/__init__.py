@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from schema_compat.avro.parsing import parse_avro
-from schema_compat.avro.report import differences
-from schema_compat.avro.types import AvroType
-from schema_compat.model import Difference, SchemaInfo
+from pulsar_on_kafka.schema_compat.avro.parsing import parse_avro
+from pulsar_on_kafka.schema_compat.avro.report import differences
+from pulsar_on_kafka.schema_compat.avro.types import AvroType
+from pulsar_on_kafka.schema_compat.model import Difference, SchemaInfo
 
 _KEPT_BYTES: Final = 32_768
 

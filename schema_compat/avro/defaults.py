@@ -5,8 +5,19 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, Final
 
-from schema_compat.avro.parsing import brief
-from schema_compat.avro.types import NO_DEFAULT, Array, AvroType, Enum, Field, Fixed, Map, Record, Union, described
+from pulsar_on_kafka.schema_compat.avro.parsing import brief
+from pulsar_on_kafka.schema_compat.avro.types import (
+    NO_DEFAULT,
+    Array,
+    AvroType,
+    Enum,
+    Field,
+    Fixed,
+    Map,
+    Record,
+    Union,
+    described,
+)
 
 _INTEGERS: Final = {"int": 2**31, "long": 2**63}
 _LAST_LATIN_1: Final = "\xff"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from schema_compat.avro.types import (
+from pulsar_on_kafka.schema_compat.avro.types import (
     NO_DEFAULT,
     Array,
     AvroType,

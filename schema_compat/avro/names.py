@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from schema_compat.json_text import shown
-from schema_compat.model import UnreadableSchema
+from pulsar_on_kafka.schema_compat.json_text import shown
+from pulsar_on_kafka.schema_compat.model import UnreadableSchema
 
 
 def full_name(name: str, namespace: str) -> str:

@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import orjson
 
-from schema_compat.avro.names import check_name, full_name, namespace_of
-from schema_compat.avro.pointer import ROOT, Pointer
-from schema_compat.avro.types import (
+from pulsar_on_kafka.schema_compat.avro.names import check_name, full_name, namespace_of
+from pulsar_on_kafka.schema_compat.avro.pointer import ROOT, Pointer
+from pulsar_on_kafka.schema_compat.avro.types import (
     NO_DEFAULT,
     PRIMITIVES,
     Array,
@@ -29,8 +29,8 @@ from schema_compat.avro.types import (
     Union,
     kind_of,
 )
-from schema_compat.json_text import NotJson, parse_json
-from schema_compat.model import UnreadableSchema
+from pulsar_on_kafka.schema_compat.json_text import NotJson, parse_json
+from pulsar_on_kafka.schema_compat.model import UnreadableSchema
 
 MAX_DEPTH: Final = 100_000
 """Arrays and objects within each other: 33,000 records within each other."""

@@ -7,11 +7,18 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from schema_compat.avro.matching import candidates, has_default, mismatch, missing_fields, names_match, parts
-from schema_compat.avro.pointer import ROOT, Pointer
-from schema_compat.avro.resolution import Pair, Resolution
-from schema_compat.avro.types import AvroType, Enum, Fixed, Record, Union, described, kind_of
-from schema_compat.model import Difference, UnreadableSchema
+from pulsar_on_kafka.schema_compat.avro.matching import (
+    candidates,
+    has_default,
+    mismatch,
+    missing_fields,
+    names_match,
+    parts,
+)
+from pulsar_on_kafka.schema_compat.avro.pointer import ROOT, Pointer
+from pulsar_on_kafka.schema_compat.avro.resolution import Pair, Resolution
+from pulsar_on_kafka.schema_compat.avro.types import AvroType, Enum, Fixed, Record, Union, described, kind_of
+from pulsar_on_kafka.schema_compat.model import Difference, UnreadableSchema
 
 MAX_PATH_CHARACTERS: Final = 4_000_000
 """Of all paths of a comparison together; at least one difference is always reported."""

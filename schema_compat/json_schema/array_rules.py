@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from schema_compat.json_schema.bounds import compare_bound
-from schema_compat.json_schema.evaluation import evaluates_the_same
-from schema_compat.json_schema.model import ArrayKeywords, Never, Number, Plain
-from schema_compat.json_schema.object_rules import compare_rest
-from schema_compat.json_schema.pairs import Finding, Judge, Within
+from pulsar_on_kafka.schema_compat.json_schema.bounds import compare_bound
+from pulsar_on_kafka.schema_compat.json_schema.evaluation import evaluates_the_same
+from pulsar_on_kafka.schema_compat.json_schema.model import ArrayKeywords, Never, Number, Plain
+from pulsar_on_kafka.schema_compat.json_schema.object_rules import compare_rest
+from pulsar_on_kafka.schema_compat.json_schema.pairs import Finding, Judge, Within
 
 CONTAINS_BOUNDS: Final = ("maxContains", "minContains")
 

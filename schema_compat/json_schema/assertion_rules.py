@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Final
 
-from schema_compat.json_schema.array_rules import CONTAINS_BOUNDS, compare_arrays
-from schema_compat.json_schema.bounds import compare_bound
-from schema_compat.json_schema.model import ANY_ARRAY, ANY_OBJECT, TYPES, Plain
-from schema_compat.json_schema.object_rules import compare_objects
-from schema_compat.json_schema.pairs import Finding, Judge, Within
+from pulsar_on_kafka.schema_compat.json_schema.array_rules import CONTAINS_BOUNDS, compare_arrays
+from pulsar_on_kafka.schema_compat.json_schema.bounds import compare_bound
+from pulsar_on_kafka.schema_compat.json_schema.model import ANY_ARRAY, ANY_OBJECT, TYPES, Plain
+from pulsar_on_kafka.schema_compat.json_schema.object_rules import compare_objects
+from pulsar_on_kafka.schema_compat.json_schema.pairs import Finding, Judge, Within
 
 _BOUNDS_OF: Final = {
     "string": ("maxLength", "minLength"),

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from schema_compat.json_schema.evaluation import compare_same
-from schema_compat.json_schema.kinds import compare_schemas
-from schema_compat.json_schema.model import Document
-from schema_compat.json_schema.pairs import Pairs
-from schema_compat.json_schema.reading import read_document
-from schema_compat.json_text import NotJson, parse_json
-from schema_compat.model import Difference, SchemaInfo, UnreadableSchema
+from pulsar_on_kafka.schema_compat.json_schema.evaluation import compare_same
+from pulsar_on_kafka.schema_compat.json_schema.kinds import compare_schemas
+from pulsar_on_kafka.schema_compat.json_schema.model import Document
+from pulsar_on_kafka.schema_compat.json_schema.pairs import Pairs
+from pulsar_on_kafka.schema_compat.json_schema.reading import read_document
+from pulsar_on_kafka.schema_compat.json_text import NotJson, parse_json
+from pulsar_on_kafka.schema_compat.model import Difference, SchemaInfo, UnreadableSchema
 
 
 class JsonSchemaChecker:

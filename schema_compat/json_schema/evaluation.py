@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from schema_compat.json_schema.model import (
+from pulsar_on_kafka.schema_compat.json_schema.model import (
     ArrayKeywords,
     Combined,
     Condition,
@@ -16,7 +16,7 @@ from schema_compat.json_schema.model import (
     Plain,
     Schema,
 )
-from schema_compat.json_schema.pairs import Finding, Judge, Within
+from pulsar_on_kafka.schema_compat.json_schema.pairs import Finding, Judge, Within
 
 _DIFFERENT = Finding("", "CONDITION_CHANGED", "the two say different things")
 _Within = tuple[Place | None, ...]

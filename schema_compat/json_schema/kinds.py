@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from schema_compat.json_schema.assertion_rules import compare_plain
-from schema_compat.json_schema.matching import matching_size
-from schema_compat.json_schema.model import (
+from pulsar_on_kafka.schema_compat.json_schema.assertion_rules import compare_plain
+from pulsar_on_kafka.schema_compat.json_schema.matching import matching_size
+from pulsar_on_kafka.schema_compat.json_schema.model import (
     Combined,
     Condition,
     Conjunction,
@@ -18,7 +18,7 @@ from schema_compat.json_schema.model import (
     Plain,
     Schema,
 )
-from schema_compat.json_schema.pairs import Finding, Judge, Within
+from pulsar_on_kafka.schema_compat.json_schema.pairs import Finding, Judge, Within
 
 _ANYTHING: Final = Plain(allows_everything=True)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Final
 
-from schema_compat.json_schema.property_pattern import PropertyPattern
+from pulsar_on_kafka.schema_compat.json_schema.property_pattern import PropertyPattern
 
 TYPES: Final = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 

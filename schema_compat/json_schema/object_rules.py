@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from schema_compat.json_schema.assertions import escape
-from schema_compat.json_schema.bounds import screaming
-from schema_compat.json_schema.evaluation import evaluates_the_same
-from schema_compat.json_schema.model import Never, ObjectKeywords, Place, Plain
-from schema_compat.json_schema.pairs import Finding, Judge, Within
+from pulsar_on_kafka.schema_compat.json_schema.assertions import escape
+from pulsar_on_kafka.schema_compat.json_schema.bounds import screaming
+from pulsar_on_kafka.schema_compat.json_schema.evaluation import evaluates_the_same
+from pulsar_on_kafka.schema_compat.json_schema.model import Never, ObjectKeywords, Place, Plain
+from pulsar_on_kafka.schema_compat.json_schema.pairs import Finding, Judge, Within
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from schema_compat.json_schema.model import Place, Schema
-from schema_compat.model import Difference, UnreadableSchema
+from pulsar_on_kafka.schema_compat.json_schema.model import Place, Schema
+from pulsar_on_kafka.schema_compat.model import Difference, UnreadableSchema
 
 MAX_PAIRS: Final = 200_000
 # How often one pair may be shown at different paths, all pairs together; beyond, each is shown once.

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Final
 
-from schema_compat.json_schema.assertions import ASSERTIONS, Assertions, expect
-from schema_compat.json_schema.dialect import Dialect
-from schema_compat.json_schema.model import (
+from pulsar_on_kafka.schema_compat.json_schema.assertions import ASSERTIONS, Assertions, expect
+from pulsar_on_kafka.schema_compat.json_schema.dialect import Dialect
+from pulsar_on_kafka.schema_compat.json_schema.model import (
     Combined,
     Condition,
     Conjunction,
@@ -21,9 +21,9 @@ from schema_compat.json_schema.model import (
     Reference,
     Schema,
 )
-from schema_compat.json_schema.references import References
-from schema_compat.json_text import canonical_member, digests, shown
-from schema_compat.model import UnreadableSchema
+from pulsar_on_kafka.schema_compat.json_schema.references import References
+from pulsar_on_kafka.schema_compat.json_text import canonical_member, digests, shown
+from pulsar_on_kafka.schema_compat.model import UnreadableSchema
 
 # In messages; whole ones of a deeply nested document would take memory by the square of its depth.
 _MAX_POINTER: Final = 500

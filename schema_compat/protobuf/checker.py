@@ -16,11 +16,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
-from schema_compat.json_text import NotJson, parse_json, shown
-from schema_compat.model import Difference, SchemaInfo, UnreadableSchema
-from schema_compat.protobuf.comparison import message_differences, root_differences
-from schema_compat.protobuf.descriptors import Message
-from schema_compat.protobuf.reading import DescriptorSet
+from pulsar_on_kafka.schema_compat.json_text import NotJson, parse_json, shown
+from pulsar_on_kafka.schema_compat.model import Difference, SchemaInfo, UnreadableSchema
+from pulsar_on_kafka.schema_compat.protobuf.comparison import message_differences, root_differences
+from pulsar_on_kafka.schema_compat.protobuf.descriptors import Message
+from pulsar_on_kafka.schema_compat.protobuf.reading import DescriptorSet
 
 COMPATIBILITY_PROPERTY: Final = "protobuf.compatibility"
 _ROOT_ONLY: Final = "root-only"

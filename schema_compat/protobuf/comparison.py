@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from schema_compat.model import Difference, UnreadableSchema
-from schema_compat.protobuf.descriptors import Enum, Field, Kind, Message
+from pulsar_on_kafka.schema_compat.model import Difference, UnreadableSchema
+from pulsar_on_kafka.schema_compat.protobuf.descriptors import Enum, Field, Kind, Message
 
 # Fields looked at, all pairs of messages together; a pair is looked at once.
 MAX_FIELDS: Final = 2_000_000

@@ -7,9 +7,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from schema_compat.model import UnreadableSchema
-from schema_compat.protobuf.descriptors import FIELD_TYPES, PROTO2, PROTO3, Enum, Features, Field, Message
-from schema_compat.protobuf.wire import NotProtobuf, fields, signed
+from pulsar_on_kafka.schema_compat.model import UnreadableSchema
+from pulsar_on_kafka.schema_compat.protobuf.descriptors import (
+    FIELD_TYPES,
+    PROTO2,
+    PROTO3,
+    Enum,
+    Features,
+    Field,
+    Message,
+)
+from pulsar_on_kafka.schema_compat.protobuf.wire import NotProtobuf, fields, signed
 
 _REPEATED: Final = 3
 _REQUIRED: Final = 2

@@ -8,8 +8,8 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from schema_compat.model import UnreadableSchema
-from schema_compat.protobuf.reading import Record
+from pulsar_on_kafka.schema_compat.model import UnreadableSchema
+from pulsar_on_kafka.schema_compat.protobuf.reading import Record
 
 _MAX_NESTING: Final = 100
 _NAMED: Final = 5

@@ -13,8 +13,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from layer.embedded import EmbeddedBroker, EmbeddedBrokerError
-from layer.kafka.settings import KafkaSettings
+from pulsar_on_kafka.embedded import EmbeddedBroker, EmbeddedBrokerError
+from pulsar_on_kafka.kafka.settings import KafkaSettings
 from tests.benchmarks import machine, report
 from tests.benchmarks.kept import GroupResult, Sitting, keep, kept
 from tests.benchmarks.model import Cell, Group, System

@@ -189,8 +189,8 @@ def resident_mb() -> float:
 
 
 def _partition_stats() -> Any:
-    from layer.deadline import Deadline
-    from layer.node import live_nodes
+    from pulsar_on_kafka.base.deadline import Deadline
+    from pulsar_on_kafka.node.node import live_nodes
 
     (node,) = live_nodes()
     (member,) = node.memberships.members().values()

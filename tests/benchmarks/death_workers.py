@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Any, Final
 
-from layer.deadline import Deadline
+from pulsar_on_kafka.base.deadline import Deadline
 from tests.benchmarks.plan import FIRST, PENDING
 
 _SUBSCRIPTION: Final = "mourners"

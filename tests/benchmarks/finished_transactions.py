@@ -10,13 +10,16 @@ from typing import Final
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-from layer.deadline import Deadline
-from layer.transactions.buffer.model import DataPartition
-from layer.transactions.coordinator_state import txn_id
-from mapping.instances import Instance
-from mapping.state_keys import CoordinatorTakeoverKey, TransactionBufferKey, TransactionLogKey, encode_key
-from mapping.state_records.transaction_buffer import OpenEntry, encode_buffer_entry
-from mapping.state_records.transaction_log import (
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state_keys import (
+    CoordinatorTakeoverKey,
+    TransactionBufferKey,
+    TransactionLogKey,
+    encode_key,
+)
+from pulsar_on_kafka.mapping.state_records.transaction_buffer import OpenEntry, encode_buffer_entry
+from pulsar_on_kafka.mapping.state_records.transaction_log import (
     LogValue,
     NewTransaction,
     PartitionsAdded,
@@ -25,10 +28,10 @@ from mapping.state_records.transaction_log import (
     TxnStatus,
     encode_log_value,
 )
-from mapping.state_records.transaction_log import (
-    TopicPartition as Participant,
-)
-from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_LOG, StateTopic
+from pulsar_on_kafka.mapping.state_records.transaction_log import TopicPartition as Participant
+from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_LOG, StateTopic
+from pulsar_on_kafka.transactions.buffer.model import DataPartition
+from pulsar_on_kafka.transactions.coordinator.state import txn_id
 
 _SESSION: Final = "bench"
 _COMPACT_S: Final = 600.0

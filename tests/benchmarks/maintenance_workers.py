@@ -8,14 +8,14 @@ import time
 from collections import Counter
 from typing import Any, Final
 
-from layer.admin import AdminClient
-from layer.client.client import Client
-from layer.deadline import Deadline
-from layer.kafka.settings import LIBRDKAFKA_LOG
-from layer.ledgers.deleting import LedgerDeletion
-from layer.ledgers.deletion import Verdict
-from layer.ledgers.maintenance import Maintenance
-from layer.waiting import wait_until
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.client.client import Client
+from pulsar_on_kafka.kafka.settings import LIBRDKAFKA_LOG
+from pulsar_on_kafka.ledgers.deletion import Verdict
+from pulsar_on_kafka.service.ledgers.deleting import LedgerDeletion
+from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from tests.benchmarks.session import run_worker
 
 _PER: Final = 10_000

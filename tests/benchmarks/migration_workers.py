@@ -21,15 +21,15 @@ from typing import IO, Any, Final
 from pyroaring import BitMap
 from typer.testing import CliRunner
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.cli.main import app
-from layer.client.client import Client
-from layer.deadline import Deadline
-from layer.deliveries.acks_by_readers import acknowledge_ledgers
-from layer.replication.acks import Acks
-from layer.waiting import wait_until
-from mapping.topic_name import TopicName
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.cli.main import app
+from pulsar_on_kafka.client.client import Client
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.replicated.acks import Acks
+from pulsar_on_kafka.subscriptions.requests.acks_by_readers import acknowledge_ledgers
 from tests.benchmarks.second_cluster import HERE, THERE, introduce, second_url
 from tests.benchmarks.session import run_worker
 from tests.benchmarks.worker import RESULT
@@ -273,7 +273,18 @@ def _pok(url: str, *words: str) -> dict[str, Any]:
 
 @contextmanager
 def _serving(url: str) -> Iterator[None]:
-    command = [sys.executable, "-m", "layer.cli", "--url", url, "serve", "--only", "replication", "--port", "0"]
+    command = [
+        sys.executable,
+        "-m",
+        "pulsar_on_kafka.cli",
+        "--url",
+        url,
+        "serve",
+        "--only",
+        "replication",
+        "--port",
+        "0",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None

@@ -46,7 +46,7 @@ def _transactions(per_transaction: int, open_at_once: int, messages: int) -> Gro
 
 def _codecs(name: str, kind: str, messages: int) -> tuple[Cell, Cell]:
     return (
-        Cell(name, System.LAYER, "codec", messages, {"package": "layer.schema", "kind": kind}),
+        Cell(name, System.LAYER, "codec", messages, {"package": "pulsar_on_kafka.schema", "kind": kind}),
         Cell(f"{name}-official", System.CLIENT, "codec", messages, {"package": "pulsar.schema", "kind": kind}),
     )
 

@@ -16,12 +16,12 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from layer.admin import AdminClient
-from layer.client.client import Client
-from layer.deadline import Deadline
-from layer.kafka.settings import KafkaSettings
-from layer.waiting import wait_until
-from mapping.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.client.client import Client
+from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.mapping.topic_name import TopicName, kafka_topic
 from tests.benchmarks.pacing import Receiver, send_paced
 from tests.benchmarks.second_cluster import THERE, introduce, second_url
 
@@ -110,7 +110,18 @@ def _copying(here: AdminClient, there: AdminClient, url: str, topic: str, by: st
     """Somebody copies the topic while inside, from when this begins."""
     if by == "layer":
         here.set_policy(topic, "replication_clusters", [THERE])
-        command = [sys.executable, "-m", "layer.cli", "--url", url, "serve", "--only", "replication", "--port", "0"]
+        command = [
+            sys.executable,
+            "-m",
+            "pulsar_on_kafka.cli",
+            "--url",
+            url,
+            "serve",
+            "--only",
+            "replication",
+            "--port",
+            "0",
+        ]
     else:
         arguments = {
             "source": _plain(_settings(url).reader(fetch_queue_kbytes=_QUEUE_KBYTES)),

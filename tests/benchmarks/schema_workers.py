@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
 
 
 class Carrier(Enum):
@@ -35,7 +35,7 @@ _TEN: Final = 10
 def codec(messages: int, package: str, kind: str) -> dict[str, Any]:
     """Encode and decode one record of ten fields again and again.
 
-    `package`: `layer.schema`, `pulsar.schema`, or `protobuf` for that package's own two calls. `kind`: Avro, Json or
+    `package`: `schema`, `pulsar.schema`, or `protobuf` for that package's own two calls. `kind`: Avro, Json or
     ProtobufNative.
     """
     encode, decode, value = _codec(package, kind)

@@ -160,7 +160,7 @@ def receive(
 
 def _let_everything_pass() -> None:
     """Take the read-committed filter out of this process's layer, which the peers' processes do not even import."""
-    found = importlib.import_module("layer.dispatch.read_committed")
+    found = importlib.import_module("pulsar_on_kafka.subscriptions.records.read_committed")
 
     def take(_: Any, offsets: list[int], records: list[Any], looked: Any, end: int) -> Any:
         return found.Passed(found.Run(offsets, records, looked.odd), found.BitMap64(), end)
@@ -338,7 +338,7 @@ def opening(sdk: str, url: str, topic: str, messages: int, times: int) -> dict[s
 
 def probe(sdk: str, url: str, topic: str) -> dict[str, Any]:
     """The librdkafka settings that the layer's producer and Shared consumer really use, for the raw cells."""
-    from layer.kafka.settings import KafkaSettings
+    from pulsar_on_kafka.kafka.settings import KafkaSettings
 
     seen: dict[str, dict[str, Any]] = {}
     make_producer, make_member = KafkaSettings.producer, KafkaSettings.group_member

@@ -5,8 +5,8 @@ from __future__ import annotations
 import atexit
 from typing import Final
 
-from layer.admin import AdminClient
-from layer.embedded import BrokerOptions, EmbeddedBroker
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker
 
 HERE: Final = "here"
 THERE: Final = "there"

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import psutil
 
-from layer.admin import AdminClient
+from pulsar_on_kafka.admin import AdminClient
 
 _IDLE_S: Final = 60.0
 _MAKERS: Final = 8
@@ -25,7 +25,7 @@ def serve_idle(sdk: str, url: str, topic: str, messages: int) -> dict[str, Any]:
     assert sdk == "layer"
     with AdminClient(url) as admin, ThreadPoolExecutor(_MAKERS) as makers:
         list(makers.map(lambda number: admin.create_topic(f"{topic}-{number}"), range(messages)))
-    command = [sys.executable, "-m", "layer.cli", "--url", url, "serve", "--port", "0"]
+    command = [sys.executable, "-m", "pulsar_on_kafka.cli", "--url", url, "serve", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         try:
             assert process.stdout is not None

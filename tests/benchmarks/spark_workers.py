@@ -17,16 +17,16 @@ from typing import Any, Final
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 
-from layer.admin import AdminClient
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.transactions.coordinator import random_session
-from layer.transactions.kafka_partitions import KafkaDataPartitions
-from layer.transactions.sealing import Sealing
-from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT
-from mapping.topic_name import TopicName
-from spark_connector import read_pulsar, session, stream_pulsar
-from spark_connector.connection import BY_DEFAULT
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.spark import read_pulsar, session, stream_pulsar
+from pulsar_on_kafka.spark.connection import BY_DEFAULT
+from pulsar_on_kafka.transactions.effects.kafka_partitions import KafkaDataPartitions
+from pulsar_on_kafka.transactions.serving.owner import random_session
+from pulsar_on_kafka.transactions.upkeep.sealing import Sealing
 from tests.benchmarks.session import run_worker
 from tests.benchmarks.spark_states import HALF, NONE
 from tests.benchmarks.worker import peak_mb

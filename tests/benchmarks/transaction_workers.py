@@ -12,15 +12,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.embedded.java import find_java
-from layer.kafka.settings import KafkaSettings
-from layer.node import Node
-from layer.transactions.buffer.model import DataPartition
-from layer.transactions.views import TransactionViews
-from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_LOG
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.embedded.java import find_java
+from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_LOG
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.transactions.buffer.model import DataPartition
+from pulsar_on_kafka.transactions.records.views import TransactionViews
 from tests.benchmarks.finished_transactions import compact, records, write
 from tests.benchmarks.worker import RESULT
 from tests.compat.pulsar_standalone.jars import pulsar_jars

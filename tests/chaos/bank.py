@@ -20,13 +20,13 @@ from typing import Any, Final
 
 import psutil
 
-import layer as pulsar
-from layer.transactions.coordinator_state import CoordinatorState
-from layer.transactions.pending_acks.log import PendingAckLog
-from mapping.instances import Instance
-from mapping.state_topics import TRANSACTION_LOG, TRANSACTION_PENDING_ACK
-from mapping.topic_name import TopicName, kafka_topic
-from mapping.txn_id import TxnId
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state_topics import TRANSACTION_LOG, TRANSACTION_PENDING_ACK
+from pulsar_on_kafka.mapping.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
+from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog
 from tests.chaos.bank_worker import BankOrders
 from tests.chaos.processes import eventually
 from tests.integration.transaction_support import Seen, data_of, log_record, read_all

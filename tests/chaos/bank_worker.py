@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
-import layer as pulsar
+import pulsar_on_kafka as pulsar
 from tests.chaos.transaction_cuts import TransactionCut
 
 _RECEIVE_MS = 500

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from layer.embedded import EmbeddedBroker
+from pulsar_on_kafka.embedded import EmbeddedBroker
 from tests.chaos.cleaner import hasten
 from tests.chaos.stage import Stage
 

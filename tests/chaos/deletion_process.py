@@ -14,18 +14,18 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.kafka.admin import KafkaAdmin
-from layer.ledgers.deleting import LedgerDeletion
-from layer.ledgers.deletion_events import KafkaDeletionEvents
-from layer.ledgers.maintenance import Maintenance
-from layer.ledgers.model import Ledger
-from layer.ledgers.owner import LedgerOwner
-from layer.ledgers.partition_look import PartitionLook
-from layer.metadata.topics import Topics
-from mapping.state_records.ledgers import LedgerState
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.kafka.admin import KafkaAdmin
+from pulsar_on_kafka.ledgers.model import Ledger
+from pulsar_on_kafka.mapping.state_records.ledgers import LedgerState
+from pulsar_on_kafka.metadata.topics import Topics
+from pulsar_on_kafka.service.ledgers.deleting import LedgerDeletion
+from pulsar_on_kafka.service.ledgers.deletion_events import KafkaDeletionEvents
+from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
+from pulsar_on_kafka.service.ledgers.owner import LedgerOwner
+from pulsar_on_kafka.service.ledgers.partition_look import PartitionLook
 
 MAINTENANCE: Final = "maintenance"
 WORKER: Final = "worker"

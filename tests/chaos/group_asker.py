@@ -11,10 +11,10 @@ import sys
 import threading
 from collections.abc import Callable
 
-from layer.deadline import Deadline
-from layer.errors import LayerError
-from layer.kafka.admin import KafkaAdmin
-from layer.kafka.settings import KafkaSettings
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.kafka.admin import KafkaAdmin
+from pulsar_on_kafka.kafka.settings import KafkaSettings
 
 GROUP = "asked-about"
 _PATIENCES_S = (0.1, 0.5, 2.0)

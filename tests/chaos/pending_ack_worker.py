@@ -14,17 +14,17 @@ from typing import Any, Final
 
 from pyroaring import BitMap64
 
-import layer as pulsar
-from layer.deadline import Deadline
-from layer.dispatch.saving import CursorSaver
-from layer.kafka.group import GroupConsumer
-from layer.statelog.kafka_log import KafkaStateLog
-from layer.transactions.pending_acks.machine import PendingAcks
-from mapping.state_keys import CursorTakeoverKey, PendingAckEndKey, PendingAckKey, decode_key
-from mapping.state_records.cursor_state import decode_commit_metadata
-from mapping.state_records.pending_acks import TxnAck
-from mapping.state_topics import TRANSACTION_PENDING_ACK
-from mapping.txn_id import TxnId
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
+from pulsar_on_kafka.mapping.state_keys import CursorTakeoverKey, PendingAckEndKey, PendingAckKey, decode_key
+from pulsar_on_kafka.mapping.state_records.cursor_state import decode_commit_metadata
+from pulsar_on_kafka.mapping.state_records.pending_acks import TxnAck
+from pulsar_on_kafka.mapping.state_topics import TRANSACTION_PENDING_ACK
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.statelog.kafka_log import KafkaStateLog
+from pulsar_on_kafka.subscriptions.member.saving import CursorSaver
+from pulsar_on_kafka.transactions.pending_acks.machine import PendingAcks
 
 BEFORE_THE_ANSWER: Final = ("take-over", "taken over", "mark", "marked", "ack", "acked", "read")
 """What comes next when the process ends: the TAKEOVER; its reading; the commit with the mark; its acceptance; the ack;

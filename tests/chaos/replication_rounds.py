@@ -11,9 +11,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.embedded import EmbeddedBroker
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.embedded import EmbeddedBroker
 from tests.chaos.processes import PATIENCE_S, eventually
 from tests.clusters.cluster import Cluster
 
@@ -27,7 +27,18 @@ class Service:
     def __init__(self, url: str, log: Path) -> None:
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "layer.cli", "--url", url, "serve", "--only", "replication", "--port", "0"],
+                [
+                    sys.executable,
+                    "-m",
+                    "pulsar_on_kafka.cli",
+                    "--url",
+                    url,
+                    "serve",
+                    "--only",
+                    "replication",
+                    "--port",
+                    "0",
+                ],
                 cwd=_ROOT,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from layer.embedded import EmbeddedBroker
+from pulsar_on_kafka.embedded import EmbeddedBroker
 from tests.chaos.processes import WorkerProcess, eventually
 from tests.chaos.stage import ORDERED, Stage, Stand
 from tests.chaos.verdict import Verdict

@@ -16,11 +16,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from layer.deadline import Deadline
-from layer.kafka.settings import KafkaSettings
-from layer.node import Node, acquire, release
-from mapping.state_topics import SCHEMAS, StateTopic
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.mapping.state_topics import SCHEMAS, StateTopic
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.node.node import Node, acquire, release
 from tests.registries import avro
 
 PATIENCE_S = 120.0

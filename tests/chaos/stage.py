@@ -16,17 +16,17 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient as KafkaAdmin
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.cursor.checkpoints import CheckpointFold
-from layer.deadline import Deadline
-from layer.metadata.subscription import cursor_identity
-from layer.statelog.view import LogView
-from layer.tidying.idle_groups import IdleGroups, checkpoint_of
-from mapping.ledger import DEFAULT_ENTRIES_PER_LEDGER
-from mapping.state_topics import CURSOR_CHECKPOINTS
-from mapping.subscription_group import group_id
-from mapping.topic_name import TopicName, kafka_topic
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cursor.checkpoints import CheckpointFold
+from pulsar_on_kafka.mapping.ledger import DEFAULT_ENTRIES_PER_LEDGER
+from pulsar_on_kafka.mapping.state_topics import CURSOR_CHECKPOINTS
+from pulsar_on_kafka.mapping.subscription_group import group_id
+from pulsar_on_kafka.mapping.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka.metadata.subscriptions.subscription import cursor_identity
+from pulsar_on_kafka.service.housekeeping.idle_groups import IdleGroups, checkpoint_of
+from pulsar_on_kafka.statelog.view import LogView
 from tests.chaos.cleaner import wait_until_compacted
 from tests.chaos.evidence import Position
 from tests.chaos.outside import Entries, Sample, Sampler, read_topic

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-import layer as pulsar
-from layer.embedded import EmbeddedBroker
-from layer.errors import StoreError
-from layer.kafka import group
-from layer.kafka.group import GroupCallbacks, GroupConsumer
-from layer.kafka.records import CommittedOffset
-from layer.kafka.settings import KafkaSettings
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.base.errors import StoreError
+from pulsar_on_kafka.embedded import EmbeddedBroker
+from pulsar_on_kafka.kafka.groups import membership as group
+from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
+from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.kafka.settings import KafkaSettings
 from tests.chaos.processes import ROOT, eventually
 from tests.chaos.stage import Stage
 
@@ -205,7 +205,7 @@ def test_a_consumer_dies_while_the_broker_is_away(shaky_stage: MakeStage, own_br
 
 
 def test_questions_about_groups_outlive_a_broker(own_broker: EmbeddedBroker, tmp_path: Path) -> None:
-    """librdkafka's own requests abort the process here (see `layer.kafka.group_requests`)."""
+    """librdkafka's own requests abort the process here (see `kafka.consumer_groups`)."""
     answers = tmp_path / "answers"
     with answers.open("wb") as said:
         asker = subprocess.Popen(

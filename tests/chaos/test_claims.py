@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import layer as pulsar
-from layer.node import Node
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.node.node import Node
 from tests.chaos.processes import WorkerProcess, eventually
 from tests.chaos.stage import Stage
 

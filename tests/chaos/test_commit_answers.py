@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from layer.errors import LayerError
-from layer.kafka.group import GroupCallbacks, GroupConsumer
-from layer.kafka.records import CommittedOffset
-from layer.kafka.settings import KafkaSettings
+from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
+from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.kafka.settings import KafkaSettings
 from tests.chaos.processes import eventually
 from tests.chaos.stage import Stage
 

@@ -9,13 +9,13 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer
 
-from layer.deadline import Deadline
-from layer.errors import Fenced
-from layer.kafka.good_byes import GoodByes
-from layer.kafka.group import GroupCallbacks, GroupConsumer
-from layer.kafka.records import CommittedOffset
-from layer.kafka.settings import KafkaSettings
-from mapping.subscription_group import group_id
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Fenced
+from pulsar_on_kafka.kafka.groups.good_byes import GoodByes
+from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
+from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.mapping.subscription_group import group_id
 from tests.chaos.evidence import Position
 from tests.chaos.processes import WorkerProcess, eventually
 from tests.chaos.stage import Stage

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
 from tests.chaos.deletion_process import MAINTENANCE, WORKER
 from tests.chaos.processes import eventually
 from tests.chaos.test_deletions_cut_short import Process, Start, processes

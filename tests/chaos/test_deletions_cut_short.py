@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from mapping.ledger import unpack_ledger_id
-from mapping.state_topics import LEDGERS
-from mapping.topic_name import TopicName
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.ledger import unpack_ledger_id
+from pulsar_on_kafka.mapping.state_topics import LEDGERS
+from pulsar_on_kafka.mapping.topic_name import TopicName
 from tests.chaos.deletion_process import MAINTENANCE, MAINTENANCE_CUTS, TOPIC_CUTS, WORKER, WORKER_CUTS, DeletionOrders
 from tests.chaos.processes import eventually
 

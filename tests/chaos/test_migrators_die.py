@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from layer.deadline import Deadline
-from layer.waiting import wait_until
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
 from tests.chaos.replication_rounds import Service
 from tests.clusters.cluster import Cluster, clusters_of, embedded_broker
 from tests.clusters.program import Program
@@ -32,7 +32,7 @@ class Migrator:
     """`pok migrate`, said again as often as it is killed."""
 
     def __init__(self, home: Cluster, tenant: str, chance: random.Random, log: Path) -> None:
-        self._command = [sys.executable, "-m", "layer.cli", "--url", home.url, "migrate"]
+        self._command = [sys.executable, "-m", "pulsar_on_kafka.cli", "--url", home.url, "migrate"]
         self._tenant = tenant
         self._chance = chance
         self._log = log

@@ -16,9 +16,9 @@ from types import TracebackType
 
 import pytest
 
-import layer as pulsar
-from layer.client.transaction import Transaction
-from layer.deadline import Deadline
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.values.transaction import Transaction
 from tests.chaos.pending_ack_worker import AFTER_THE_COMMIT, BEFORE_THE_ANSWER
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(1800)]

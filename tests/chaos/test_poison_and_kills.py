@@ -13,7 +13,7 @@ from random import Random
 
 import pytest
 
-import layer as pulsar
+import pulsar_on_kafka as pulsar
 from tests.chaos.processes import WorkerProcess, eventually
 from tests.chaos.stage import Stage, Stand
 from tests.chaos.worker import Orders, residue

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from layer.embedded import EmbeddedBroker, EmbeddedBrokerError
+from pulsar_on_kafka.embedded import EmbeddedBroker, EmbeddedBrokerError
 from tests.chaos.processes import eventually
 from tests.chaos.replication_rounds import FAULTS, Service, play
 from tests.clusters.cluster import Cluster, clusters_of, embedded_broker

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.registry.model import StoredSchema
-from mapping.state_keys import SchemaKey, encode_key
-from mapping.state_topics import SCHEMAS
-from mapping.topic_name import TopicName
-from schema_compat import CompatibilityStrategy, check_compatibility
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.state_keys import SchemaKey, encode_key
+from pulsar_on_kafka.mapping.state_topics import SCHEMAS
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.registry.model import StoredSchema
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, check_compatibility
 from tests.chaos.schema_worker import SchemaOrders
 from tests.registries import avro
 

@@ -15,15 +15,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.duties import standing_in
-from layer.embedded import EmbeddedBroker
-from layer.ledgers.group import maintenance_group
-from layer.metadata.processes import is_over, stands_in
-from mapping.instances import Instance
-from mapping.state_topics import LEDGERS
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.processes import is_over, stands_in
+from pulsar_on_kafka.embedded import EmbeddedBroker
+from pulsar_on_kafka.ledgers.group import maintenance_group
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state_topics import LEDGERS
+from pulsar_on_kafka.node import standing_in
 from tests.chaos.processes import PATIENCE_S, eventually
 
 _ROOT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ class ServiceProcess:
     def __init__(self, url: str, *arguments: str) -> None:
         self.lines: list[str] = []
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "layer.cli", "--url", url, "serve", "--port", "0", *arguments],
+            [sys.executable, "-m", "pulsar_on_kafka.cli", "--url", url, "serve", "--port", "0", *arguments],
             cwd=_ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         self._ear = threading.Thread(target=self._listen)
@@ -131,7 +131,7 @@ def test_a_client_stands_in_while_no_service_is_there(
 ) -> None:
     for name in ("FIRST_S", "SURE_S", "WHILE_S", "EVERY_S", "LOOK_S"):
         monkeypatch.setattr(standing_in, name, 0.05)
-    monkeypatch.setattr("layer.client.session.LOOK_S", 0.05)
+    monkeypatch.setattr("pulsar_on_kafka.client.connection.session.LOOK_S", 0.05)
     with AdminClient(service_url) as admin:
         client = pulsar.Client(service_url, stand_in=True)
         client.get_topic_partitions(unique())

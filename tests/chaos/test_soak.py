@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from layer.embedded import EmbeddedBroker
+from pulsar_on_kafka.embedded import EmbeddedBroker
 from tests.chaos.rounds import Tally, run_rounds
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("quick_cleaner"), pytest.mark.soak]

@@ -9,18 +9,18 @@ from collections.abc import Callable
 
 import pytest
 
-from layer.cursor.leftovers import CursorOf, FoundSegments, SegmentName
-from layer.deadline import Deadline
-from layer.kafka.records import CommittedOffset
-from layer.metadata.subscription import Subscription, cursor_identity
-from layer.node import Node
-from layer.statelog.view import LogView
-from layer.tidying.cursors import CursorTidying
-from layer.tidying.idle_groups import IdleGroups
-from layer.tidying.signs import SignTidying
-from mapping.state_records.cursor_marker import SegmentRef
-from mapping.state_topics import CURSORS
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cursor.leftovers import CursorOf, FoundSegments, SegmentName
+from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.mapping.state_records.cursor_marker import SegmentRef
+from pulsar_on_kafka.mapping.state_topics import CURSORS
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.service.housekeeping.cursors import CursorTidying
+from pulsar_on_kafka.service.housekeeping.heartbeats import SignTidying
+from pulsar_on_kafka.service.housekeeping.idle_groups import IdleGroups
+from pulsar_on_kafka.statelog.view import LogView
 from tests.chaos.processes import PATIENCE_S, eventually
 from tests.chaos.stage import Stage, Stand
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.embedded import EmbeddedBroker
-from layer.transactions.coordinator_group import coordinators_group
-from mapping.instances import Instance
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.embedded import EmbeddedBroker
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.transactions.serving.group import coordinators_group
 from tests.chaos.processes import PATIENCE_S, eventually
 from tests.integration.transaction_support import markers_of
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.kafka
 _ROOT = Path(__file__).parents[2]
 _PROGRAM = """
 import sys
-import layer as pulsar
+import pulsar_on_kafka as pulsar
 client = pulsar.Client(sys.argv[1], enable_transaction=True, operation_timeout_seconds=120)
 producer = client.create_producer(sys.argv[2])
 txn = client.new_transaction(int(sys.argv[3]))

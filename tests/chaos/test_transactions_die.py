@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
-import layer as pulsar
-from layer.deadline import Deadline
-from layer.kafka.settings import KafkaSettings
-from layer.metadata.processes import process_of
-from layer.node import Node
-from layer.transactions.buffer.entries import TxnStatus
-from layer.transactions.buffer.model import DataPartition
-from layer.transactions.coordinator_group import coordinators_group
-from mapping.instances import Instance
-from mapping.topic_name import TopicName
-from mapping.txn_id import TxnId
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.processes import process_of
+from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.transactions.buffer.entries import TxnStatus
+from pulsar_on_kafka.transactions.buffer.model import DataPartition
+from pulsar_on_kafka.transactions.serving.group import coordinators_group
 from tests.chaos.processes import PATIENCE_S, eventually
 from tests.chaos.transaction_worker import TransactionOrders
 from tests.integration.transaction_support import Seen, buffer_of, data_of, on_record
@@ -144,7 +144,7 @@ def test_who_survives_a_coordinator_s_process_says_good_bye_for_it(
 ) -> None:
     """So its transactions go on at once, and not when Kafka's session is over."""
     group = coordinators_group(Instance())
-    caplog.set_level(logging.INFO, "layer.departures")
+    caplog.set_level(logging.INFO, "pulsar_on_kafka.kafka.groups.departures")
     worker = Worker(TransactionOrders(service_url, "dies", unique("single"), unique("spread")), tmp_path / "dies.log")
     client = pulsar.Client(service_url, enable_transaction=True)
     try:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from layer.admin import AdminClient
+from pulsar_on_kafka.admin import AdminClient
 from tests.chaos.processes import PATIENCE_S
 from tests.integration.transaction_support import data_of
 
@@ -20,7 +20,7 @@ _COUNT = 40
 
 _CROWD = """
 import os, signal, sys
-import layer as pulsar
+import pulsar_on_kafka as pulsar
 
 url, topic, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 told, tell = os.pipe()

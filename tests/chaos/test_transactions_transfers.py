@@ -21,8 +21,8 @@ from typing import Any
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
 from tests.chaos.bank import PATIENCE_S, BankStage
 from tests.chaos.bank_worker import Account, Leg
 from tests.chaos.processes import eventually

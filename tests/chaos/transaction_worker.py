@@ -10,7 +10,7 @@ import sys
 import threading
 from dataclasses import dataclass
 
-import layer as pulsar
+import pulsar_on_kafka as pulsar
 
 TIMEOUT_MS = 15_000
 

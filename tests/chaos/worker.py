@@ -48,12 +48,12 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
-import layer as pulsar
-from layer.cursor import commit_metadata, store
-from layer.dispatch.delivery import Delivery
-from layer.dispatch.endpoint import Endpoint
-from layer.dispatch.ownership import Ownership
-from mapping.state_records.cursor_state import MAX_METADATA_CHARS
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.cursor import commit_metadata, store
+from pulsar_on_kafka.mapping.state_records.cursor_state import MAX_METADATA_CHARS
+from pulsar_on_kafka.subscriptions.member.ownership import Ownership
+from pulsar_on_kafka.subscriptions.records.delivery import Delivery
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 from tests.chaos.cleaner import hasten
 from tests.chaos.cuts import Cut
 
@@ -183,7 +183,7 @@ class Worker:
         self._evidence.watch_revocations()
         if orders.cut is not None:
             Cut(*orders.cut, lambda point: self._evidence.say("z", point))
-        log = logging.getLogger("layer.dispatch.ownership")
+        log = logging.getLogger("pulsar_on_kafka.subscriptions.member.ownership")
         log.setLevel(logging.INFO)
         log.addHandler(OwnershipLog(self._evidence))
 

@@ -6,17 +6,17 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.embedded import BrokerOptions, EmbeddedBroker
-from layer.http_server import HttpServer
-from layer.lookup.cluster_metadata import ClusterMetadata
-from layer.lookup.following_map import following_map
-from layer.lookup.gateway import LookupGateway
-from layer.replication.replication import Replication
-from layer.replication.subscriptions_duty import ReplicatedSubscriptions
-from layer.waiting import wait_until
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.http_server import HttpServer
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker
+from pulsar_on_kafka.lookup_service.cluster_metadata import ClusterMetadata
+from pulsar_on_kafka.lookup_service.following_map import following_map
+from pulsar_on_kafka.lookup_service.gateway import LookupGateway
+from pulsar_on_kafka.service.replication.replication import Replication
+from pulsar_on_kafka.service.replication.subscriptions.subscriptions_duty import ReplicatedSubscriptions
 
 PATIENCE_S = 90.0
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from layer.admin import AdminClient
-from layer.embedded import EmbeddedBrokerError
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.embedded import EmbeddedBrokerError
 from tests.clusters.cluster import Cluster, administrators, clients_of, delete_tenant, embedded_broker
 
 _HERE = Path(__file__).parent

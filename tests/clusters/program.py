@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 
-import layer as pulsar
+import pulsar_on_kafka as pulsar
 from tests.clusters.cluster import PATIENCE_S
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import layer as pulsar
-from layer.deadline import Deadline
-from mapping.headers import MARKER
-from mapping.subscription_markers import Snapshot, SubscriptionMarker, decode_marker
-from mapping.topic_name import TopicName
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.headers import MARKER
+from pulsar_on_kafka.mapping.subscription_markers import Snapshot, SubscriptionMarker, decode_marker
+from pulsar_on_kafka.mapping.topic_name import TopicName
 from tests.clusters.cluster import PATIENCE_S, Cluster
 from tests.integration.sdk_support import until
 

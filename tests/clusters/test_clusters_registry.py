@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-import layer as pulsar
-from layer.metadata.namespaces import CLUSTER
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.metadata.namespaces import CLUSTER
 from tests.clusters.cluster import Cluster
 from tests.integration.command_line import CommandLine
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import layer as pulsar
-from layer.deadline import Deadline
-from layer.lookup.http_directory import HttpDirectory
-from layer.lookup.model import Move
-from layer.waiting import wait_until
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.lookup.http_directory import HttpDirectory
+from pulsar_on_kafka.metadata.tenant_moves import Move
 from tests.clusters.cluster import PATIENCE_S, Cluster
 
 

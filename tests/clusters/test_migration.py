@@ -6,13 +6,13 @@ from contextlib import ExitStack
 
 import pytest
 
-import layer as pulsar
-from layer.deadline import Deadline
-from layer.errors import DeadlineExceeded, Refused
-from layer.migration.tenant_sides import TenantSides
-from layer.migration.worker import MigrationWorker
-from layer.waiting import wait_until
-from mapping.state_records.migrations import MigrationStep
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import DeadlineExceeded, Refused
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.mapping.state_records.migrations import MigrationStep
+from pulsar_on_kafka.migration.tenant_sides import TenantSides
+from pulsar_on_kafka.migration.worker import MigrationWorker
 from tests.clusters.cluster import PATIENCE_S, Cluster, refuse_again
 from tests.clusters.program import Program
 from tests.integration.command_line import CommandLine
@@ -154,7 +154,7 @@ def test_programs_need_not_stop_while_replication_is_far_behind(
     for _ in range(3):
         producer.send(b"not copied")
     producer.close()
-    monkeypatch.setattr("layer.migration.tenant_sides.NEAR", 2)
+    monkeypatch.setattr("pulsar_on_kafka.migration.tenant_sides.NEAR", 2)
     impatient = MigrationWorker(west, west, east, worker.record, 0)
     with pytest.raises(DeadlineExceeded, match=r"is not copied to east after 0 s, 3 entries are left"):
         impatient.switch()

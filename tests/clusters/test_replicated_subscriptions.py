@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-import layer as pulsar
-from layer.deadline import Deadline
-from layer.kafka.records import headers_of
-from layer.replication.comparison import PartitionComparison
-from layer.replication.subscriptions_duty import ReplicatedSubscriptions
-from mapping.headers import ORIGINAL_ID, REPLICATED_FROM
-from mapping.original_position import OriginalPosition, encode_original
-from mapping.topic_name import TopicName
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.kafka.records import headers_of
+from pulsar_on_kafka.mapping.headers import ORIGINAL_ID, REPLICATED_FROM
+from pulsar_on_kafka.mapping.original_position import OriginalPosition, encode_original
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.replicated.comparison import PartitionComparison
+from pulsar_on_kafka.service.replication.subscriptions.subscriptions_duty import ReplicatedSubscriptions
 from tests.clusters.cluster import PATIENCE_S, Cluster, refuse_again
 from tests.integration.command_line import CommandLine
 from tests.integration.sdk_support import nothing_comes, receive, receive_rest, until

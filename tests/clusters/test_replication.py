@@ -6,12 +6,12 @@ from collections.abc import Callable
 from contextlib import closing
 from typing import Any
 
-import layer as pulsar
-from layer.deadline import Deadline
-from layer.replication.replication import Replication
-from mapping.message_record import RecordHeaders, decode_headers
-from mapping.schema_version import SchemaVersion
-from mapping.topic_name import TopicName
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.message_record import RecordHeaders, decode_headers
+from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.service.replication.replication import Replication
 from tests.clusters.cluster import PATIENCE_S, Cluster
 from tests.integration.command_line import CommandLine
 from tests.integration.sdk_support import nothing_comes, receive, until

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import layer as pulsar
-from layer.deadline import Deadline
-from layer.replication.progress_heads import Subject
-from layer.replication.subscriptions_duty import ReplicatedSubscriptions
-from mapping.state_records.subscription_progress import LEFT
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.state_records.subscription_progress import LEFT
+from pulsar_on_kafka.replicated.progress_heads import Subject
+from pulsar_on_kafka.service.replication.subscriptions.subscriptions_duty import ReplicatedSubscriptions
 from tests.clusters.cluster import PATIENCE_S, Cluster
 from tests.integration.command_line import CommandLine
 from tests.integration.sdk_support import receive, receive_rest, until

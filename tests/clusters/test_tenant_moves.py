@@ -9,14 +9,14 @@ from functools import partial
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.client.following.moving_consumer import GRACE_S
-from layer.deadline import Deadline
-from layer.lookup.http_directory import HttpDirectory
-from layer.lookup.model import Move
-from layer.lookup.places import LookupFailed
-from layer.waiting import wait_until
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.client.following.moving_consumer import GRACE_S
+from pulsar_on_kafka.lookup.http_directory import HttpDirectory
+from pulsar_on_kafka.lookup.places import LookupFailed
+from pulsar_on_kafka.metadata.tenant_moves import Move
 from tests.clusters.cluster import Cluster
 
 

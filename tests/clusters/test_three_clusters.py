@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-import layer as pulsar
+import pulsar_on_kafka as pulsar
 from tests.clusters.cluster import Cluster
 from tests.clusters.conftest import HUB
 from tests.clusters.snapshots import bodies, sent, wait_for_snapshot

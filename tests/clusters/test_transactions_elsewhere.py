@@ -6,17 +6,17 @@ from contextlib import closing
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.transactions.coordinator_state import txn_id
-from mapping.state_topics import (
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.state_topics import (
     TRANSACTION_BUFFER_SNAPSHOT,
     TRANSACTION_COORDINATOR_ASSIGN,
     TRANSACTION_LOG,
     TRANSACTION_PENDING_ACK,
     TRANSACTION_REQUESTS,
 )
+from pulsar_on_kafka.transactions.coordinator.state import txn_id
 from tests.clusters.cluster import Cluster
 from tests.integration.command_line import CommandLine
 from tests.integration.sdk_support import receive, send

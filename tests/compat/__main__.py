@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from types import FrameType
 
-from layer.cli.main import app
-from layer.embedded import EmbeddedBrokerError
+from pulsar_on_kafka.cli.main import app
+from pulsar_on_kafka.embedded import EmbeddedBrokerError
 from tests.compat.pulsar_standalone import PulsarStandaloneError
 from tests.compat.servers import start_servers
 

@@ -1,7 +1,7 @@
 """A Pulsar and a Kafka with TLS, logins by token and authorization, for the scenarios about security.
 
 Pulsar has its token and authorization providers, Kafka OAUTHBEARER and ACLs (those of docs/acls.md). What both know of
-each role is `layer.compat.secured.ROLES`.
+each role is `pulsar_on_kafka.compat.secured.ROLES`.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-import layer
-from layer.compat import secured as roles
-from layer.embedded import BrokerOptions, EmbeddedBroker, SecureListeners
+import pulsar_on_kafka
+from pulsar_on_kafka.compat import secured as roles
+from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker, SecureListeners
 from tests.certificates import Authority, Identity
 from tests.compat.pulsar_standalone import PulsarOptions, PulsarStandalone
 from tests.integration.secure_support import SecureCluster, unsecured_token
@@ -93,8 +93,8 @@ def _kafka(authority: Authority, server: Identity) -> Iterator[EmbeddedBroker]:
 def _make_the_state_topics(url: str) -> None:
     """The first uses of a cluster make them: here, before scenarios with little patience."""
     topic = "made-for-the-state-topics"
-    client = layer.Client(url)
-    consumer = client.subscribe(topic, "sub", initial_position=layer.InitialPosition.Earliest)
+    client = pulsar_on_kafka.Client(url)
+    consumer = client.subscribe(topic, "sub", initial_position=pulsar_on_kafka.InitialPosition.Earliest)
     client.create_producer(topic).send(b"x")
     consumer.acknowledge(consumer.receive(60_000), wait=True)
     client.close()

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any, Final
 
-from layer.compat.scenario import ScenarioError, choose, load
-from layer.embedded import EmbeddedBrokerError, open_broker
+from pulsar_on_kafka.compat.scenario import ScenarioError, choose, load
+from pulsar_on_kafka.embedded import EmbeddedBrokerError, open_broker
 from tests.compat.pulsar_standalone import PulsarContainer, PulsarStandalone, PulsarStandaloneError
 from tests.compat.secured import secured_clusters
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from layer.compat.compare import Verdict
-from layer.compat.driver import Target
-from layer.compat.history import Side
-from layer.compat.java import JavaRuntime, JavaSdk, known_jars
-from layer.compat.runner import Session
-from layer.compat.scenario import choose, load
+from pulsar_on_kafka.compat.compare import Verdict
+from pulsar_on_kafka.compat.driver import Target
+from pulsar_on_kafka.compat.history import Side
+from pulsar_on_kafka.compat.java import JavaRuntime, JavaSdk, known_jars
+from pulsar_on_kafka.compat.runner import Session
+from pulsar_on_kafka.compat.scenario import choose, load
 from tests.compat.pulsar_standalone import PulsarStandalone
 
 pytestmark = [pytest.mark.pulsar, pytest.mark.timeout(600)]

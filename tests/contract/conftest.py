@@ -7,20 +7,20 @@ from typing import NamedTuple
 
 import pytest
 
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.embedded import Broker
-from layer.kafka.admin import KafkaAdmin
-from layer.kafka.fetcher import Fetcher
-from layer.kafka.producer import KafkaProducer
-from layer.kafka.settings import KafkaSettings
-from layer.kafka.several_topics import SeveralTopicsConsumer
-from layer.statelog.api import StateLog
-from layer.statelog.followed_log import FollowedLog
-from layer.statelog.kafka_log import FETCH_QUEUE_KBYTES, KafkaStateLog
-from layer.statelog.memory_log import MemoryStateLog
-from mapping.instances import Instance
-from mapping.state_topics import Cleanup, PartitionedBy, StateTopic
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.embedded import Broker
+from pulsar_on_kafka.kafka.admin import KafkaAdmin
+from pulsar_on_kafka.kafka.producer import KafkaProducer
+from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
+from pulsar_on_kafka.kafka.reading.several_topics import SeveralTopicsConsumer
+from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state_topics import Cleanup, PartitionedBy, StateTopic
+from pulsar_on_kafka.statelog.api import StateLog
+from pulsar_on_kafka.statelog.followed_log import FollowedLog
+from pulsar_on_kafka.statelog.kafka_log import FETCH_QUEUE_KBYTES, KafkaStateLog
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 
 
 class Connected(NamedTuple):

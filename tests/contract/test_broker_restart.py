@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from layer.deadline import Deadline
-from layer.embedded import EmbeddedBroker
-from layer.errors import AppendOutcomeUnknown, Closed, ConnectFailed, DeadlineExceeded, RecordTooLarge
-from layer.statelog.api import StateTopicMismatch
-from layer.statelog.compare_and_set import CompareAndSet, Versioned
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import AppendOutcomeUnknown, Closed, ConnectFailed, DeadlineExceeded, RecordTooLarge
+from pulsar_on_kafka.embedded import EmbeddedBroker
+from pulsar_on_kafka.statelog.api import StateTopicMismatch
+from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet, Versioned
 from tests.contract.conftest import a_state_topic, connect
 from tests.contract.test_compare_and_set_contract import Keys, count_on
 

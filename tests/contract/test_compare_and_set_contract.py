@@ -6,13 +6,13 @@ import threading
 
 import pytest
 
-from layer.deadline import Deadline
-from layer.errors import AppendFailed
-from layer.statelog.api import StateLog
-from layer.statelog.compare_and_set import CompareAndSet, Lost, OutcomeUnknown, Versioned, VersionedKey, Won
-from mapping.instances import Instance
-from mapping.state_keys import TopicKey, decode_key, encode_key
-from mapping.state_topics import StateTopic
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import AppendFailed
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state_keys import TopicKey, decode_key, encode_key
+from pulsar_on_kafka.mapping.state_topics import StateTopic
+from pulsar_on_kafka.statelog.api import StateLog
+from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet, Lost, OutcomeUnknown, Versioned, VersionedKey, Won
 
 
 class Keys:

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.embedded import Broker, EmbeddedBroker
-from layer.errors import StoreError
-from layer.statelog.api import LogRecord, StateLog
-from layer.statelog.followed_log import FollowedLog
-from layer.statelog.view import LogView
-from mapping.state_topics import StateTopic
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import StoreError
+from pulsar_on_kafka.embedded import Broker, EmbeddedBroker
+from pulsar_on_kafka.mapping.state_topics import StateTopic
+from pulsar_on_kafka.statelog.api import LogRecord, StateLog
+from pulsar_on_kafka.statelog.followed_log import FollowedLog
+from pulsar_on_kafka.statelog.view import LogView
 from tests.contract.conftest import Connected, a_state_topic, connect, following
 
 pytestmark = pytest.mark.kafka

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from layer.deadline import Deadline
-from layer.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError
-from layer.statelog.api import LogRecord, StateLog
-from layer.statelog.compare_and_set import CompareAndSet
-from mapping.state_topics import StateTopic
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError
+from pulsar_on_kafka.mapping.state_topics import StateTopic
+from pulsar_on_kafka.statelog.api import LogRecord, StateLog
+from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet
 from tests.contract.conftest import Connected, a_state_topic, connect
 from tests.contract.test_compare_and_set_contract import Keys, count_on, live_keys
 

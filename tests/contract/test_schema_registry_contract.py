@@ -9,13 +9,13 @@ from itertools import pairwise
 
 import pytest
 
-from layer.deadline import Deadline
-from layer.errors import NoSuchSchema
-from layer.registry.registry import SchemaRegistry
-from layer.statelog.api import StateLog
-from mapping.schema_version import SchemaVersion
-from mapping.topic_name import TopicName
-from schema_compat import CompatibilityStrategy, SchemaInfo, check_compatibility
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import NoSuchSchema
+from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.registry.registry import SchemaRegistry
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, check_compatibility
+from pulsar_on_kafka.statelog.api import StateLog
 from tests.registries import avro, process
 
 PROCESSES = 10

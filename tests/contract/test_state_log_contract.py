@@ -6,10 +6,10 @@ import threading
 
 import pytest
 
-from layer.deadline import Deadline
-from layer.errors import DeadlineExceeded
-from layer.statelog.api import LogRecord, StateLog
-from mapping.state_topics import StateTopic
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import DeadlineExceeded
+from pulsar_on_kafka.mapping.state_topics import StateTopic
+from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 
 
 def soon() -> Deadline:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from layer.deadline import Deadline
-from layer.errors import Corrupt
-from layer.statelog.api import LogRecord, StateLog
-from layer.statelog.view import LogView
-from mapping.instances import Instance
-from mapping.state_topics import StateTopic
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Corrupt
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state_topics import StateTopic
+from pulsar_on_kafka.statelog.api import LogRecord, StateLog
+from pulsar_on_kafka.statelog.view import LogView
 from tests.clocks import SetClock
 
 

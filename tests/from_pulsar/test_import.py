@@ -19,11 +19,11 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.compat.java import JavaRuntime, JavaSdk, known_jars
-from layer.deadline import Deadline
-from layer.waiting import wait_until
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.compat.java import JavaRuntime, JavaSdk, known_jars
 from tests.compat.pulsar_standalone import PulsarOptions, PulsarStandalone
 from tests.integration.command_line import CommandLine
 
@@ -398,7 +398,7 @@ def test_a_run_that_is_killed_is_gone_on_with(
             some.acknowledge(message)
     some.close()
 
-    command = [sys.executable, "-m", "layer.cli", "--url", service_url, "migrate", "import", "run", tenant]
+    command = [sys.executable, "-m", "pulsar_on_kafka.cli", "--url", service_url, "migrate", "import", "run", tenant]
     for copied in (1, 20_000):
         process = subprocess.Popen([*command, *_addresses(there)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 

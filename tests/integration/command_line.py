@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from layer.cli.main import app
+from pulsar_on_kafka.cli.main import app
 
 
 class CommandLine:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.schema import AvroSchema, Integer, Record, Schema, String
-from mapping.topic_name import TopicName
-from schema_compat import SchemaInfo
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.schema import AvroSchema, Integer, Record, Schema, String
+from pulsar_on_kafka.schema_compat import SchemaInfo
 
 
 class Order(Record):

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
-import layer as pulsar
-from layer.deadline import Deadline
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.base.deadline import Deadline
 
 PATIENCE_MS = 60_000
 """For what must come."""

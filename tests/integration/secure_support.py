@@ -22,9 +22,9 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-import layer as pulsar
-from layer.admin import AdminClient as Administrator
-from layer.embedded import BrokerOptions, EmbeddedBroker, SecureListeners
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient as Administrator
+from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker, SecureListeners
 from tests.certificates import Authority
 from tests.integration.sdk_support import until
 

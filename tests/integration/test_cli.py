@@ -20,10 +20,10 @@ import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.cli.main import app
-from layer.metadata.policies import POLICIES
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.cli.main import app
+from pulsar_on_kafka.metadata.policies import POLICIES
 
 pytestmark = pytest.mark.kafka
 
@@ -90,7 +90,7 @@ def refused(pok: Pok) -> Pok:
 def running(service_url: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """`pok` as a process of its own; killed if it is still there at the end."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "layer.cli", "--url", service_url, *arguments],
+        [sys.executable, "-m", "pulsar_on_kafka.cli", "--url", service_url, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -185,7 +185,7 @@ def test_names_that_no_topic_can_have(refused: Pok) -> None:
 def test_a_kafka_topic_is_bound(done: Pok, refused: Pok, bootstrap: str, unique: Callable[..., str]) -> None:
     theirs, ours = unique("theirs"), unique("ours")
     with AdminClient(f"kafka://{bootstrap}") as admin:
-        from layer.deadline import Deadline
+        from pulsar_on_kafka.base.deadline import Deadline
 
         admin.node.admin.create_topic(theirs, 1, {}, Deadline.after(30))
     producer = Producer({"bootstrap.servers": bootstrap})

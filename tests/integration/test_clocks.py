@@ -9,12 +9,12 @@ from contextlib import ExitStack
 
 import pytest
 
-import layer as pulsar
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.metadata.occupants import CLAIM_MS
-from layer.metadata.producers import LIFE_MS
-from mapping.state_records.metadata import decode_subscription
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.state_records.metadata import decode_subscription
+from pulsar_on_kafka.metadata.producers.registry import LIFE_MS
+from pulsar_on_kafka.metadata.subscriptions.occupants import CLAIM_MS
 
 Unique = Callable[..., str]
 HOUR_MS = 3_600_000
@@ -40,7 +40,9 @@ def processes(
     with ExitStack() as stack:
         clients = []
         for skew_ms in (request.param, -request.param):
-            monkeypatch.setattr("layer.services.SystemClock", lambda skew_ms=skew_ms: SkewedClock(skew_ms))
+            monkeypatch.setattr(
+                "pulsar_on_kafka.node.services.SystemClock", lambda skew_ms=skew_ms: SkewedClock(skew_ms)
+            )
             made = pulsar.Client(service_url, kafka_config={"client.rack": secrets.token_hex(4)})
             stack.callback(made.close)
             made._session.node()

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from layer.compat.compare import Report, Verdict
-from layer.compat.driver import Target
-from layer.compat.history import Ending, Side
-from layer.compat.runner import Session
-from layer.compat.scenario import load
+from pulsar_on_kafka.compat.compare import Report, Verdict
+from pulsar_on_kafka.compat.driver import Target
+from pulsar_on_kafka.compat.history import Ending, Side
+from pulsar_on_kafka.compat.runner import Session
+from pulsar_on_kafka.compat.scenario import load
 
 SCENARIOS = """
 import os
 import threading
 
-from layer.compat import Run, scenario
+from pulsar_on_kafka.compat import Run, scenario
 
 
 @scenario(area="harness", title="Agrees")

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.embedded import EmbeddedBroker
-from layer.metadata.entities import Versioned
-from layer.tidying.cursors import CursorTidying
-from layer.tidying.dead_lives import DeadLives
-from layer.tidying.dead_names import DeadNames
-from layer.tidying.signs import SignTidying
-from mapping.state_topics import CURSORS, TOPICS
-from mapping.topic_name import TopicName
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.embedded import EmbeddedBroker
+from pulsar_on_kafka.mapping.state_topics import CURSORS, TOPICS
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.entities import Versioned
+from pulsar_on_kafka.service.housekeeping.cursors import CursorTidying
+from pulsar_on_kafka.service.housekeeping.dead_lives import DeadLives
+from pulsar_on_kafka.service.housekeeping.dead_names import DeadNames
+from pulsar_on_kafka.service.housekeeping.heartbeats import SignTidying
 from tests.integration.sdk_support import payloads, receive, send
 
 pytestmark = pytest.mark.kafka

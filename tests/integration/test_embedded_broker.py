@@ -15,13 +15,20 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from layer.deadline import Deadline
-from layer.embedded import BrokerOptions, EmbeddedBroker, download, readiness
-from layer.embedded.errors import BrokerDidNotStart, DataDirBusy, EmbeddedBrokerError, NoJava, NotRunning, PortBusy
-from layer.embedded.jars import kafka_jars
-from layer.embedded.ports import free_port, is_free
-from layer.embedded.progress import silent
-from layer.waiting import wait_until
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker, download, readiness
+from pulsar_on_kafka.embedded.errors import (
+    BrokerDidNotStart,
+    DataDirBusy,
+    EmbeddedBrokerError,
+    NoJava,
+    NotRunning,
+    PortBusy,
+)
+from pulsar_on_kafka.embedded.jars import kafka_jars
+from pulsar_on_kafka.embedded.ports import free_port, is_free
+from pulsar_on_kafka.embedded.progress import silent
 
 pytestmark = pytest.mark.kafka
 
@@ -118,7 +125,7 @@ def test_a_paused_broker_does_not_answer_and_still_stops(own_broker: EmbeddedBro
 
 HOLDER = """
 import threading
-from layer.embedded import BrokerOptions, EmbeddedBroker
+from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker
 broker = EmbeddedBroker(BrokerOptions(heap_mb=512), lambda line: None)
 threads = [threading.Thread(target=broker.start)]   # a starter thread that ends must not take the broker along
 for thread in threads: thread.start()
@@ -225,7 +232,7 @@ def test_jars_damaged_in_the_cache_are_replaced(tmp_path: Path, monkeypatch: pyt
 STANDALONE = """
 import sys
 from pathlib import Path
-from layer.embedded import EmbeddedBrokerError, run_standalone
+from pulsar_on_kafka.embedded import EmbeddedBrokerError, run_standalone
 try:
     run_standalone(Path(sys.argv[1]), int(sys.argv[2]), heap_mb=512)
 except EmbeddedBrokerError as error:

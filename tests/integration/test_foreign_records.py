@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
 from tests.foreign_records import NOT_UTF8, Foreign, ForeignProducer, absurd_records
 from tests.integration.sdk_support import PATIENCE_MS
 

@@ -8,18 +8,24 @@ import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.cli.main import app
-from layer.deadline import Deadline
-from layer.waiting import wait_until
-from mapping.instances import Instance
-from mapping.state_keys import DeliveryKey, TopicKey, encode_key
-from mapping.state_records.cursor_requests import AcknowledgeUpTo, CursorLife, Request, Seek, encode_request
-from mapping.state_records.leases import TakeOver
-from mapping.state_records.leases import encode as encode_lease
-from mapping.state_topics import DELIVERIES, PRODUCERS, SUBSCRIPTIONS, TOPICS, StateTopic
-from mapping.topic_name import TopicName
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.cli.main import app
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state_keys import DeliveryKey, TopicKey, encode_key
+from pulsar_on_kafka.mapping.state_records.cursor_requests import (
+    AcknowledgeUpTo,
+    CursorLife,
+    Request,
+    Seek,
+    encode_request,
+)
+from pulsar_on_kafka.mapping.state_records.leases import TakeOver
+from pulsar_on_kafka.mapping.state_records.leases import encode as encode_lease
+from pulsar_on_kafka.mapping.state_topics import DELIVERIES, PRODUCERS, SUBSCRIPTIONS, TOPICS, StateTopic
+from pulsar_on_kafka.mapping.topic_name import TopicName
 from tests.integration.sdk_support import PATIENCE_MS
 
 pytestmark = pytest.mark.kafka

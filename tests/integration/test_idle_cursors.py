@@ -10,19 +10,19 @@ from typing import Any
 import pytest
 from pyroaring import BitMap64
 
-import layer as pulsar
-from layer import errors
-from layer.admin import AdminClient
-from layer.clock import SystemClock
-from layer.cursor.checkpoints import CheckpointFold
-from layer.cursor.ledger_acks import of_offsets
-from layer.cursor.machine import CursorState
-from layer.deadline import Deadline
-from layer.kafka.offset_writer import OffsetWriter
-from layer.kafka.records import CommittedOffset
-from layer.statelog.view import LogView
-from mapping.state_topics import CURSOR_CHECKPOINTS
-from mapping.topic_name import TopicName
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cursor.checkpoints import CheckpointFold
+from pulsar_on_kafka.cursor.ledger_acks import of_offsets
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.kafka.groups.offset_writer import OffsetWriter
+from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.mapping.state_topics import CURSOR_CHECKPOINTS
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.statelog.view import LogView
 from tests.integration.sdk_support import payloads, receive
 
 Unique = Callable[..., str]

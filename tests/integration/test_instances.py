@@ -8,18 +8,18 @@ import random
 import pytest
 from confluent_kafka.admin import AdminClient as KafkasAdminClient
 
-import layer as pulsar
-import layer.asyncio
-from layer.admin import AdminClient
-from layer.client.connection import INSTANCE_VARIABLE
-from layer.deadline import Deadline
-from layer.duties.running import RunningDuties
-from layer.duties.state import DutyName
-from layer.embedded import EmbeddedBroker
-from layer.metadata.processes import SERVICE
-from layer.waiting import wait_until
-from mapping.instances import Instance
-from mapping.state_topics import ALL
+import pulsar_on_kafka as pulsar
+import pulsar_on_kafka.asyncio
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.processes import SERVICE
+from pulsar_on_kafka.base.role_state import DutyName
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.client.connection.connection import INSTANCE_VARIABLE
+from pulsar_on_kafka.embedded import EmbeddedBroker
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state_topics import ALL
+from pulsar_on_kafka.service.running import RunningDuties
 from tests.integration.command_line import CommandLine
 from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, send, send_fast
 
@@ -145,7 +145,7 @@ def test_the_environment_the_commands_and_asyncio_say_whose(url: str, monkeypatc
         admin.list_topics(NAMESPACE)
 
     async def read() -> bytes:
-        aio = layer.asyncio.Client(url, instance="acme")
+        aio = pulsar_on_kafka.asyncio.Client(url, instance="acme")
         consumer = await aio.subscribe(ORDERS, "s", initial_position=pulsar.InitialPosition.Earliest)
         message = await consumer.receive()
         await aio.close()

@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.errors import LayerError
-from layer.kafka.ascending import AscendingReader
-from layer.kafka.assigned import AssignedConsumer
-from layer.kafka.fetcher import READ_THROUGH, Fetcher
-from layer.kafka.settings import KafkaSettings
-from layer.waiting import wait_until
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.kafka.reading.ascending import AscendingReader
+from pulsar_on_kafka.kafka.reading.assigned import AssignedConsumer
+from pulsar_on_kafka.kafka.reading.fetcher import READ_THROUGH, Fetcher
+from pulsar_on_kafka.kafka.settings import KafkaSettings
 from tests.integration.sdk_support import send, send_fast
 
 pytestmark = pytest.mark.kafka

@@ -8,11 +8,20 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Producer
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.ledgers.deleting import LedgerDeletion
-from layer.ledgers.deletion_topics import (
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.ledgers.machine import LedgerLists
+from pulsar_on_kafka.ledgers.model import Place
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.ledger import unpack_ledger_id
+from pulsar_on_kafka.mapping.state_records.metadata import LifeState
+from pulsar_on_kafka.mapping.state_topics import LEDGERS
+from pulsar_on_kafka.mapping.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka.metadata.topics import DATA_TOPIC_CONFIGS
+from pulsar_on_kafka.service.ledgers.deleting import LedgerDeletion
+from pulsar_on_kafka.service.ledgers.deletion_topics import (
     DEAD_LETTERS,
     EVENTS,
     RETRIES,
@@ -20,17 +29,8 @@ from layer.ledgers.deletion_topics import (
     deletion_group,
     event_schema,
 )
-from layer.ledgers.machine import LedgerLists
-from layer.ledgers.maintenance import Maintenance
-from layer.ledgers.model import Place
-from layer.metadata.topics import DATA_TOPIC_CONFIGS
-from layer.statelog.view import LogView
-from layer.waiting import wait_until
-from mapping.instances import Instance
-from mapping.ledger import unpack_ledger_id
-from mapping.state_records.metadata import LifeState
-from mapping.state_topics import LEDGERS
-from mapping.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
+from pulsar_on_kafka.statelog.view import LogView
 from tests.integration.command_line import CommandLine
 
 pytestmark = pytest.mark.kafka

@@ -11,16 +11,16 @@ from contextlib import ExitStack
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient, LedgerInfo
-from layer.deadline import Deadline
-from layer.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError
-from layer.ledgers.machine import LedgerLists
-from layer.ledgers.maintenance import Maintenance
-from layer.statelog.view import LogView
-from layer.waiting import wait_until
-from mapping.state_records.ledgers import LedgerState
-from mapping.state_topics import LEDGERS
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient, LedgerInfo
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError
+from pulsar_on_kafka.ledgers.machine import LedgerLists
+from pulsar_on_kafka.mapping.state_records.ledgers import LedgerState
+from pulsar_on_kafka.mapping.state_topics import LEDGERS
+from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
+from pulsar_on_kafka.statelog.view import LogView
 from tests.integration.command_line import CommandLine
 
 pytestmark = pytest.mark.kafka
@@ -202,7 +202,7 @@ def test_pok_serve_keeps_lists_until_it_is_told_to_stop(
     admin.create_subscription(topic, "keeps-its-ledgers", from_earliest=True)
     _send(client, topic, SIZE + 5)
     with subprocess.Popen(
-        [sys.executable, "-m", "layer.cli", "--url", service_url, "serve", "--port", "0"],
+        [sys.executable, "-m", "pulsar_on_kafka.cli", "--url", service_url, "serve", "--port", "0"],
         stdout=subprocess.PIPE, text=True, env=os.environ,
     ) as process:  # fmt: skip
         try:

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.embedded import EmbeddedBroker
-from layer.waiting import wait_until
-from mapping.topic_name import TopicName, kafka_topic
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.embedded import EmbeddedBroker
+from pulsar_on_kafka.mapping.topic_name import TopicName, kafka_topic
 from tests.integration.sdk_support import nothing_comes, payloads, receive, send
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(600)]

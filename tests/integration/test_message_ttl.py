@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import Producer
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.ledgers.maintenance import Maintenance
-from layer.waiting import wait_until
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from tests.integration.command_line import CommandLine
 from tests.integration.sdk_support import receive
 

@@ -13,9 +13,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
-import layer as pulsar
-from layer.cli.main import app
-from layer.metrics import MetricsCollector
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.cli.main import app
+from pulsar_on_kafka.metrics import MetricsCollector
 from tests.integration.sdk_support import receive, send, until
 
 pytestmark = pytest.mark.kafka
@@ -158,7 +158,7 @@ def test_the_cluster_tells_of_subscriptions_that_nobody_serves(service_url: str,
 
 
 def test_statistics_are_logged(service_url: str, unique: Callable[..., str], caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "layer.client.stats_log")
+    caplog.set_level(logging.INFO, "pulsar_on_kafka.client.values.stats_log")
     topic = unique()
     client = pulsar.Client(service_url, stats_interval_in_seconds=1)
     consumer = client.subscribe(topic, "s")

@@ -8,17 +8,17 @@ import sys
 
 import pytest
 
-import layer as pulsar
-from layer import errors
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.embedded import EmbeddedBroker
-from layer.kafka.settings import KafkaSettings
-from layer.node import Node
-from layer.waiting import wait_until
-from mapping.state_records.transaction_log import TopicPartition
-from mapping.state_records.transaction_requests import AddPartitions, Begin, End
-from mapping.txn_id import TxnId
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.embedded import EmbeddedBroker
+from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.mapping.state_records.transaction_log import TopicPartition
+from pulsar_on_kafka.mapping.state_records.transaction_requests import AddPartitions, Begin, End
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.node.node import Node
 from tests.integration.transaction_support import PATIENCE_S
 
 pytestmark = pytest.mark.kafka
@@ -41,7 +41,7 @@ def test_there_are_more_and_open_transactions_keep_theirs(own_broker: EmbeddedBr
             pok = [
                 sys.executable,
                 "-m",
-                "layer.cli",
+                "pulsar_on_kafka.cli",
                 "--url",
                 url,
                 "--output",

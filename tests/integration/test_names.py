@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
 from tests.integration.sdk_support import payloads, receive, receive_rest, send
 
 EARLIEST = pulsar.InitialPosition.Earliest

@@ -11,23 +11,23 @@ from contextlib import ExitStack
 import pytest
 from typer.testing import CliRunner
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.cli.main import app
-from layer.deadline import Deadline
-from layer.duties.running import RunningDuties
-from layer.duties.state import DutyName
-from layer.embedded import EmbeddedBrokerError
-from layer.errors import NoSuchTopic, NotAuthorized
-from layer.kafka.admin import KafkaAdmin
-from layer.kafka.fetcher import Fetcher
-from layer.kafka.producer import KafkaProducer
-from layer.kafka.settings import KafkaSettings
-from layer.ledgers.group import maintenance_group
-from layer.metadata.processes import SERVICE
-from layer.transactions.coordinator_group import coordinators_group
-from mapping.instances import Instance
-from mapping.state_topics import ALL, TOPICS
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import NoSuchTopic, NotAuthorized
+from pulsar_on_kafka.base.processes import SERVICE
+from pulsar_on_kafka.base.role_state import DutyName
+from pulsar_on_kafka.cli.main import app
+from pulsar_on_kafka.embedded import EmbeddedBrokerError
+from pulsar_on_kafka.kafka.admin import KafkaAdmin
+from pulsar_on_kafka.kafka.producer import KafkaProducer
+from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
+from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.ledgers.group import maintenance_group
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state_topics import ALL, TOPICS
+from pulsar_on_kafka.service.running import RunningDuties
+from pulsar_on_kafka.transactions.serving.group import coordinators_group
 from tests.certificates import Authority
 from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, send, until
 from tests.integration.secure_support import SecureCluster, secure_cluster

@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer
 
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.errors import NoSuchTopic, OffsetOutOfRange
-from layer.kafka import range_reader
-from layer.kafka.range_reader import OffsetRange, RangeReader
-from layer.kafka.records import KafkaRecord
-from layer.kafka.settings import KafkaSettings
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import NoSuchTopic, OffsetOutOfRange
+from pulsar_on_kafka.kafka.reading import range_reader
+from pulsar_on_kafka.kafka.reading.range_reader import OffsetRange, RangeReader
+from pulsar_on_kafka.kafka.records import KafkaRecord
+from pulsar_on_kafka.kafka.settings import KafkaSettings
 
 pytestmark = pytest.mark.kafka
 

@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import layer as pulsar
-from layer import exceptions
-from layer.admin import AdminClient
-from layer.cli.main import app
-from layer.deadline import Deadline
-from layer.registry.policies import policies_when_opened
-from mapping.instances import Instance
-from mapping.schema_version import SchemaVersion
-from mapping.state_topics import SCHEMAS
-from mapping.topic_name import TopicName
-from schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka import exceptions
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cli.main import app
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.state_topics import SCHEMAS
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.registry.policies import policies_when_opened
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
 from tests.integration.command_line import CommandLine
 from tests.registries import avro
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from layer.registry.configured import CHECKERS_VARIABLE
+from pulsar_on_kafka.registry.configured import CHECKERS_VARIABLE
 from tests.registries import WORD_LISTS, install_word_lists
 
 

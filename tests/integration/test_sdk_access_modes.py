@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 import pytest
 
-import layer as pulsar
-from layer.deadline import Deadline
-from layer.waiting import wait_until
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
 from tests.integration.sdk_support import nothing_comes, payloads, receive
 from tests.integration.test_sdk_processes import a_program
 

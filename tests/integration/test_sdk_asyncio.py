@@ -1,4 +1,4 @@
-"""`layer.asyncio` against a real broker."""
+"""`asyncio` against a real broker."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-import layer as pulsar
-import layer.asyncio as pulsar_asyncio
-from layer.asyncio import PulsarException
+import pulsar_on_kafka as pulsar
+import pulsar_on_kafka.asyncio as pulsar_asyncio
+from pulsar_on_kafka.asyncio import PulsarException
 
 Unique = Callable[..., str]
 EARLIEST = pulsar.InitialPosition.Earliest

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import pytest
 
-import layer as pulsar
-import layer.asyncio as pulsar_asyncio
+import pulsar_on_kafka as pulsar
+import pulsar_on_kafka.asyncio as pulsar_asyncio
 
 Unique = Callable[..., str]
 PATIENCE_S = 15.0

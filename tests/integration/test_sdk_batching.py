@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer as RawProducer
 
-import layer as pulsar
-from layer.admin import AdminClient
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
 from tests.integration.sdk_support import PATIENCE_MS, counted, nothing_comes, payloads, receive, receive_rest, until
 from tests.integration.test_sdk_encryption import key_pair
 

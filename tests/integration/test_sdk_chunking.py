@@ -18,11 +18,11 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient as KafkaTool
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-import layer as pulsar
-import layer.asyncio
-from layer.admin import AdminClient
-from layer.kafka import handles
-from mapping.message_record import decode_headers
+import pulsar_on_kafka as pulsar
+import pulsar_on_kafka.asyncio
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.kafka import handles
+from pulsar_on_kafka.mapping.message_record import decode_headers
 from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, payloads, receive, receive_rest, send, until
 from tests.integration.test_sdk_encryption import key_pair
 from tests.integration.test_sdk_processes import a_program
@@ -610,7 +610,7 @@ def test_with_a_schema_and_asyncio(service_url: str, topic: str) -> None:
     text = "äöü" * 400_000
 
     async def play() -> None:
-        client = layer.asyncio.Client(service_url)
+        client = pulsar_on_kafka.asyncio.Client(service_url)
         producer = await client.create_producer(
             topic, schema=pulsar.schema.StringSchema(), batching_enabled=False, chunking_enabled=True
         )

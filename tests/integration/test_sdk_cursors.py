@@ -9,15 +9,15 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.kafka import group
-from layer.kafka.records import CommittedOffset
-from mapping.instances import Instance
-from mapping.state_keys import CursorSegmentKey, decode_key
-from mapping.state_records.cursor_state import decode_commit_metadata
-from mapping.state_topics import CURSORS
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.kafka.groups import membership as group
+from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state_keys import CursorSegmentKey, decode_key
+from pulsar_on_kafka.mapping.state_records.cursor_state import decode_commit_metadata
+from pulsar_on_kafka.mapping.state_topics import CURSORS
 from tests.integration.sdk_support import nothing_comes, payloads, receive, receive_rest, send, send_fast, until
 
 Unique = Callable[..., str]

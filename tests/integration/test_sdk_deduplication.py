@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.embedded import EmbeddedBroker
-from layer.kafka.records import headers_of
-from mapping.headers import PRODUCER
-from mapping.topic_name import TopicName, kafka_topic
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.embedded import EmbeddedBroker
+from pulsar_on_kafka.kafka.records import headers_of
+from pulsar_on_kafka.mapping.headers import PRODUCER
+from pulsar_on_kafka.mapping.topic_name import TopicName, kafka_topic
 from tests.integration.sdk_support import nothing_comes, payloads, receive, until
 
 Unique = Callable[..., str]
@@ -366,7 +366,7 @@ def _last_id(admin: AdminClient, topic: str, partition: int) -> int:
 
 PROGRAM = """
 import os, signal, sys
-import layer as pulsar
+import pulsar_on_kafka as pulsar
 url, topic, begin, batching = sys.argv[1:5]
 client = pulsar.Client(url)
 producer = client.create_producer(topic, producer_name="p", block_if_queue_full=True, max_pending_messages=500,
@@ -433,7 +433,7 @@ def test_a_name_that_is_held_in_another_process_is_refused_and_taken_over_after_
     holder = programs(
         """
         import sys
-        import layer as pulsar
+        import pulsar_on_kafka as pulsar
         client = pulsar.Client(sys.argv[1])
         producer = client.create_producer(sys.argv[2], producer_name="p")
         for number in range(10):
@@ -492,7 +492,7 @@ def test_a_paused_holder_is_refused_when_it_runs_again(
     paused = programs(
         """
         import sys
-        import layer as pulsar
+        import pulsar_on_kafka as pulsar
         client = pulsar.Client(sys.argv[1])
         producer = client.create_producer(sys.argv[2], producer_name="p")
         producer.send(b"0")

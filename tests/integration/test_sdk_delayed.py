@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-import layer as pulsar
-from layer.dispatch import reading
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.subscriptions.member import fetching as reading
 from tests.integration.sdk_support import counted, payloads, receive, receive_rest, until
 
 Unique = Callable[..., str]

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-import layer as pulsar
+import pulsar_on_kafka as pulsar
 from tests.integration.sdk_support import PATIENCE_MS, SILENCE_MS, nothing_comes, payloads, receive, receive_rest
 
 pytestmark = pytest.mark.kafka

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
 from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, payloads, receive, send, until
 from tests.integration.test_sdk_leases import Process, known_to_owner, processes
 

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError
 from tests.integration.sdk_support import nothing_comes, payloads, receive, send
 
 Unique = Callable[..., str]

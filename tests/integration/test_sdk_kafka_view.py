@@ -11,11 +11,11 @@ from confluent_kafka import Consumer, KafkaError, Producer
 from confluent_kafka.admin import AdminClient as KafkaTool
 from confluent_kafka.admin import NewTopic
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.kafka import handles
-from mapping.message_record import decode_headers
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.kafka import handles
+from pulsar_on_kafka.mapping.message_record import decode_headers
 from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, receive_rest, send, until
 
 Unique = Callable[..., str]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-import layer as pulsar
+import pulsar_on_kafka as pulsar
 from tests.integration.pending_ack_support import begin
 from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, payloads, receive, send, until
 from tests.integration.test_sdk_leases import EARLIEST, SHARED, Process, join, known_to_owner, processes

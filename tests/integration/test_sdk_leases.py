@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient, ConsumerStats
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient, ConsumerStats
 from tests.integration.sdk_support import (
     PATIENCE_MS,
     nothing_comes,

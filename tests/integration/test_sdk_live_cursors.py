@@ -13,16 +13,23 @@ from datetime import timedelta
 
 import pytest
 
-import layer as pulsar
-from layer import errors
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.deliveries.live_cursors import _life
-from layer.dispatch.serving import Serving
-from layer.metadata.subscription import Subscription
-from mapping.state_keys import DeliveryKey, encode_key
-from mapping.state_records.cursor_requests import CursorLife, Request, SaveNow, Seek, Skip, encode_request
-from mapping.state_topics import DELIVERIES
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.state_keys import DeliveryKey, encode_key
+from pulsar_on_kafka.mapping.state_records.cursor_requests import (
+    CursorLife,
+    Request,
+    SaveNow,
+    Seek,
+    Skip,
+    encode_request,
+)
+from pulsar_on_kafka.mapping.state_topics import DELIVERIES
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.subscriptions.member.serving import Serving
+from pulsar_on_kafka.subscriptions.requests.live_cursors import _life
 from tests.integration.sdk_support import (
     PATIENCE_MS,
     nothing_comes,
@@ -191,7 +198,7 @@ def test_a_seek_moves_partitions_that_other_processes_own(
 
 
 OWNER = """
-from layer.deliveries.owner import Answering
+from pulsar_on_kafka.subscriptions.requests.owner import Answering
 client = pulsar.Client(sys.argv[1])
 consumer = client.subscribe(sys.argv[2], "s", pulsar.ConsumerType.Shared,
                             initial_position=pulsar.InitialPosition.Earliest)

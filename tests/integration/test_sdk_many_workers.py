@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.deadline import Deadline
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
 from tests.integration.sdk_support import nothing_comes, until
 
 Unique = Callable[..., str]
@@ -27,7 +27,7 @@ KEYS = 1_000
 
 PROGRAM = """
 import sys, threading
-import layer as pulsar
+import pulsar_on_kafka as pulsar
 
 url, topic, kind, number, consumers = sys.argv[1:]
 client = pulsar.Client(url)

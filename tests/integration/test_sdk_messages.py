@@ -10,9 +10,9 @@ from zlib import crc32
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
-from mapping.message_record import decode_headers
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.mapping.message_record import decode_headers
 from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, payloads, receive, receive_rest, send
 
 Unique = Callable[..., str]

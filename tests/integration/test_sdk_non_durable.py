@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.ledgers.log_use import KafkaLogUse
-from layer.metadata.subscription import Subscription
-from layer.tidying.non_durable import NonDurableTidying
-from mapping.state_topics import CURSOR_CHECKPOINTS
-from mapping.topic_name import TopicName
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.state_topics import CURSOR_CHECKPOINTS
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.service.housekeeping.non_durable import NonDurableTidying
+from pulsar_on_kafka.service.ledgers.log_use import KafkaLogUse
 from tests.integration.sdk_support import nothing_comes, payloads, receive, receive_rest, send, until
 from tests.integration.test_sdk_processes import a_program
 

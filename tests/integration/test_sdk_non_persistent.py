@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.metrics import MetricsCollector
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.metrics import MetricsCollector
 from tests.integration.sdk_support import nothing_comes, payloads, receive, receive_rest, send, until
 from tests.integration.test_sdk_processes import a_program
 

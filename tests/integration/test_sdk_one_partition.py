@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.waiting import wait_until
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
 from tests.integration.sdk_support import nothing_comes, payloads, receive, receive_rest
 from tests.integration.test_sdk_processes import a_program
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-import layer as pulsar
-import layer.asyncio as pulsar_asyncio
-from layer.admin import AdminClient
-from mapping.state_keys import CursorTakeoverKey
+import pulsar_on_kafka as pulsar
+import pulsar_on_kafka.asyncio as pulsar_asyncio
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.mapping.state_keys import CursorTakeoverKey
 from tests.integration.pending_ack_support import begin, pending_acks_on_record
 from tests.integration.sdk_support import counted, nothing_comes, payloads, receive, send, until
 from tests.integration.transaction_support import PATIENCE_S

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import layer as pulsar
+import pulsar_on_kafka as pulsar
 from tests.integration.sdk_support import nothing_comes, receive_rest, send
 from tests.pid_namespaces import REFUSED, are_permitted, in_own_pid_namespace
 

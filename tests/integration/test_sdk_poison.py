@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
 from tests.integration.sdk_support import counted, nothing_comes, payloads, receive, receive_rest, send, until
 from tests.integration.test_sdk_processes import a_program
 

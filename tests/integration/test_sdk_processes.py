@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.deadline import Deadline
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
 from tests.integration.sdk_support import nothing_comes, payloads, receive, send, send_fast, until
 
 Unique = Callable[..., str]
@@ -258,7 +258,7 @@ def test_acks_of_a_consumer_that_died_are_kept_with_segments_and_a_forgotten_gro
             for message in messages[1:9000:2]:
                 consumer.acknowledge(message)
             consumer.flush()
-            from layer.cursor.store import CursorStore
+            from pulsar_on_kafka.cursor.store import CursorStore
             import threading
             written = threading.Event()
             write = CursorStore.write_checkpoint

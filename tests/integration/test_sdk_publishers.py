@@ -7,10 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient, PublisherStats
-from layer.deadline import Deadline
-from layer.waiting import wait_until
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient, PublisherStats
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
 from tests.integration.test_cli import Pok
 from tests.integration.test_cli import done as done
 from tests.integration.test_cli import pok as pok

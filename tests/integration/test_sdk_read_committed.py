@@ -8,13 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 from confluent_kafka import Producer as KafkaProducer
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.dispatch import read_committed
-from layer.transactions.buffer.model import DataPartition
-from mapping.headers import TXN
-from mapping.topic_name import TopicName, kafka_topic
-from mapping.txn_id import TxnId
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.mapping.headers import TXN
+from pulsar_on_kafka.mapping.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.subscriptions.records import read_committed
+from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from tests.integration.sdk_support import payloads, receive, receive_rest, send, until
 from tests.integration.transaction_support import read_all
 from tests.integration.transactions_by_hand import WrittenByHand

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.metrics import MetricsCollector
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.metrics import MetricsCollector
 from tests.integration.sdk_support import PATIENCE_MS, SILENCE_MS, send, until
 
 Unique = Callable[..., str]

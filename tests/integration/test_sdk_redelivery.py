@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
 from tests.integration.sdk_support import (
     PATIENCE_MS,
     counted,

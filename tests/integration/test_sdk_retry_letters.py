@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-import layer as pulsar
-import layer.asyncio as pulsar_asyncio
-from layer.admin import AdminClient
-from layer.client.letter_origin import java_text
+import pulsar_on_kafka as pulsar
+import pulsar_on_kafka.asyncio as pulsar_asyncio
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.client.consumer.letter_origin import java_text
 from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, payloads, receive, send
 
 Unique = Callable[..., str]

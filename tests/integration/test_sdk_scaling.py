@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.deadline import Deadline
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
 from tests.integration.pending_ack_support import begin
 from tests.integration.sdk_support import (
     PATIENCE_MS,

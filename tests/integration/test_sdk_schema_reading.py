@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer as KafkaConsumer
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.schema import (
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.schema import (
     AutoConsumeSchema,
     AvroSchema,
     BytesSchema,
@@ -24,7 +25,6 @@ from layer.schema import (
     KeyValueSchema,
     StringSchema,
 )
-from mapping.topic_name import TopicName
 from tests.integration.schema_support import (
     Order,
     receive_one,

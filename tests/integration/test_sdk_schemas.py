@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from google.protobuf import struct_pb2
 
-import layer as pulsar
-from layer import errors
-from layer.admin import AdminClient
-from layer.schema import (
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.schema import (
     AutoConsumeSchema,
     AutoProduceBytesSchema,
     AvroSchema,
@@ -28,7 +29,6 @@ from layer.schema import (
     Schema,
     StringSchema,
 )
-from mapping.topic_name import TopicName
 from tests.integration.schema_support import (
     Order,
     OrderByText,
@@ -406,7 +406,7 @@ def test_messages_outlive_the_deletion_of_their_schema(
 
 def latest_after(admin: AdminClient, topic: str) -> Any:
     """The deletion's own version."""
-    from mapping.schema_version import SchemaVersion
+    from pulsar_on_kafka.mapping.schema_version import SchemaVersion
 
     assert latest_version(admin, topic) is None
     return SchemaVersion(1)

@@ -8,10 +8,10 @@ from collections.abc import Callable
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.client.multi_topics import MultiTopicsConsumer
-from layer.client.receiving import Receiving
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.client.consumer.multi_topics import MultiTopicsConsumer
+from pulsar_on_kafka.client.receiving.receiving import Receiving
 from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, receive, receive_rest, send, until
 
 Unique = Callable[..., str]

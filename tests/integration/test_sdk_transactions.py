@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-import layer as pulsar
-import layer.asyncio
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.waiting import wait_until
-from mapping.txn_id import TxnId
+import pulsar_on_kafka as pulsar
+import pulsar_on_kafka.asyncio
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.mapping.txn_id import TxnId
 from tests.integration.transaction_support import PATIENCE_S, Seen, data_of, markers_of, on_record, read_all
 from tests.kafka_records import headers_of
 
@@ -234,7 +234,7 @@ def test_asyncio(topics: Callable[..., Topic], service_url: str) -> None:
     topic = topics()
 
     async def program() -> tuple[TxnId, TxnId]:
-        client = layer.asyncio.Client(service_url, operation_timeout_seconds=120, enable_transaction=True)
+        client = pulsar_on_kafka.asyncio.Client(service_url, operation_timeout_seconds=120, enable_transaction=True)
         producer = await client.create_producer(topic.name, block_if_queue_full=True, max_pending_messages=5)
         async with await client.new_transaction() as kept:
             await asyncio.gather(*[producer.send(b"%d" % number, txn=kept) for number in range(10)])
@@ -247,7 +247,7 @@ def test_asyncio(topics: Callable[..., Topic], service_url: str) -> None:
 
         with pytest.raises(KeyError):
             await fail()
-        with pytest.raises(layer.asyncio.PulsarException) as refused:
+        with pytest.raises(pulsar_on_kafka.asyncio.PulsarException) as refused:
             await producer.send(b"late", txn=kept)
         assert refused.value.error() is pulsar.Result.InvalidTxnStatusError
         assert (kept.state, dropped.state) == (State.COMMITTED, State.ABORTED)

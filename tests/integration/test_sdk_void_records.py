@@ -7,16 +7,16 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer as KafkaProducer
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.client.message_id import NativeMessageId
-from layer.deadline import Deadline
-from layer.metadata.known_fences import KnownFences
-from layer.metadata.signs_and_fences import SignsAndFences
-from layer.statelog.view import LogView
-from mapping.headers import PRODUCER
-from mapping.state_topics import PRODUCERS
-from mapping.topic_name import TopicName, kafka_topic
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.values.message_id import NativeMessageId
+from pulsar_on_kafka.mapping.headers import PRODUCER
+from pulsar_on_kafka.mapping.state_topics import PRODUCERS
+from pulsar_on_kafka.mapping.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka.metadata.producers.heartbeats_and_fences import SignsAndFences
+from pulsar_on_kafka.metadata.producers.known_fences import KnownFences
+from pulsar_on_kafka.statelog.view import LogView
 from tests.integration.sdk_support import nothing_comes, payloads, receive, until
 from tests.integration.test_sdk_processes import a_program
 
@@ -26,7 +26,7 @@ EARLIEST = pulsar.MessageId.earliest
 
 _DIES_BEFORE_ITS_RECEIPT = """
     import threading
-    from layer.metadata.fence_records import FenceRecords
+    from pulsar_on_kafka.metadata.producers.fence_records import FenceRecords
     FenceRecords.found = lambda *arguments: threading.Event().wait()
     client = pulsar.Client(sys.argv[1])
     producer = client.create_producer(sys.argv[2], access_mode=pulsar.ProducerAccessMode.Exclusive)

@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.embedded import EmbeddedBrokerError
-from layer.errors import NotAuthorized
-from layer.kafka.acls import Acl
-from layer.kafka.good_byes import GoodByes
-from layer.ledgers.deleting import LedgerDeletion
-from layer.ledgers.maintenance import Maintenance
-from layer.migration.acls import carry
-from mapping.subscription_group import group_id
-from mapping.topic_name import TopicName, kafka_topic
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import NotAuthorized
+from pulsar_on_kafka.embedded import EmbeddedBrokerError
+from pulsar_on_kafka.kafka.acls import Acl
+from pulsar_on_kafka.kafka.groups.good_byes import GoodByes
+from pulsar_on_kafka.mapping.subscription_group import group_id
+from pulsar_on_kafka.mapping.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka.migration.acls import carry
+from pulsar_on_kafka.service.ledgers.deleting import LedgerDeletion
+from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from tests.certificates import Authority, Identity
 from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, send, until
 from tests.integration.secure_support import (

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from layer import errors
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.metadata.topics import Topic
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.topics import Topic
 
 pytestmark = pytest.mark.kafka
 

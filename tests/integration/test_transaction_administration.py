@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-import layer as pulsar
-from layer import exceptions
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.transactions.buffer.verify import Finding
-from layer.transactions.coordinator_state import txn_id
-from mapping.state_records.transaction_log import TxnStatus
-from mapping.txn_id import TxnId
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka import exceptions
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.state_records.transaction_log import TxnStatus
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.transactions.buffer.verify import Finding
+from pulsar_on_kafka.transactions.coordinator.state import txn_id
 from tests.integration.command_line import CommandLine
 from tests.integration.sdk_support import PATIENCE_MS
 from tests.integration.transactions_by_hand import PATIENCE_S, WrittenByHand

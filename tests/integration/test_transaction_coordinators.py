@@ -8,25 +8,25 @@ from collections.abc import Callable, Iterator
 import pytest
 from confluent_kafka import KafkaError, Producer
 
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.errors import InvalidTxnStatus
-from layer.kafka.settings import KafkaSettings
-from layer.metadata.topics import Topic
-from layer.node import Node
-from layer.transactions.buffer.entries import TxnStatus
-from layer.transactions.buffer.model import DataPartition
-from layer.transactions.client_transaction import ClientTransaction, TransactionClient, TransactionState
-from layer.transactions.coordinator_access import ClusterAccess
-from layer.transactions.coordinator_log import CoordinatorLog
-from layer.transactions.coordinators import Coordinators
-from layer.transactions.kafka_partitions import KafkaDataPartitions
-from layer.transactions.remote_coordinator import RemoteCoordinator
-from layer.transactions.sealing import Sealing
-from layer.waiting import wait_until
-from mapping.headers import TXN
-from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_COORDINATOR_ASSIGN
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import InvalidTxnStatus
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.mapping.headers import TXN
+from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_COORDINATOR_ASSIGN
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.transactions.buffer.entries import TxnStatus
+from pulsar_on_kafka.transactions.buffer.model import DataPartition
+from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionClient, TransactionState
+from pulsar_on_kafka.transactions.effects.kafka_partitions import KafkaDataPartitions
+from pulsar_on_kafka.transactions.serving.access import ClusterAccess
+from pulsar_on_kafka.transactions.serving.coordinators import Coordinators
+from pulsar_on_kafka.transactions.serving.log import CoordinatorLog
+from pulsar_on_kafka.transactions.serving.remote import RemoteCoordinator
+from pulsar_on_kafka.transactions.upkeep.sealing import Sealing
 from tests.clocks import PacedClock
 from tests.integration.transaction_support import (
     PATIENCE_S,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-import layer as pulsar
-from layer.admin import CLUSTER, AdminClient
-from layer.cli.serve import _limits
-from layer.deadline import Deadline
-from layer.embedded import EmbeddedBroker
-from layer.kafka.settings import KafkaSettings
-from layer.node import Node
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import CLUSTER, AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cli.commands.serve import _limits
+from pulsar_on_kafka.embedded import EmbeddedBroker
+from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.node.node import Node
 from tests.integration.transaction_support import PATIENCE_S
 
 pytestmark = pytest.mark.kafka

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.transactions.buffer.model import DataPartition
-from layer.transactions.pending_acks.log import CursorName
-from layer.transactions.place_inspection import buffer_stats
-from layer.transactions.upkeep import Upkeep
-from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT
+from pulsar_on_kafka.transactions.buffer.model import DataPartition
+from pulsar_on_kafka.transactions.pending_acks.log import CursorName
+from pulsar_on_kafka.transactions.records.place_inspection import buffer_stats
+from pulsar_on_kafka.transactions.upkeep.upkeep import Upkeep
 from tests.integration.transactions_by_hand import PATIENCE_S, WrittenByHand
 
 pytestmark = pytest.mark.kafka

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-import layer as pulsar
+import pulsar_on_kafka as pulsar
 from tests.integration.transaction_support import PATIENCE_S
 
 pytestmark = [pytest.mark.kafka, pytest.mark.kills]
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.kills]
 TIMEOUT_S = 8
 DYING = textwrap.dedent("""
     import os, sys
-    import layer as pulsar
+    import pulsar_on_kafka as pulsar
     client = pulsar.Client(sys.argv[1], enable_transaction=True, stand_in=False)
     consumer = client.subscribe(sys.argv[2], "s", consumer_type=pulsar.ConsumerType.Shared)
     txn = client.new_transaction(int(sys.argv[3]) * 1000)

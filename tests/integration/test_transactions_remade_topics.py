@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.waiting import wait_until
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
 from tests.integration.transaction_support import PATIENCE_S, data_of
 
 pytestmark = pytest.mark.kafka

@@ -13,20 +13,20 @@ from confluent_kafka import OFFSET_END, KafkaError, KafkaException, TopicPartiti
 from confluent_kafka.admin import AdminClient as KafkaAdminClient
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.embedded import EmbeddedBroker
-from layer.kafka.records import CommittedOffset
-from mapping.instances import Instance
-from mapping.state_records.cursor_state import (
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.embedded import EmbeddedBroker
+from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state_records.cursor_state import (
     METADATA_PREFIX,
     CommitMetadata,
     decode_commit_metadata,
     encode_commit_metadata,
 )
-from mapping.state_topics import CURSORS
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.state_topics import CURSORS
+from pulsar_on_kafka.mapping.topic_name import TopicName
 from tests.integration.command_line import CommandLine
 from tests.integration.sdk_support import nothing_comes, payloads, receive, send, send_fast, until
 

@@ -8,15 +8,15 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from confluent_kafka.admin import AdminClient as KafkaTool
 from confluent_kafka.admin import ConfigResource, ResourceType
 
-from layer.deadline import Deadline
-from layer.statelog.api import LogRecord
-from layer.transactions.buffer.entries import BufferEntries
-from layer.transactions.coordinator_state import CoordinatorState, Transaction
-from mapping.headers import MarkerType
-from mapping.instances import Instance
-from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_LOG
-from mapping.transaction_headers import in_transaction
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.headers import MarkerType
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_LOG
+from pulsar_on_kafka.mapping.transaction_headers import in_transaction
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
+from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState, Transaction
 from tests.kafka_records import headers_of, place_of
 
 PATIENCE_S = 60.0

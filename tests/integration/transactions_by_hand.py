@@ -8,12 +8,10 @@ from collections.abc import Iterable
 from confluent_kafka import Producer
 from pyroaring import BitMap64
 
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.metadata.topics import Topic
-from layer.transactions.coordinator_state import txn_id
-from mapping.message_record import Headers, MessageMetadata, encode_headers
-from mapping.state_keys import (
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.message_record import Headers, MessageMetadata, encode_headers
+from pulsar_on_kafka.mapping.state_keys import (
     CoordinatorTakeoverKey,
     CursorTakeoverKey,
     LowWaterKey,
@@ -23,7 +21,7 @@ from mapping.state_keys import (
     TransactionLogKey,
     encode_key,
 )
-from mapping.state_records.pending_acks import (
+from pulsar_on_kafka.mapping.state_records.pending_acks import (
     CursorLife,
     PendingAck,
     TxnAck,
@@ -32,7 +30,7 @@ from mapping.state_records.pending_acks import (
     encode_end,
     encode_pending_ack,
 )
-from mapping.state_records.transaction_buffer import (
+from pulsar_on_kafka.mapping.state_records.transaction_buffer import (
     AbortedEntry,
     BufferEntry,
     OpenEntry,
@@ -40,7 +38,7 @@ from mapping.state_records.transaction_buffer import (
     encode_low_water,
     kind_of,
 )
-from mapping.state_records.transaction_log import (
+from pulsar_on_kafka.mapping.state_records.transaction_log import (
     LogValue,
     NewTransaction,
     PartitionsAdded,
@@ -52,10 +50,12 @@ from mapping.state_records.transaction_log import (
     TxnStatus,
     encode_log_value,
 )
-from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_LOG, TRANSACTION_PENDING_ACK
-from mapping.topic_name import TopicName
-from mapping.transaction_headers import MARKER_KEY, marker_headers
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_LOG, TRANSACTION_PENDING_ACK
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.transaction_headers import MARKER_KEY, marker_headers
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.transactions.coordinator.state import txn_id
 from tests.kafka_records import place_of
 
 PATIENCE_S = 60.0

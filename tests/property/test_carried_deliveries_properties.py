@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from layer.cursor.machine import CursorState
-from layer.replication.carried_deliveries import carried, joined, offsets_there
-from layer.replication.origin_index import OriginIndex
-from layer.replication.progress import Side
-from layer.replication.told_deliveries import MOST, deliveries_heard, deliveries_told, with_news
-from mapping.state_records.deliveries import Deliveries
-from mapping.state_records.subscription_progress import Origin
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.mapping.state_records.deliveries import Deliveries
+from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin
+from pulsar_on_kafka.replicated.carried_deliveries import carried, joined, offsets_there
+from pulsar_on_kafka.replicated.origin_index import OriginIndex
+from pulsar_on_kafka.replicated.progress import Side
+from pulsar_on_kafka.replicated.told_deliveries import MOST, deliveries_heard, deliveries_told, with_news
 
 WEST, EAST, NORTH = Origin("west", 5), Origin("east", 9), Origin("north", 2)
 

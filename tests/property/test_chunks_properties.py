@@ -7,17 +7,17 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from layer.cursor.identity import CursorIdentity
-from layer.cursor.machine import CursorState
-from layer.cursor.saved import Saved
-from layer.dispatch.chunk_rules import ChunkRules
-from layer.dispatch.chunks import ChunkAssembly
-from layer.dispatch.delivery import Delivery, PartitionSlot
-from layer.dispatch.endpoint import Endpoint
-from layer.dispatch.partition import OwnedPartition
-from mapping.headers import CHUNK
-from mapping.ledger import LedgerLayout
-from mapping.message_record import ChunkInfo
+from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.saved import Saved
+from pulsar_on_kafka.mapping.headers import CHUNK
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.message_record import ChunkInfo
+from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka.subscriptions.records.chunk_rules import ChunkRules
+from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly
+from pulsar_on_kafka.subscriptions.records.delivery import Delivery, PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 from tests.clocks import SetClock
 
 Log = list["Record"]

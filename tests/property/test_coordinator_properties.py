@@ -9,15 +9,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 
-from layer import errors
-from layer.deadline import Deadline
-from layer.statelog.memory_log import MemoryStateLog
-from layer.transactions.coordinator import Coordinator
-from layer.transactions.coordinator_log import CoordinatorLog, StateLogRequests
-from layer.transactions.coordinator_rules import CoordinatorSettings
-from mapping.state_records.transaction_log import TopicPartition, TopicSubscription
-from mapping.state_records.transaction_requests import AddPartitions, AddSubscriptions, Begin, End, Wish
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.state_records.transaction_log import TopicPartition, TopicSubscription
+from pulsar_on_kafka.mapping.state_records.transaction_requests import AddPartitions, AddSubscriptions, Begin, End, Wish
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
+from pulsar_on_kafka.transactions.serving.log import CoordinatorLog, StateLogRequests
+from pulsar_on_kafka.transactions.serving.owner import Coordinator
 from tests.simulation.coordinators import TOPIC, SimulatedOutcomes, Truth, WatchedLog
 from tests.simulation.turns import ManualClock
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 
-from layer.ledgers.deletion import PartitionNow, Verdict, judge
-from layer.ledgers.following import LogRange
-from layer.ledgers.model import Ledger, Place
-from layer.ledgers.trimming import Needs
-from mapping.ledger import LedgerLayout
-from mapping.state_records.ledgers import LedgerRecord, LedgerState
+from pulsar_on_kafka.ledgers.deletion import PartitionNow, Verdict, judge
+from pulsar_on_kafka.ledgers.following import LogRange
+from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.trimming import Needs
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.state_records.ledgers import LedgerRecord, LedgerState
 
 SIZE = 10
 TOPIC = "persistent://public/default/orders"

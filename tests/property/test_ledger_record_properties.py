@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapping.errors import CorruptRecord, MappingError
-from mapping.state_keys import LedgerKey, MaintenanceTakeoverKey, decode_key, encode_key
-from mapping.state_records.ledgers import (
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka.mapping.state_keys import LedgerKey, MaintenanceTakeoverKey, decode_key, encode_key
+from pulsar_on_kafka.mapping.state_records.ledgers import (
     LedgerRecord,
     LedgerState,
     LedgerValue,

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from layer.ledgers.model import Ledger
-from layer.ledgers.trimming import MEGABYTE, MINUTE_MS, Needs, Retention, trimmable
-from mapping.ledger import LedgerLayout
-from mapping.state_records.ledgers import LedgerRecord, LedgerState
+from pulsar_on_kafka.ledgers.model import Ledger
+from pulsar_on_kafka.ledgers.trimming import MEGABYTE, MINUTE_MS, Needs, Retention, trimmable
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.state_records.ledgers import LedgerRecord, LedgerState
 
 LAYOUT = LedgerLayout(7, 10)
 TOPIC = "persistent://public/default/orders"

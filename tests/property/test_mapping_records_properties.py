@@ -8,11 +8,11 @@ from typing import Any, cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mapping import headers as names
-from mapping.batch_entry import BatchMessage, decode_batch, encode_batch
-from mapping.errors import CorruptRecord
-from mapping.headers import PREFIX, PRODUCER, SCHEMA_VERSION, TXN, MarkerType, producer_suffix
-from mapping.message_record import (
+from pulsar_on_kafka.mapping import headers as names
+from pulsar_on_kafka.mapping.batch_entry import BatchMessage, decode_batch, encode_batch
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.headers import PREFIX, PRODUCER, SCHEMA_VERSION, TXN, MarkerType, producer_suffix
+from pulsar_on_kafka.mapping.message_record import (
     BatchInfo,
     ChunkInfo,
     MessageMetadata,
@@ -21,9 +21,9 @@ from mapping.message_record import (
     is_plain,
     key_text,
 )
-from mapping.original_position import OriginalPosition
-from mapping.state_keys import TAGS, Key, decode_key, encode_key
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.original_position import OriginalPosition
+from pulsar_on_kafka.mapping.state_keys import TAGS, Key, decode_key, encode_key
+from pulsar_on_kafka.mapping.txn_id import TxnId
 
 TEXT = st.text(max_size=12)
 NAMES = (st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=10)) | st.sampled_from(

@@ -7,11 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap
 
-from layer.kafka.records import KafkaRecord
-from layer.migration.from_pulsar.admin import LedgerSpan, PulsarPartition
-from layer.migration.from_pulsar.copies_here import read_copies
-from layer.migration.from_pulsar.entries import Copy, Entry, Origin, PulsarMessage, copies, digest_of
-from layer.migration.from_pulsar.places import (
+from pulsar_on_kafka.kafka.records import KafkaRecord
+from pulsar_on_kafka.mapping.batch_entry import decode_batch
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.message_record import decode_headers
+from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin as CopyOrigin
+from pulsar_on_kafka.migration.from_pulsar.admin import LedgerSpan, PulsarPartition
+from pulsar_on_kafka.migration.from_pulsar.copies_here import read_copies
+from pulsar_on_kafka.migration.from_pulsar.entries import Copy, Entry, Origin, PulsarMessage, copies, digest_of
+from pulsar_on_kafka.migration.from_pulsar.places import (
     Position,
     acknowledged,
     acknowledged_copies,
@@ -19,11 +23,7 @@ from layer.migration.from_pulsar.places import (
     place_of,
     position_at,
 )
-from layer.replication.origin_index import OriginIndex
-from mapping.batch_entry import decode_batch
-from mapping.errors import CorruptRecord
-from mapping.message_record import decode_headers
-from mapping.state_records.subscription_progress import Origin as CopyOrigin
+from pulsar_on_kafka.replicated.origin_index import OriginIndex
 
 LEDGERS = {3: 5, 4: 0, 9: 12, 2**33 - 1: 4}
 """Ledgers and their numbers of entries, in order."""

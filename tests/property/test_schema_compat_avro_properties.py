@@ -18,7 +18,7 @@ from fastavro.read import SchemaResolutionError
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from schema_compat import (
+from pulsar_on_kafka.schema_compat import (
     CompatibilityResult,
     CompatibilityStrategy,
     Direction,

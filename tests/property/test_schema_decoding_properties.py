@@ -11,9 +11,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-import layer.schema
-from layer.schema import AvroSchema, JsonSchema, KeyValue, KeyValueEncodingType, KeyValueSchema, Schema
-from schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
+import pulsar_on_kafka.schema
+from pulsar_on_kafka.schema import AvroSchema, JsonSchema, KeyValue, KeyValueEncodingType, KeyValueSchema, Schema
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
 from tests.property.avro_schemas import Examples, pairs
 from tests.unit.schema.record_pairs import NAMES, FieldSpec, Maker, RecordSpec, field_specs, record_specs, record_values
 
@@ -81,7 +81,7 @@ def written(kind: type[Schema], drawn: tuple[RecordSpec, RecordSpec, dict[str, A
     """The two schemas and a value of the old one; drops what is no schema, and what its own schema cannot read."""
     old, new, values = drawn
     try:
-        schemas = [kind(Maker(layer.schema).record_class(spec)) for spec in (old, new)]  # type: ignore[call-arg]
+        schemas = [kind(Maker(pulsar_on_kafka.schema).record_class(spec)) for spec in (old, new)]  # type: ignore[call-arg]
         value = schemas[0]._record_cls(**values)
         schemas[0].decode(schemas[0].encode(value) or b"")
     except (fastavro.schema.SchemaParseException, ValueError, TypeError):

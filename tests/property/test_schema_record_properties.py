@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mapping.errors import CorruptRecord, MappingError
-from mapping.schema_version import SchemaVersion
-from mapping.state_records.schemas import (
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.state_records.schemas import (
     MAX_DEFINITION_BYTES,
     MAX_RECORD_BYTES,
     NewerFormat,

@@ -22,16 +22,10 @@ from hypothesis.stateful import (
 )
 from pyroaring import BitMap64
 
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.statelog.memory_log import MemoryStateLog
-from layer.statelog.view import LogView
-from layer.transactions.buffer.entries import BufferEntries
-from layer.transactions.buffer.machine import TransactionBuffer
-from layer.transactions.buffer.model import DataPartition, Met
-from layer.transactions.buffer.verify import verify
-from mapping.state_keys import LowWaterKey, TransactionBufferKey, encode_key
-from mapping.state_records.transaction_buffer import (
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.state_keys import LowWaterKey, TransactionBufferKey, encode_key
+from pulsar_on_kafka.mapping.state_records.transaction_buffer import (
     AbortedEntry,
     BufferEntry,
     OpenEntry,
@@ -40,8 +34,14 @@ from mapping.state_records.transaction_buffer import (
     encode_low_water,
     kind_of,
 )
-from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT as TOPIC
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT as TOPIC
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
+from pulsar_on_kafka.transactions.buffer.machine import TransactionBuffer
+from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
+from pulsar_on_kafka.transactions.buffer.verify import verify
 
 NEVER = Deadline.never()
 HERE = DataPartition("persistent://public/default/orders", 0, 7)

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from mapping.errors import CorruptRecord, MappingError
-from mapping.headers import MarkerType
-from mapping.message_record import decode_headers
-from mapping.state_keys import (
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka.mapping.headers import MarkerType
+from pulsar_on_kafka.mapping.message_record import decode_headers
+from pulsar_on_kafka.mapping.state_keys import (
     CursorTakeoverKey,
     Key,
     LowWaterKey,
@@ -24,7 +24,7 @@ from mapping.state_keys import (
     decode_key,
     encode_key,
 )
-from mapping.state_records.pending_acks import (
+from pulsar_on_kafka.mapping.state_records.pending_acks import (
     CumulativeAck,
     CursorLife,
     PendingAck,
@@ -38,7 +38,7 @@ from mapping.state_records.pending_acks import (
     encode_pending_ack,
     split_ack,
 )
-from mapping.state_records.transaction_buffer import (
+from pulsar_on_kafka.mapping.state_records.transaction_buffer import (
     AbortedEntry,
     BufferEntry,
     BufferKind,
@@ -51,8 +51,8 @@ from mapping.state_records.transaction_buffer import (
     encode_low_water,
     kind_of,
 )
-from mapping.transaction_headers import in_transaction, marker_headers
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.transaction_headers import in_transaction, marker_headers
+from pulsar_on_kafka.mapping.txn_id import TxnId
 
 NUMBER = st.integers(0, 2**63 - 1) | st.integers(0, 300)
 HALF = st.integers(0, 2**64 - 1) | st.integers(0, 3)

@@ -7,13 +7,16 @@ from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
-from layer.clock import Clock
-from layer.deadline import Deadline
-from layer.errors import StoreError
-from layer.statelog.memory_log import MemoryStateLog
-from layer.transactions.outcomes import Announcement, Ended, Opened, PartitionsFailed
-from mapping.state_keys import CoordinatorTakeoverKey, TransactionAnswerKey, TransactionLogKey, decode_key
-from mapping.state_records.transaction_log import (
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import StoreError
+from pulsar_on_kafka.mapping.state_keys import (
+    CoordinatorTakeoverKey,
+    TransactionAnswerKey,
+    TransactionLogKey,
+    decode_key,
+)
+from pulsar_on_kafka.mapping.state_records.transaction_log import (
     NewTransaction,
     PartitionsAdded,
     StatusUpdated,
@@ -24,8 +27,10 @@ from mapping.state_records.transaction_log import (
     TxnStatus,
     decode_log_value,
 )
-from mapping.state_topics import TRANSACTION_LOG, StateTopic
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.state_topics import TRANSACTION_LOG, StateTopic
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.transactions.records.outcomes import Announcement, Ended, Opened, PartitionsFailed
 from tests.simulation.turns import COMPACTION_LAG_S, RETENTION_S
 
 TOPIC = replace(

@@ -5,23 +5,23 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from layer import errors
-from layer.cursor import segments as segments_module
-from layer.cursor.identity import CursorIdentity
-from layer.cursor.machine import CursorState
-from layer.cursor.saved import Recovered, Save, Saved
-from layer.cursor.segments import MARKER_SEGMENT
-from layer.cursor.sessions import new_session
-from layer.cursor.store import CursorStore
-from layer.deadline import Deadline
-from layer.dispatch.delivery import PartitionSlot
-from layer.dispatch.partition import OwnedPartition
-from layer.kafka.records import CommittedOffset
-from layer.statelog.api import LogRecord, StateLog
-from layer.statelog.memory_log import MemoryStateLog
-from mapping.ledger import LedgerLayout
-from mapping.state_records.cursor_marker import MarkerRef, SegmentRef
-from mapping.state_topics import StateTopic
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cursor import segments as segments_module
+from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.saved import Recovered, Save, Saved
+from pulsar_on_kafka.cursor.segments import MARKER_SEGMENT
+from pulsar_on_kafka.cursor.sessions import new_session
+from pulsar_on_kafka.cursor.store import CursorStore
+from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.state_records.cursor_marker import MarkerRef, SegmentRef
+from pulsar_on_kafka.mapping.state_topics import StateTopic
+from pulsar_on_kafka.statelog.api import LogRecord, StateLog
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka.subscriptions.records.delivery import PartitionSlot
 
 TOPIC = "persistent://public/default/orders"
 TOPIC_ID = "abcdefghijklmnopqrstuv"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from layer.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from tests.simulation.turns import Actor, ManualClock, Schedule
 
 Life = Callable[[Actor], None]

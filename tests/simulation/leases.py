@@ -15,27 +15,27 @@ from typing import Any, cast
 
 from pyroaring import BitMap64
 
-from layer.cursor.identity import CursorIdentity
-from layer.cursor.saved import Save, Saved
-from layer.cursor.sessions import new_session
-from layer.cursor.store import CursorStore
-from layer.deadline import Deadline
-from layer.dispatch.delivery import Delivery, PartitionSlot
-from layer.dispatch.dispatcher import Dispatcher
-from layer.dispatch.endpoint import Endpoint
-from layer.dispatch.lease_saves import Acks
-from layer.dispatch.lease_terms import Heard, HeardAgain, LeaseTerms
-from layer.dispatch.leasing import Leasing
-from layer.dispatch.partition import OwnedPartition
-from layer.dispatch.strategy import SubscriptionType
-from layer.errors import AppendFailed, AppendOutcomeUnknown
-from layer.kafka.records import CommittedOffset
-from layer.statelog.memory_log import MemoryStateLog
-from mapping.ledger import LedgerLayout
-from mapping.state_records.cursor_requests import CursorLife
-from mapping.state_records.cursor_state import decode_commit_metadata
-from mapping.state_records.leases import Lease, LeaseRecord, Recall, Report, TakeOver, decode, encode
-from mapping.state_records.leases import Saved as SavedNotice
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import AppendFailed, AppendOutcomeUnknown
+from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.saved import Save, Saved
+from pulsar_on_kafka.cursor.sessions import new_session
+from pulsar_on_kafka.cursor.store import CursorStore
+from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.state_records.cursor_requests import CursorLife
+from pulsar_on_kafka.mapping.state_records.cursor_state import decode_commit_metadata
+from pulsar_on_kafka.mapping.state_records.leases import Lease, LeaseRecord, Recall, Report, TakeOver, decode, encode
+from pulsar_on_kafka.mapping.state_records.leases import Saved as SavedNotice
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
+from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType
+from pulsar_on_kafka.subscriptions.leases.lease_saves import Acks
+from pulsar_on_kafka.subscriptions.leases.lease_terms import Heard, HeardAgain, LeaseTerms
+from pulsar_on_kafka.subscriptions.leases.leasing import Leasing
+from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka.subscriptions.records.delivery import Delivery, PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 from tests.simulation.played_records import Record, key_of
 
 TOPIC = "persistent://public/default/orders"

@@ -10,9 +10,9 @@ from functools import partial
 
 import pytest
 
-from layer.errors import AppendFailed, AppendOutcomeUnknown
-from layer.statelog.compare_and_set import CompareAndSet, Versioned, VersionedEntities, VersionedKey, Won
-from layer.statelog.view import LogView
+from pulsar_on_kafka.base.errors import AppendFailed, AppendOutcomeUnknown
+from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet, Versioned, VersionedEntities, VersionedKey, Won
+from pulsar_on_kafka.statelog.view import LogView
 from tests.simulation.history import ActorsHistory
 from tests.simulation.turns import NEVER, Actor, ActorsLog, kafka_cleans, simulated_topic
 

@@ -14,20 +14,20 @@ from typing import ClassVar
 
 import pytest
 
-from layer import errors
-from layer.deadline import Deadline
-from layer.statelog.view import LogView
-from layer.transactions.client_transaction import ClientTransaction, TransactionClient, TransactionState
-from layer.transactions.coordinator import Coordinator
-from layer.transactions.coordinator_log import CoordinatorLog, StateLogRequests
-from layer.transactions.coordinator_rules import CoordinatorSettings
-from layer.transactions.coordinator_state import CoordinatorState
-from layer.transactions.outcomes import Outcomes
-from layer.transactions.remote_coordinator import RemoteCoordinator
-from mapping.state_records.transaction_log import TopicPartition, TopicSubscription
-from mapping.state_records.transaction_requests import AddPartitions, AddSubscriptions, Begin, End, Wish
-from mapping.state_topics import StateTopic
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.state_records.transaction_log import TopicPartition, TopicSubscription
+from pulsar_on_kafka.mapping.state_records.transaction_requests import AddPartitions, AddSubscriptions, Begin, End, Wish
+from pulsar_on_kafka.mapping.state_topics import StateTopic
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionClient, TransactionState
+from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
+from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
+from pulsar_on_kafka.transactions.records.outcomes import Outcomes
+from pulsar_on_kafka.transactions.serving.log import CoordinatorLog, StateLogRequests
+from pulsar_on_kafka.transactions.serving.owner import Coordinator
+from pulsar_on_kafka.transactions.serving.remote import RemoteCoordinator
 from tests.clocks import PacedClock
 from tests.simulation.coordinators import TOPIC, SimulatedOutcomes, Truth, WatchedLog
 from tests.simulation.turns import (

@@ -14,22 +14,22 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from layer import errors
-from layer.cursor import commit_metadata
-from layer.cursor import segments as segments_module
-from layer.cursor import store as store_module
-from layer.cursor.batch_acks import BatchAckSet
-from layer.cursor.candidates import checkpoint_beside
-from layer.cursor.leftovers import CursorOf, FoundSegments, SegmentName, orphans
-from layer.cursor.saved import Unneeded
-from layer.cursor.segments import CursorSegments
-from layer.cursor.store import CursorStore
-from layer.deadline import Deadline
-from layer.dispatch.partition import OwnedPartition
-from layer.kafka.records import CommittedOffset
-from mapping.state_keys import CursorSegmentKey, encode_key
-from mapping.state_records.cursor_marker import SegmentRef
-from mapping.state_topics import CURSORS
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cursor import commit_metadata
+from pulsar_on_kafka.cursor import segments as segments_module
+from pulsar_on_kafka.cursor import store as store_module
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.cursor.candidates import checkpoint_beside
+from pulsar_on_kafka.cursor.leftovers import CursorOf, FoundSegments, SegmentName, orphans
+from pulsar_on_kafka.cursor.saved import Unneeded
+from pulsar_on_kafka.cursor.segments import CursorSegments
+from pulsar_on_kafka.cursor.store import CursorStore
+from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.mapping.state_keys import CursorSegmentKey, encode_key
+from pulsar_on_kafka.mapping.state_records.cursor_marker import SegmentRef
+from pulsar_on_kafka.mapping.state_topics import CURSORS
+from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from tests.simulation.cursors import (
     TOPIC,
     LogThatBreaks,

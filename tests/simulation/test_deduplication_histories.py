@@ -13,20 +13,20 @@ from dataclasses import dataclass, field
 import pytest
 from pyroaring import BitMap64
 
-from layer.deadline import Deadline
-from layer.deduplication.journal import Recovered, SequenceJournal
-from layer.deduplication.machine import PartitionSequences, Verdict
-from layer.metadata.topics import Topic
-from layer.statelog.api import LogRecord
-from layer.statelog.memory_log import MemoryStateLog
-from layer.transactions.buffer.entries import BufferEntries, TxnStatus
-from mapping.headers import PRODUCER, TXN
-from mapping.ledger import LedgerLayout
-from mapping.state_keys import TransactionBufferKey, encode_key
-from mapping.state_records.transaction_buffer import AbortedEntry, BufferKind, OpenEntry, buffer_records
-from mapping.state_topics import PRODUCERS
-from mapping.topic_name import TopicName
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.deduplication.journal import Recovered, SequenceJournal
+from pulsar_on_kafka.deduplication.machine import PartitionSequences, Verdict
+from pulsar_on_kafka.mapping.headers import PRODUCER, TXN
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.state_keys import TransactionBufferKey, encode_key
+from pulsar_on_kafka.mapping.state_records.transaction_buffer import AbortedEntry, BufferKind, OpenEntry, buffer_records
+from pulsar_on_kafka.mapping.state_topics import PRODUCERS
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnStatus
 from tests.simulation.turns import ManualClock
 
 NAME = "author"
@@ -35,7 +35,7 @@ NAME = "author"
 @pytest.fixture(autouse=True)
 def no_stragglers(monkeypatch: pytest.MonkeyPatch) -> None:
     """This log holds nothing back."""
-    monkeypatch.setattr("layer.deduplication.journal.STRAGGLERS_S", 0.0)
+    monkeypatch.setattr("pulsar_on_kafka.deduplication.journal.STRAGGLERS_S", 0.0)
 
 
 LIFE = 7

@@ -14,22 +14,22 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from layer.deadline import Deadline
-from layer.errors import AppendFailed, Fenced, LayerError, StoreError
-from layer.ledgers.deletion import PartitionGone, PartitionNow, Verdict, judge
-from layer.ledgers.first_left import first_kept
-from layer.ledgers.following import LogRange
-from layer.ledgers.machine import LedgerLists
-from layer.ledgers.model import Ledger, Place
-from layer.ledgers.open_trimming import OpenTrimming
-from layer.ledgers.owner import LedgerOwner, TopicLogs
-from layer.ledgers.retirement import KeptByRule, Retirement
-from layer.ledgers.trimming import Needs, Retention, Rollover
-from layer.ledgers.trusted import TrustedLedgers
-from layer.statelog.memory_log import MemoryStateLog
-from layer.statelog.view import LogView
-from mapping.ledger import LedgerLayout
-from mapping.state_records.ledgers import LedgerState
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import AppendFailed, Fenced, LayerError, StoreError
+from pulsar_on_kafka.ledgers.deletion import PartitionGone, PartitionNow, Verdict, judge
+from pulsar_on_kafka.ledgers.first_left import first_kept
+from pulsar_on_kafka.ledgers.following import LogRange
+from pulsar_on_kafka.ledgers.machine import LedgerLists
+from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.trimming import Needs, Retention, Rollover
+from pulsar_on_kafka.ledgers.trusted import TrustedLedgers
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.state_records.ledgers import LedgerState
+from pulsar_on_kafka.service.ledgers.open_trimming import OpenTrimming
+from pulsar_on_kafka.service.ledgers.owner import LedgerOwner, TopicLogs
+from pulsar_on_kafka.service.ledgers.retirement import KeptByRule, Retirement
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.statelog.view import LogView
 from tests.simulation.test_ledger_histories import SIZE, SeenTopics, Topics, WatchedLog
 from tests.simulation.turns import NEVER, Actor, ActorsLog, ManualClock, Schedule, kafka_cleans, simulated_topic
 from tests.simulation.verdicts import verdicts_of

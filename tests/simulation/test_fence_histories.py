@@ -7,18 +7,18 @@ import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from layer.deadline import Deadline
-from layer.dispatch.fences import Fences
-from layer.metadata.fence_records import FenceRecords
-from layer.metadata.known_fences import Epoch, KnownFences
-from layer.metadata.signs_and_fences import SignsAndFences
-from layer.metadata.topics import Topic
-from layer.statelog.memory_log import MemoryStateLog
-from layer.statelog.view import LogView
-from mapping.headers import FENCE, PRODUCER
-from mapping.ledger import LedgerLayout
-from mapping.state_topics import PRODUCERS
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.headers import FENCE, PRODUCER
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.state_topics import PRODUCERS
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.producers.fence_records import FenceRecords
+from pulsar_on_kafka.metadata.producers.heartbeats_and_fences import SignsAndFences
+from pulsar_on_kafka.metadata.producers.known_fences import Epoch, KnownFences
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.subscriptions.records.fences import Fences
 from tests.simulation.turns import ManualClock
 
 NEVER = Deadline.never()

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from layer import errors
-from layer.deadline import Deadline
-from layer.kafka.idle_offsets import FoundOffsets, GroupOffsets, IdleOffsets
-from layer.kafka.records import CommittedOffset, GroupDescription, GroupMember
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.kafka.groups.idle_offsets import FoundOffsets, GroupOffsets, IdleOffsets
+from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription, GroupMember
 from tests.simulation.turns import NEVER, Actor, ManualClock, Schedule
 
 GROUPS = ("orders/audit", "orders/audit/0")

@@ -15,7 +15,7 @@ import random
 
 import pytest
 
-from layer.dispatch.strategy import SubscriptionType
+from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType
 from tests.simulation.leases import World
 
 SEEDS = 3

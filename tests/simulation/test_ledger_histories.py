@@ -13,19 +13,19 @@ from dataclasses import replace
 
 import pytest
 
-from layer.deadline import Deadline
-from layer.errors import AppendFailed, Fenced, LayerError, StoreError
-from layer.ledgers.following import LogRange, Measured
-from layer.ledgers.machine import FOLLOWS, LedgerLists
-from layer.ledgers.model import Ledger, Place
-from layer.ledgers.owner import LedgerOwner, Stretch, TopicLogs
-from layer.statelog.api import LogRecord
-from layer.statelog.memory_log import MemoryStateLog
-from layer.statelog.view import LogView
-from mapping.ledger import LedgerLayout
-from mapping.state_keys import LedgerKey, decode_key
-from mapping.state_records.ledgers import LedgerState
-from mapping.state_topics import StateTopic
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import AppendFailed, Fenced, LayerError, StoreError
+from pulsar_on_kafka.ledgers.following import LogRange, Measured
+from pulsar_on_kafka.ledgers.machine import FOLLOWS, LedgerLists
+from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.state_keys import LedgerKey, decode_key
+from pulsar_on_kafka.mapping.state_records.ledgers import LedgerState
+from pulsar_on_kafka.mapping.state_topics import StateTopic
+from pulsar_on_kafka.service.ledgers.owner import LedgerOwner, Stretch, TopicLogs
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.statelog.view import LogView
 from tests.simulation.turns import (
     NEVER,
     Actor,

@@ -11,11 +11,12 @@ import random
 
 import pytest
 
-from layer.cursor.batch_acks import BatchAckSet
-from layer.cursor.machine import CursorState
-from layer.replication.acks import Acks
-from layer.replication.origin_index import OriginIndex
-from layer.replication.progress import (
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin
+from pulsar_on_kafka.replicated.acks import Acks
+from pulsar_on_kafka.replicated.origin_index import OriginIndex
+from pulsar_on_kafka.replicated.progress import (
     Progress,
     Side,
     begun,
@@ -25,7 +26,6 @@ from layer.replication.progress import (
     tell,
     without_acknowledged,
 )
-from mapping.state_records.subscription_progress import Origin
 
 LEDGER = 7
 SEEDS = 300

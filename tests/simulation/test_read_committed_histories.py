@@ -12,21 +12,21 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from layer.cursor.identity import CursorIdentity
-from layer.cursor.machine import CursorState
-from layer.cursor.saved import Saved
-from layer.dispatch.batches import is_marker
-from layer.dispatch.delivery import PartitionSlot
-from layer.dispatch.partition import OwnedPartition
-from layer.dispatch.read_committed import ReadCommitted
-from layer.dispatch.readable import Readable
-from layer.dispatch.reader_chunks import ReaderChunks
-from mapping.headers import PRODUCER, TXN
-from mapping.ledger import LedgerLayout
-from mapping.message_record import Headers
-from mapping.packed_headers import unpack
-from mapping.transaction_headers import marker_headers
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.saved import Saved
+from pulsar_on_kafka.mapping.headers import PRODUCER, TXN
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.message_record import Headers
+from pulsar_on_kafka.mapping.packed_headers import unpack
+from pulsar_on_kafka.mapping.transaction_headers import marker_headers
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka.subscriptions.records.batches import is_marker
+from pulsar_on_kafka.subscriptions.records.delivery import PartitionSlot
+from pulsar_on_kafka.subscriptions.records.read_committed import ReadCommitted
+from pulsar_on_kafka.subscriptions.records.readable import Readable
+from pulsar_on_kafka.subscriptions.records.reader_chunks import ReaderChunks
 from tests.unit.transactions.buffer_records import HERE, Entries, aborted, opened, txn
 
 

@@ -10,18 +10,24 @@ import json
 
 import pytest
 
-from layer.errors import AppendFailed, AppendOutcomeUnknown, IncompatibleSchema, NoSuchSchema, UnreadableSchemas
-from layer.registry.model import SchemaPolicies, TopicLife
-from layer.registry.registry import SchemaRegistry
-from layer.registry.storage import SCHEMA_KEYS, StateLogSchemaStorage
-from layer.statelog.compare_and_set import VersionedEntities
-from layer.statelog.view import LogView
-from mapping.schema_version import SchemaVersion
-from mapping.state_keys import SchemaKey, encode_key
-from mapping.state_records.schemas import decode_schema
-from mapping.state_topics import SCHEMAS
-from mapping.topic_name import TopicName
-from schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
+from pulsar_on_kafka.base.errors import (
+    AppendFailed,
+    AppendOutcomeUnknown,
+    IncompatibleSchema,
+    NoSuchSchema,
+    UnreadableSchemas,
+)
+from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.state_keys import SchemaKey, encode_key
+from pulsar_on_kafka.mapping.state_records.schemas import decode_schema
+from pulsar_on_kafka.mapping.state_topics import SCHEMAS
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.registry.model import SchemaPolicies, TopicLife
+from pulsar_on_kafka.registry.registry import SchemaRegistry
+from pulsar_on_kafka.registry.storage import SCHEMA_KEYS, StateLogSchemaStorage
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
+from pulsar_on_kafka.statelog.compare_and_set import VersionedEntities
+from pulsar_on_kafka.statelog.view import LogView
 from tests.registries import LIFE, life_of
 from tests.simulation.history import ActorsHistory
 from tests.simulation.turns import NEVER, Actor, ActorsLog

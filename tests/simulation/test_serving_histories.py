@@ -16,25 +16,25 @@ from functools import partial
 
 import pytest
 
-from layer import errors
-from layer.cursor import commit_metadata
-from layer.cursor import store as store_module
-from layer.cursor.candidates import checkpoint_beside
-from layer.cursor.checkpoints import Checkpoints
-from layer.cursor.identity import CursorIdentity
-from layer.cursor.saved import Save
-from layer.cursor.store import CursorStore
-from layer.deadline import Deadline
-from layer.dispatch.partition import OwnedPartition
-from layer.dispatch.strategy import SubscriptionType
-from layer.kafka.records import CommittedOffset, GroupDescription, GroupMember
-from layer.metadata.entities import Entities
-from layer.metadata.occupants import Claimant
-from layer.metadata.subscription import Subscription, cursor_identity
-from layer.metadata.subscriptions import SUBSCRIPTION_KEYS, Subscriptions
-from layer.metadata.topics import Topic
-from mapping.ledger import LedgerLayout
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cursor import commit_metadata
+from pulsar_on_kafka.cursor import store as store_module
+from pulsar_on_kafka.cursor.candidates import checkpoint_beside
+from pulsar_on_kafka.cursor.checkpoints import Checkpoints
+from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.saved import Save
+from pulsar_on_kafka.cursor.store import CursorStore
+from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription, GroupMember
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.entities import Entities
+from pulsar_on_kafka.metadata.subscriptions.occupants import Claimant
+from pulsar_on_kafka.metadata.subscriptions.registry import SUBSCRIPTION_KEYS, Subscriptions
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType
+from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from tests.simulation.cursors import every_reference_is_there, prepared, taken_over
 from tests.simulation.history import ActorsHistory
 from tests.simulation.turns import NEVER, Actor, ActorsLog, kafka_cleans, simulated_topic

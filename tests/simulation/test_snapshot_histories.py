@@ -12,10 +12,15 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from layer.cursor.machine import CursorState
-from layer.replication.snapshot_exchange import SnapshotExchange
-from mapping.state_records.subscription_progress import Origin
-from mapping.subscription_markers import Snapshot, SnapshotResponse, SubscriptionMarker, SubscriptionUpdate
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin
+from pulsar_on_kafka.mapping.subscription_markers import (
+    Snapshot,
+    SnapshotResponse,
+    SubscriptionMarker,
+    SubscriptionUpdate,
+)
+from pulsar_on_kafka.replicated.snapshot_exchange import SnapshotExchange
 
 LEDGER = 7
 SEEDS = 400

@@ -12,18 +12,18 @@ from typing import Any, cast
 import pytest
 from pyroaring import BitMap64
 
-from layer.cursor.batch_acks import BatchAckSet
-from layer.cursor.ledger_acks import of_offsets
-from layer.cursor.machine import CursorState
-from mapping.message_record import ChunkInfo
-from spark_connector import stream
-from spark_connector.chunks import KnownChunks
-from spark_connector.excluded import ExcludedOffsets
-from spark_connector.ranges import Range
-from spark_connector.stream import _Batches, _Planner
-from spark_connector.stream_options import parse_stream_options
-from spark_connector.stream_plan import BatchPlan, ByTopic, Entries
-from spark_connector.visibility import PartitionView, TopicView
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.cursor.ledger_acks import of_offsets
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.mapping.message_record import ChunkInfo
+from pulsar_on_kafka.spark import stream
+from pulsar_on_kafka.spark.chunks import KnownChunks
+from pulsar_on_kafka.spark.excluded import ExcludedOffsets
+from pulsar_on_kafka.spark.ranges import Range
+from pulsar_on_kafka.spark.stream import _Batches, _Planner
+from pulsar_on_kafka.spark.stream_options import parse_stream_options
+from pulsar_on_kafka.spark.stream_plan import BatchPlan, ByTopic, Entries
+from pulsar_on_kafka.spark.visibility import PartitionView, TopicView
 
 TOPIC = "persistent://public/default/t"
 LEDGER = 7

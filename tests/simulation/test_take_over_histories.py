@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from layer.errors import AppendFailed, AppendOutcomeUnknown
-from layer.statelog.api import LogRecord
-from layer.statelog.take_over import Owner, TakeOverFence
-from layer.statelog.view import LogView
+from pulsar_on_kafka.base.errors import AppendFailed, AppendOutcomeUnknown
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.statelog.take_over import Owner, TakeOverFence
+from pulsar_on_kafka.statelog.view import LogView
 from tests.simulation.history import ActorsHistory
 from tests.simulation.turns import NEVER, Actor, ActorsLog, kafka_cleans, simulated_topic
 

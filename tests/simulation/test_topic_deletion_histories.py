@@ -19,23 +19,23 @@ from typing import Any
 
 import pytest
 
-from layer.errors import LayerError, StoreError
-from layer.kafka.records import TopicDescription
-from layer.ledgers.deletion import Verdict, judge
-from layer.ledgers.following import LogRange
-from layer.ledgers.model import Ledger, Place
-from layer.ledgers.partition_look import PartitionLook
-from layer.ledgers.topic_deletion import TopicDeletion, ledgers_of
-from layer.ledgers.trimming import Needs
-from layer.metadata.entities import Entities
-from layer.metadata.topics import TOPIC_KEYS, Topics
-from layer.statelog.api import LogRecord, StateLog
-from layer.statelog.memory_log import MemoryStateLog
-from layer.statelog.versioned import VersionedEntities
-from mapping.instances import Instance
-from mapping.state_records.metadata import LifeState, TopicRecord, decode_topic
-from mapping.state_topics import LEDGERS, StateTopic
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.base.errors import LayerError, StoreError
+from pulsar_on_kafka.kafka.records import TopicDescription
+from pulsar_on_kafka.ledgers.deletion import Verdict, judge
+from pulsar_on_kafka.ledgers.following import LogRange
+from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.trimming import Needs
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state_records.metadata import LifeState, TopicRecord, decode_topic
+from pulsar_on_kafka.mapping.state_topics import LEDGERS, StateTopic
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.entities import Entities
+from pulsar_on_kafka.metadata.topics import TOPIC_KEYS, Topics
+from pulsar_on_kafka.service.ledgers.partition_look import PartitionLook
+from pulsar_on_kafka.service.ledgers.topic_deletion import TopicDeletion, ledgers_of
+from pulsar_on_kafka.statelog.api import LogRecord, StateLog
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.statelog.versioned import VersionedEntities
 from tests.simulation.test_deletion_histories import Queue, SeenQueue
 from tests.simulation.turns import NEVER, Actor, ActorsLog, ManualClock, Schedule, kafka_cleans, simulated_topic
 from tests.simulation.verdicts import verdicts_of

@@ -13,19 +13,24 @@ from functools import partial
 import pytest
 from pyroaring import BitMap64
 
-from layer.cursor.machine import CursorState
-from layer.errors import AppendFailed, AppendOutcomeUnknown, Fenced
-from layer.statelog.view import LogView
-from layer.transactions.buffer.cleaning import BufferCleaning
-from layer.transactions.buffer.entries import BufferEntries
-from layer.transactions.buffer.machine import TransactionBuffer
-from layer.transactions.buffer.model import Met
-from layer.transactions.buffer.verify import verify
-from layer.transactions.pending_acks.log import PendingAckLog
-from layer.transactions.pending_acks.machine import Answer, PendingAcks, State
-from mapping.state_keys import LowWaterKey, PendingAckEndKey, TransactionBufferKey, encode_key
-from mapping.state_records.pending_acks import TxnOutcome, encode_end
-from mapping.state_records.transaction_buffer import AbortedEntry, BufferKind, OpenEntry, encode_low_water
+from pulsar_on_kafka.base.errors import AppendFailed, AppendOutcomeUnknown, Fenced
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.mapping.state_keys import LowWaterKey, PendingAckEndKey, TransactionBufferKey, encode_key
+from pulsar_on_kafka.mapping.state_records.pending_acks import TxnOutcome, encode_end
+from pulsar_on_kafka.mapping.state_records.transaction_buffer import (
+    AbortedEntry,
+    BufferKind,
+    OpenEntry,
+    encode_low_water,
+)
+from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.transactions.buffer.cleaning import BufferCleaning
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
+from pulsar_on_kafka.transactions.buffer.machine import TransactionBuffer
+from pulsar_on_kafka.transactions.buffer.model import Met
+from pulsar_on_kafka.transactions.buffer.verify import verify
+from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog
+from pulsar_on_kafka.transactions.pending_acks.machine import Answer, PendingAcks, State
 from tests.simulation.transaction_world import (
     ACKS,
     BUFFER,

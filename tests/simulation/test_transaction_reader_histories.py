@@ -12,17 +12,17 @@ from typing import ClassVar
 
 import pytest
 
-from layer.deadline import Deadline
-from layer.statelog.view import LogView
-from layer.transactions.buffer.entries import BufferEntries, TxnStatus
-from layer.transactions.buffer.model import DataPartition, Met
-from layer.transactions.buffer.verify import Rebuilt, rebuild
-from layer.transactions.logged_outcomes import LoggedOutcomes, Look, LookBudget
-from layer.transactions.outcomes import Announcement, Ended, Opened, Outcomes, PartitionsFailed
-from layer.transactions.views import TransactionViews
-from mapping.state_records.transaction_log import TopicPartition, TopicSubscription
-from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.state_records.transaction_log import TopicPartition, TopicSubscription
+from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnStatus
+from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
+from pulsar_on_kafka.transactions.buffer.verify import Rebuilt, rebuild
+from pulsar_on_kafka.transactions.effects.logged_outcomes import LoggedOutcomes, Look, LookBudget
+from pulsar_on_kafka.transactions.records.outcomes import Announcement, Ended, Opened, Outcomes, PartitionsFailed
+from pulsar_on_kafka.transactions.records.views import TransactionViews
 from tests.simulation.coordinators import SimulatedOutcomes, WatchedLog
 from tests.simulation.test_coordinator_histories import PARTITIONS, SETTINGS, History
 from tests.simulation.turns import NEVER, Actor, ActorsLog

@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 
 from pyroaring import BitMap64
 
-from layer.cursor.batch_acks import BatchAckSet
-from layer.cursor.machine import CursorState
-from layer.statelog.memory_log import MemoryStateLog
-from layer.statelog.view import LogView
-from layer.transactions.buffer.entries import BufferEntries
-from layer.transactions.buffer.model import DataPartition, Met
-from layer.transactions.pending_acks.log import CursorName, PendingAckLog
-from mapping.state_keys import TransactionBufferKey, encode_key
-from mapping.state_records.pending_acks import CursorLife, TxnAck
-from mapping.state_records.transaction_buffer import BufferEntry, buffer_records, kind_of
-from mapping.state_topics import Cleanup, PartitionedBy, StateTopic
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.mapping.state_keys import TransactionBufferKey, encode_key
+from pulsar_on_kafka.mapping.state_records.pending_acks import CursorLife, TxnAck
+from pulsar_on_kafka.mapping.state_records.transaction_buffer import BufferEntry, buffer_records, kind_of
+from pulsar_on_kafka.mapping.state_topics import Cleanup, PartitionedBy, StateTopic
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
+from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
+from pulsar_on_kafka.transactions.pending_acks.log import CursorName, PendingAckLog
 from tests.simulation.turns import (
     COMPACTION_LAG_S,
     NEVER,

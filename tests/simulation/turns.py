@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from layer.deadline import Deadline
-from layer.errors import AppendFailed, AppendOutcomeUnknown, StoreError
-from layer.statelog.api import Group, LogRecord, records_stay_s
-from layer.statelog.memory_log import MemoryStateLog
-from mapping.instances import Instance
-from mapping.state_topics import Cleanup, PartitionedBy, StateTopic
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import AppendFailed, AppendOutcomeUnknown, StoreError
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state_topics import Cleanup, PartitionedBy, StateTopic
+from pulsar_on_kafka.statelog.api import Group, LogRecord, records_stay_s
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 
 NEVER = Deadline.never()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-from layer.ledgers.deletion import Verdict
+from pulsar_on_kafka.ledgers.deletion import Verdict
 
 
 class JudgedHistory(Protocol):

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import layer as pulsar
-import spark_connector
-from spark_connector import SparkNotReady
+import pulsar_on_kafka as pulsar
+import pulsar_on_kafka.spark
+from pulsar_on_kafka.spark import SparkNotReady
 
 SETTINGS = {
     "spark.driver.memory": "1g",
@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(missing: Callable[[str, str], None]) -> Iterator[SparkSession]:
     try:
-        made = spark_connector.session("tests", master=MASTER, config=SETTINGS)
+        made = pulsar_on_kafka.spark.session("tests", master=MASTER, config=SETTINGS)
     except SparkNotReady as reason:
         missing("spark", str(reason))
     made.sparkContext.setLogLevel("ERROR")

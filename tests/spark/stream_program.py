@@ -16,9 +16,9 @@ from typing import Any, cast
 
 from pyspark.sql import DataFrame
 
-import spark_connector
-from spark_connector import BatchContext, stream, stream_pulsar
-from spark_connector.checkpoint_files import CheckpointFiles
+import pulsar_on_kafka.spark
+from pulsar_on_kafka.spark import BatchContext, stream, stream_pulsar
+from pulsar_on_kafka.spark.checkpoint_files import CheckpointFiles
 from tests.spark.conftest import MASTER, SETTINGS
 from tests.spark.streams import Sink
 
@@ -61,7 +61,7 @@ def main(said: dict[str, Any]) -> None:
         deaths.at("sunk")
 
     files.write, steps.acknowledge_entries = written, acknowledged
-    spark = spark_connector.session("stream", master=MASTER, config=SETTINGS)
+    spark = pulsar_on_kafka.spark.session("stream", master=MASTER, config=SETTINGS)
     spark.sparkContext.setLogLevel("ERROR")
     query = stream_pulsar(
         spark, service_url=said["url"], topic=said["topic"], subscription="s", maxOffsetsPerTrigger=said["most"]

@@ -11,8 +11,8 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-import layer as pulsar
-from spark_connector import stream_pulsar
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.spark import stream_pulsar
 
 SHARED = pulsar.ConsumerType.Shared
 SILENCE_MS = 1_500

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-import layer as pulsar
-from layer.admin import AdminClient
-from spark_connector import acknowledge, read_pulsar
-from spark_connector.errors import InvalidReadOption, NotReadable
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.spark import acknowledge, read_pulsar
+from pulsar_on_kafka.spark.errors import InvalidReadOption, NotReadable
 from tests.spark.streams import produce, rest
 
 Unique = Callable[..., str]

@@ -14,10 +14,10 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from pyspark.errors import SparkRuntimeException
 from pyspark.sql import DataFrame, SparkSession
 
-import layer as pulsar
-from layer.admin import AdminClient
-from spark_connector import acknowledge, read_pulsar
-from spark_connector.stream import BatchContext
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.spark import acknowledge, read_pulsar
+from pulsar_on_kafka.spark.stream import BatchContext
 from tests.integration.sdk_support import receive_rest
 from tests.integration.test_sdk_encryption import key_pair
 from tests.spark.streams import SHARED, Stream, receive_all

@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-import layer as pulsar
-from layer.cli.main import app
-from layer.schema import AvroSchema, Integer, Record, String
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.cli.main import app
+from pulsar_on_kafka.schema import AvroSchema, Integer, Record, String
 
 Unique = Callable[..., str]
 
@@ -98,7 +98,7 @@ def test_what_is_missing_is_said_in_one_line(spark: SparkSession, service_url: s
 def test_without_pyspark_it_says_how_to_get_it() -> None:
     program = (
         "import sys; sys.modules['pyspark'] = None; "
-        "from layer.cli.main import app; app(['spark', 'count', 'orders'], prog_name='pok')"
+        "from pulsar_on_kafka.cli.main import app; app(['spark', 'count', 'orders'], prog_name='pok')"
     )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert found.returncode == 1

@@ -14,7 +14,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from layer.schema import (
+from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.schema import (
     Array,
     AvroSchema,
     Boolean,
@@ -34,13 +35,12 @@ from layer.schema import (
     String,
     StringSchema,
 )
-from layer.schema.java_values import plain_reader
-from mapping.schema_version import SchemaVersion
-from schema_compat.model import SchemaInfo, SchemaType
-from spark_connector.decoding import decoded, needs_version
-from spark_connector.errors import InvalidReadOption, NotReadable
-from spark_connector.options import PERMISSIVE
-from spark_connector.topic_schemas import TopicSchemas
+from pulsar_on_kafka.schema.java_values import plain_reader
+from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType
+from pulsar_on_kafka.spark.decoding import decoded, needs_version
+from pulsar_on_kafka.spark.errors import InvalidReadOption, NotReadable
+from pulsar_on_kafka.spark.options import PERMISSIVE
+from pulsar_on_kafka.spark.topic_schemas import TopicSchemas
 
 RAW = "value binary, __recordKey binary, __topic string, __partition int, __offset bigint, __schemaVersion bigint"
 TOPIC = "persistent://public/default/orders"

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError, SecureListeners
-from layer.schema import AvroSchema, Integer, Record, String
-from spark_connector import acknowledge, frame, read_pulsar
-from spark_connector.ranges import MOST_RANGES
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError, SecureListeners
+from pulsar_on_kafka.schema import AvroSchema, Integer, Record, String
+from pulsar_on_kafka.spark import acknowledge, frame, read_pulsar
+from pulsar_on_kafka.spark.ranges import MOST_RANGES
 from tests.certificates import Authority
 from tests.integration.secure_support import PASSWORDS, SecureCluster
 from tests.spark.streams import produce

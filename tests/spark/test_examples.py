@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import layer as pulsar
+import pulsar_on_kafka as pulsar
 from tests.integration.sdk_support import receive
 from tests.spark.streams import SHARED
 

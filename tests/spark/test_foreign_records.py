@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from pyspark.sql import SparkSession
 
-import layer as pulsar
-from spark_connector import read_pulsar
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.spark import read_pulsar
 from tests.foreign_records import ForeignProducer, absurd_records
 
 

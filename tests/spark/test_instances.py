@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-import layer as pulsar
-from layer.admin import AdminClient
-from spark_connector import NotReadable, read_pulsar, write_pulsar
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.spark import NotReadable, read_pulsar, write_pulsar
 
 
 def test_what_is_written_and_acknowledged_in_an_instance_is_seen_there_alone(

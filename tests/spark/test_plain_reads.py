@@ -10,10 +10,10 @@ from confluent_kafka.admin import AdminClient as KafkaTool
 from confluent_kafka.admin import NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
-import layer as pulsar
-from layer.admin import AdminClient
-from spark_connector import InvalidReadOption, NotReadable, PulsarReader, read_pulsar
-from spark_connector.options import HEADER_COLUMNS
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.spark import InvalidReadOption, NotReadable, PulsarReader, read_pulsar
+from pulsar_on_kafka.spark.options import HEADER_COLUMNS
 
 COLUMNS = "all"
 

@@ -11,9 +11,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.schema import (
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.schema import (
     AvroSchema,
     BytesSchema,
     JsonSchema,
@@ -24,8 +24,8 @@ from layer.schema import (
     Schema,
     StringSchema,
 )
-from spark_connector import InvalidReadOption, NotReadable, SparkNotReady, read_pulsar
-from spark_connector.protobuf_values import has_protobuf_functions
+from pulsar_on_kafka.spark import InvalidReadOption, NotReadable, SparkNotReady, read_pulsar
+from pulsar_on_kafka.spark.protobuf_values import has_protobuf_functions
 from tests.integration.schema_support import set_policies
 from tests.spark.test_decoding import AMOUNT, ITEM, NOTE, PLACE, Everything, as_python, avro, everything, plain
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import layer as pulsar
+import pulsar_on_kafka as pulsar
 from tests.integration.sdk_support import until
 from tests.spark.test_transactional_writing import texts
 
@@ -25,12 +25,12 @@ _ROWS = 200
 
 _STREAM = """
 import sys
-import spark_connector
+import pulsar_on_kafka.spark
 
 url, topic, inputs, checkpoint = sys.argv[1:]
 settings = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1",
             "spark.sql.shuffle.partitions": "2", "spark.log.level": "ERROR"}
-spark = spark_connector.session("killed", master="local[2]", config=settings)
+spark = pulsar_on_kafka.spark.session("killed", master="local[2]", config=settings)
 write = spark_connector.pulsar_batches(
     service_url=url, topic=topic, schema="bytes", transaction=True, transactionTimeout=60_000, queryName=topic[-40:]
 )

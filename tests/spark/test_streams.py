@@ -14,11 +14,11 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
-import layer as pulsar
-from layer.admin import AdminClient
-from spark_connector import stream
-from spark_connector.errors import NotReadable
-from spark_connector.stream import BatchContext
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.spark import stream
+from pulsar_on_kafka.spark.errors import NotReadable
+from pulsar_on_kafka.spark.stream import BatchContext
 from tests.integration.sdk_support import until
 from tests.spark.streams import SHARED, Stream, produce, rest
 

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.deadline import Deadline
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
 from tests.spark.stream_program import STEPS
 from tests.spark.streams import Sink, Stream, rest
 

@@ -16,10 +16,10 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient as KafkaTool
 from pyspark.sql import DataFrame, SparkSession
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.client.message_id import NativeMessageId
-from spark_connector import (
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.client.values.message_id import NativeMessageId
+from pulsar_on_kafka.spark import (
     DataLoss,
     InvalidReadOption,
     NotReadable,

@@ -14,16 +14,16 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.deadline import Deadline
-from layer.errors import InvalidTxnStatus
-from layer.transactions.client_transaction import ClientTransaction, TransactionClient
-from layer.waiting import wait_until
-from mapping.topic_name import TopicName
-from spark_connector import InvalidWriteOption, NotWritten, pulsar_batches, write_pulsar
-from spark_connector.attempts import JobAttempts
-from spark_connector.batch_journal import Batch, BatchJournal
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import InvalidTxnStatus
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.spark import InvalidWriteOption, NotWritten, pulsar_batches, write_pulsar
+from pulsar_on_kafka.spark.attempts import JobAttempts
+from pulsar_on_kafka.spark.batch_journal import Batch, BatchJournal
+from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionClient
 from tests.spark.test_writing import read
 
 Unique = Callable[..., str]

@@ -15,9 +15,10 @@ from confluent_kafka.admin import NewPartitions
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-import layer as pulsar
-from layer.admin import AdminClient
-from layer.schema import (
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.mapping.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka.schema import (
     AutoConsumeSchema,
     AvroSchema,
     BytesSchema,
@@ -31,10 +32,9 @@ from layer.schema import (
     String,
     StringSchema,
 )
-from mapping.topic_name import TopicName, kafka_topic
-from schema_compat.model import SchemaInfo, SchemaType
-from spark_connector import InvalidWriteOption, write_pulsar
-from spark_connector.encoding import encoded
+from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType
+from pulsar_on_kafka.spark import InvalidWriteOption, write_pulsar
+from pulsar_on_kafka.spark.encoding import encoded
 from tests.integration.schema_support import latest_version, registered
 
 Unique = Callable[..., str]
@@ -297,8 +297,8 @@ def test_an_incompatible_schema_writes_nothing(
 
 def test_no_python_touches_a_row(spark: SparkSession, service_url: str, unique: Unique) -> None:
     """What is given to Spark's sink is an expression from one end to the other."""
-    from spark_connector.record_columns import MessageColumns, sink_columns
-    from spark_connector.write_options import parse_write_options
+    from pulsar_on_kafka.spark.record_columns import MessageColumns, sink_columns
+    from pulsar_on_kafka.spark.write_options import parse_write_options
 
     rows = orders(spark, 1)
     options = parse_write_options({"service.url": service_url, "topic": "t", "keyColumn": "item"})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from layer.clock import ClusterClock, learn_time
+from pulsar_on_kafka.base.clock import ClusterClock, learn_time
 from tests.clocks import SetClock
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from layer.metrics.clusters import ClusterCounts, of_clusters
-from layer.registry.registry import RegistryCounts
+from pulsar_on_kafka.metrics.clusters import ClusterCounts, of_clusters
+from pulsar_on_kafka.registry.registry import RegistryCounts
 
 
 def test_each_count_has_its_metric_with_the_cluster() -> None:

@@ -15,7 +15,7 @@ PURE_LAYER_MODULES = (
     "coordinator_timeouts.py", "record_groups.py", "inspection.py", "following.py", "sampling.py", "trimming.py",
     "expiry.py", "quotas.py", "deletion.py",
 )  # fmt: skip
-OF_SPARK = ("layer/cli/spark.py",)
+OF_SPARK = ("layer/cli/commands/spark.py",)
 """The command line over the connector, which it loads when it is asked for it."""
 NO_IO = ("socket", "threading", "subprocess", "asyncio", "logging", "time", "confluent_kafka", "pyspark")
 
@@ -64,18 +64,18 @@ def test_imports_point_one_way() -> None:
 
 
 def test_only_layer_kafka_knows_librdkafka() -> None:
-    elsewhere = [path for path in _modules() if "layer" in path.parts and path.parent.name != "kafka"]
+    elsewhere = [path for path in _modules() if "layer" in path.parts and "kafka" not in path.parts]
     _check({_name(path): _offending(path, ("confluent_kafka",)) for path in elsewhere})
 
 
 def test_state_machines_do_no_io() -> None:
     adapters = (
-        "layer.kafka.producer",
-        "layer.kafka.fetcher",
-        "layer.kafka.group",
-        "layer.kafka.admin",
-        "layer.services",
-        "layer.node",
+        "pulsar_on_kafka.kafka.producer",
+        "pulsar_on_kafka.kafka.reading.fetcher",
+        "pulsar_on_kafka.kafka.groups.membership",
+        "pulsar_on_kafka.kafka.admin",
+        "pulsar_on_kafka.node.services",
+        "pulsar_on_kafka.node.node",
     )
     pure = [path for path in _modules() if path.name in PURE_LAYER_MODULES]
     _check({_name(path): _offending(path, (*adapters, *NO_IO)) for path in pure})
@@ -89,7 +89,7 @@ def _check(offending: dict[str, list[str]]) -> None:
 def test_services_do_not_import_the_sdk() -> None:
     services = ("kafka", "statelog", "cursor", "dispatch", "metadata", "registry", "embedded", "transactions")
     offending = {
-        _name(path): _offending(path, ("layer.client", "layer.admin", "layer.cli"))
+        _name(path): _offending(path, ("pulsar_on_kafka.client", "pulsar_on_kafka.admin", "pulsar_on_kafka.cli"))
         for service in services
         for path in (ROOT / "layer" / service).rglob("*.py")
     }
@@ -105,7 +105,7 @@ def test_headers_are_asked_for_in_the_one_way_that_bears_those_of_others() -> No
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and not node.args and getattr(node.func, "attr", "") == "headers":
                 calling.add(_name(path))
-    assert not calling, f"{sorted(calling)}: ask by layer.kafka.records.headers_of"
+    assert not calling, f"{sorted(calling)}: ask by pulsar_on_kafka.kafka.records.headers_of"
 
 
 def test_only_an_instance_makes_kafka_s_names_of_state() -> None:

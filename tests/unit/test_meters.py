@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layer.meters import BOUNDS_S, Latencies, Meters, SendCounts, TopicMeter
+from pulsar_on_kafka.base.meters import BOUNDS_S, Latencies, Meters, SendCounts, TopicMeter
 
 
 @given(st.lists(st.floats(0, 100)))

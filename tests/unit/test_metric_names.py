@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from layer.admin import AdminClient
-from layer.metrics import MetricsCollector
-from layer.metrics.cluster import ClusterCollector
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.metrics import MetricsCollector
+from pulsar_on_kafka.metrics.cluster import ClusterCollector
 
 OURS = ("pok_", "pulsar_txn_")
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"

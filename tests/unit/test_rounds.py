@@ -7,9 +7,9 @@ import threading
 
 import pytest
 
-from layer.deadline import Deadline
-from layer.errors import Closed, StoreError
-from layer.rounds import RoundsThread
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Closed, StoreError
+from pulsar_on_kafka.base.rounds import RoundsThread
 
 PATIENCE_S = 20.0
 
@@ -25,7 +25,7 @@ def test_rounds_go_on_after_what_fails_until_the_end(caplog: pytest.LogCaptureFi
         return 3600.0
 
     rounds = RoundsThread("pok-test-rounds", work, "work undone", first_s=0.0, again_s=0.001, again_most_s=0.004)
-    with caplog.at_level(logging.WARNING, logger="layer.rounds"):
+    with caplog.at_level(logging.WARNING, logger="pulsar_on_kafka.base.rounds"):
         rounds.start()
         assert fine.wait(PATIENCE_S)
     assert rounds.is_alive()

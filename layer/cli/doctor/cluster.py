@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from layer import errors
-from layer.cli.connection import require_listener
-from layer.cli.doctor.report import Finding, Status, fail, judge, ok, warn
-from layer.cli.failure import CommandFailed, one_line
-from layer.deadline import Deadline
-from layer.kafka.admin import KafkaAdmin
-from layer.kafka.group import MAX_COMMIT_BYTES
-from layer.statelog.kafka_log import keeps
-from mapping.instances import Instance
-from mapping.state_records.cursor_state import MAX_METADATA_CHARS
-from mapping.state_topics import ALL, StateTopic
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cli.doctor.report import Finding, Status, fail, judge, ok, warn
+from pulsar_on_kafka.cli.shared.connection import require_listener
+from pulsar_on_kafka.cli.shared.failure import CommandFailed, one_line
+from pulsar_on_kafka.kafka.admin import KafkaAdmin
+from pulsar_on_kafka.kafka.groups.membership import MAX_COMMIT_BYTES
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state_records.cursor_state import MAX_METADATA_CHARS
+from pulsar_on_kafka.mapping.state_topics import ALL, StateTopic
+from pulsar_on_kafka.statelog.kafka_log import keeps
 
 CONNECT_S: Final = 5.0
 ANSWER_S: Final = 10.0

@@ -9,19 +9,19 @@ from typing import Annotated, Final
 
 import typer
 
-from layer.cli.command import command
-from layer.cli.doctor.cluster import check_reachable, check_settings, check_state_topics
-from layer.cli.doctor.machine import check_machine
-from layer.cli.doctor.probe import probe
-from layer.cli.doctor.report import Finding, Status
-from layer.cli.doctor.service import check_service
-from layer.cli.doctor.state import check_state
-from layer.cli.doctor.transactions import check_transactions
-from layer.cli.failure import EXIT_FAILED
-from layer.cli.output import news, write_json, write_line
-from layer.cli.settings import Settings
-from layer.cli.values import printable
-from layer.kafka.admin import KafkaAdmin
+from pulsar_on_kafka.cli.doctor.cluster import check_reachable, check_settings, check_state_topics
+from pulsar_on_kafka.cli.doctor.machine import check_machine
+from pulsar_on_kafka.cli.doctor.probe import probe
+from pulsar_on_kafka.cli.doctor.report import Finding, Status
+from pulsar_on_kafka.cli.doctor.service import check_service
+from pulsar_on_kafka.cli.doctor.state import check_state
+from pulsar_on_kafka.cli.doctor.transactions import check_transactions
+from pulsar_on_kafka.cli.shared.command import command
+from pulsar_on_kafka.cli.shared.failure import EXIT_FAILED
+from pulsar_on_kafka.cli.shared.output import news, write_json, write_line
+from pulsar_on_kafka.cli.shared.settings import Settings
+from pulsar_on_kafka.cli.shared.values import printable
+from pulsar_on_kafka.kafka.admin import KafkaAdmin
 
 _COLOURS: Final = {Status.OK: typer.colors.GREEN, Status.WARN: typer.colors.YELLOW, Status.FAIL: typer.colors.RED}
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from importlib import metadata
 from typing import Final
 
-from layer.cli.doctor.report import Finding, judge, ok, warn
-from layer.embedded.errors import EmbeddedBrokerError
-from layer.embedded.java import find_java
+from pulsar_on_kafka.cli.doctor.report import Finding, judge, ok, warn
+from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
+from pulsar_on_kafka.embedded.java import find_java
 
 OLDEST_LIBRDKAFKA: Final = (2, 16)
 FILES_PER_SUBSCRIPTION: Final = 8  # measured: what one group membership of librdkafka holds open

@@ -11,18 +11,18 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from layer import errors
-from layer.cli.doctor.report import Finding, Status, fail, ok, warn
-from layer.cli.failure import one_line
-from layer.deadline import Deadline
-from layer.kafka.admin import KafkaAdmin
-from layer.kafka.errors import translate
-from layer.kafka.fetcher import Fetcher
-from layer.kafka.group import GroupCallbacks, GroupConsumer
-from layer.kafka.producer import KafkaProducer
-from layer.kafka.records import CommittedOffset
-from layer.kafka.settings import KafkaSettings
-from mapping.state_records.cursor_state import MAX_METADATA_CHARS
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cli.doctor.report import Finding, Status, fail, ok, warn
+from pulsar_on_kafka.cli.shared.failure import one_line
+from pulsar_on_kafka.kafka.admin import KafkaAdmin
+from pulsar_on_kafka.kafka.errors import translate
+from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
+from pulsar_on_kafka.kafka.producer import KafkaProducer
+from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
+from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.mapping.state_records.cursor_state import MAX_METADATA_CHARS
 
 STEP_S: Final = 15.0
 SKEW_WARN_MS: Final = 1_000

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from layer import errors
-from layer.cli.doctor.cluster import ANSWER_S
-from layer.cli.doctor.report import Finding, ok, warn
-from layer.cli.failure import one_line
-from layer.deadline import Deadline
-from layer.kafka.admin import KafkaAdmin
-from layer.ledgers.group import maintenance_group
-from layer.metadata.processes import is_over, stands_in
-from mapping.instances import Instance
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.processes import is_over, stands_in
+from pulsar_on_kafka.cli.doctor.cluster import ANSWER_S
+from pulsar_on_kafka.cli.doctor.report import Finding, ok, warn
+from pulsar_on_kafka.cli.shared.failure import one_line
+from pulsar_on_kafka.kafka.admin import KafkaAdmin
+from pulsar_on_kafka.ledgers.group import maintenance_group
+from pulsar_on_kafka.mapping.instances import Instance
 
 
 def check_service(admin: KafkaAdmin, instance: Instance) -> Finding:

@@ -5,29 +5,29 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from layer import errors
-from layer.cli.doctor.cluster import ANSWER_S
-from layer.cli.doctor.report import Finding, fail, ok, warn
-from layer.cli.failure import one_line
-from layer.deadline import Deadline
-from layer.kafka.admin import KafkaAdmin
-from layer.kafka.fetcher import Fetcher
-from layer.kafka.producer import KafkaProducer
-from layer.kafka.settings import KafkaSettings
-from mapping import state_keys as keys
-from mapping.errors import UnreadableKey
-from mapping.state_records.clusters import decode_clusters
-from mapping.state_records.cursor_checkpoint import decode_checkpoint
-from mapping.state_records.cursor_state import decode_segment
-from mapping.state_records.imports import decode_import
-from mapping.state_records.ledgers import decode_ledger_value
-from mapping.state_records.metadata import decode_namespace, decode_subscription, decode_topic
-from mapping.state_records.migrations import decode_migration
-from mapping.state_records.producers import decode_claims, decode_sign_of_life, decode_snapshot
-from mapping.state_records.schemas import decode_schema
-from mapping.state_records.tenants import decode_tenant
-from mapping.state_records.transaction_log import decode_log_value
-from mapping.state_topics import ALL, Cleanup, StateTopic
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cli.doctor.cluster import ANSWER_S
+from pulsar_on_kafka.cli.doctor.report import Finding, fail, ok, warn
+from pulsar_on_kafka.cli.shared.failure import one_line
+from pulsar_on_kafka.kafka.admin import KafkaAdmin
+from pulsar_on_kafka.kafka.producer import KafkaProducer
+from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
+from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.mapping import state_keys as keys
+from pulsar_on_kafka.mapping.errors import UnreadableKey
+from pulsar_on_kafka.mapping.state_records.clusters import decode_clusters
+from pulsar_on_kafka.mapping.state_records.cursor_checkpoint import decode_checkpoint
+from pulsar_on_kafka.mapping.state_records.cursor_state import decode_segment
+from pulsar_on_kafka.mapping.state_records.imports import decode_import
+from pulsar_on_kafka.mapping.state_records.ledgers import decode_ledger_value
+from pulsar_on_kafka.mapping.state_records.metadata import decode_namespace, decode_subscription, decode_topic
+from pulsar_on_kafka.mapping.state_records.migrations import decode_migration
+from pulsar_on_kafka.mapping.state_records.producers import decode_claims, decode_sign_of_life, decode_snapshot
+from pulsar_on_kafka.mapping.state_records.schemas import decode_schema
+from pulsar_on_kafka.mapping.state_records.tenants import decode_tenant
+from pulsar_on_kafka.mapping.state_records.transaction_log import decode_log_value
+from pulsar_on_kafka.mapping.state_topics import ALL, Cleanup, StateTopic
 
 _READ_S: Final = 300.0
 _MOST: Final = 1000

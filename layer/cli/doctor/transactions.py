@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from layer import errors
-from layer.cli.doctor.cluster import ANSWER_S
-from layer.cli.doctor.report import Finding, ok, warn
-from layer.cli.failure import one_line
-from layer.deadline import Deadline
-from layer.kafka.admin import KafkaAdmin
-from layer.transactions.coordinator_group import coordinators_group
-from mapping.instances import Instance
-from mapping.state_topics import (
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cli.doctor.cluster import ANSWER_S
+from pulsar_on_kafka.cli.doctor.report import Finding, ok, warn
+from pulsar_on_kafka.cli.shared.failure import one_line
+from pulsar_on_kafka.kafka.admin import KafkaAdmin
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state_topics import (
     TRANSACTION_BUFFER_SNAPSHOT,
     TRANSACTION_COORDINATOR_ASSIGN,
     TRANSACTION_LOG,
@@ -21,6 +20,7 @@ from mapping.state_topics import (
     TRANSACTION_REQUESTS,
     StateTopic,
 )
+from pulsar_on_kafka.transactions.serving.group import coordinators_group
 
 BEGINNING: Final[Mapping[StateTopic, frozenset[str]]] = {
     TRANSACTION_REQUESTS: frozenset({"Read", "Write"}),

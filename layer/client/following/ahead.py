@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
-from layer.client.session import Session
-from layer.errors import LayerError
-from layer.exceptions import PulsarException
-from layer.lookup.places import Place
-from layer.side_by_side import side_by_side
-from mapping.errors import MappingError
+from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.base.side_by_side import side_by_side
+from pulsar_on_kafka.client.connection.session import Session
+from pulsar_on_kafka.exceptions import PulsarException
+from pulsar_on_kafka.lookup.places import Place
+from pulsar_on_kafka.mapping.errors import MappingError
 
 _log: Final = logging.getLogger(__name__)
 

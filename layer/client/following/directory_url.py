@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from layer.client.service_url import is_server
-from layer.lookup.file_directory import FileDirectory
-from layer.lookup.http_directory import HttpDirectory, LookupAccess
-from layer.lookup.places import Directory
+from pulsar_on_kafka.client.values.service_url import is_server
+from pulsar_on_kafka.lookup.file_directory import FileDirectory
+from pulsar_on_kafka.lookup.http_directory import HttpDirectory, LookupAccess
+from pulsar_on_kafka.lookup.places import Directory
 
 _LOOKUP: Final = "pok+lookup"
 _LOOKUP_TLS: Final = "pok+lookup+ssl"

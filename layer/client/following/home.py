@@ -8,14 +8,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Protocol
 
-from layer.client.errors import pulsar_errors
-from layer.client.following.ahead import Ahead
-from layer.client.session import Session
-from layer.deadline import Deadline
-from layer.errors import LayerError
-from layer.exceptions import AlreadyClosed, ConnectError, PulsarException, Timeout
-from layer.lookup.places import Directory, Place
-from layer.side_by_side import side_by_side
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.base.side_by_side import side_by_side
+from pulsar_on_kafka.client.connection.session import Session
+from pulsar_on_kafka.client.following.ahead import Ahead
+from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.exceptions import AlreadyClosed, ConnectError, PulsarException, Timeout
+from pulsar_on_kafka.lookup.places import Directory, Place
 
 _log: Final = logging.getLogger(__name__)
 

@@ -7,25 +7,25 @@ import threading
 from collections.abc import Sequence
 from typing import Final
 
-from layer.client.client_options import ClientOptions
-from layer.client.consumer import Consumer
-from layer.client.consumer_opening import ConsumerOptions, open_consumer
-from layer.client.errors import pulsar_errors
-from layer.client.following.home import OpenSession, TenantHome
-from layer.client.following.metadata_ahead import subscription_ahead
-from layer.client.following.moving_consumer import MovingConsumer
-from layer.client.following.moving_producer import MovingProducer
-from layer.client.following.moving_reader import MovingReader
-from layer.client.message_id import NativeMessageId
-from layer.client.producer_opening import ProducerOptions
-from layer.client.reader_opening import ReaderOptions
-from layer.client.session import Session, release_metrics, serve_metrics
-from layer.client.several_topics import subscribe_to_several
-from layer.client.topic_pattern import TopicPattern
-from layer.exceptions import AlreadyClosed, InvalidConfiguration
-from layer.lookup.places import Directory
-from mapping.state_records.tenants import EVERY_OTHER_TENANT
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.client.connection.client_options import ClientOptions
+from pulsar_on_kafka.client.connection.session import Session, release_metrics, serve_metrics
+from pulsar_on_kafka.client.consumer.consumer import Consumer
+from pulsar_on_kafka.client.consumer.consumer_opening import ConsumerOptions, open_consumer
+from pulsar_on_kafka.client.consumer.several_topics import subscribe_to_several
+from pulsar_on_kafka.client.consumer.topic_pattern import TopicPattern
+from pulsar_on_kafka.client.following.home import OpenSession, TenantHome
+from pulsar_on_kafka.client.following.metadata_ahead import subscription_ahead
+from pulsar_on_kafka.client.following.moving_consumer import MovingConsumer
+from pulsar_on_kafka.client.following.moving_producer import MovingProducer
+from pulsar_on_kafka.client.following.moving_reader import MovingReader
+from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions
+from pulsar_on_kafka.client.reader.reader_opening import ReaderOptions
+from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.client.values.message_id import NativeMessageId
+from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration
+from pulsar_on_kafka.lookup.places import Directory
+from pulsar_on_kafka.mapping.state_records.tenants import EVERY_OTHER_TENANT
+from pulsar_on_kafka.mapping.topic_name import TopicName
 
 LEAVE_S: Final = 2.0
 """How long a cluster may take to answer what is under way when its client leaves it: it may be dead."""

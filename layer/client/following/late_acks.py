@@ -11,18 +11,18 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from layer.client.following.late_places import Extent, Late, Log, named
-from layer.client.message import BatchedMessage, ChunkedMessage, Message
-from layer.client.message_id import StoredMessageId, native
-from layer.cursor.ledger_acks import LedgerAcks, of_offsets
-from layer.deadline import Deadline
-from layer.deliveries.acks_by_readers import acknowledge_ledgers
-from layer.errors import LayerError
-from layer.kafka.records import headers_of
-from layer.node import Node
-from mapping.ledger import LedgerLayout
-from mapping.original_position import copy_headers, original_of
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.client.following.late_places import Extent, Late, Log, named
+from pulsar_on_kafka.client.values.message import BatchedMessage, ChunkedMessage, Message
+from pulsar_on_kafka.client.values.message_id import StoredMessageId, native
+from pulsar_on_kafka.cursor.ledger_acks import LedgerAcks, of_offsets
+from pulsar_on_kafka.kafka.records import headers_of
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.original_position import copy_headers, original_of
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.subscriptions.requests.acks_by_readers import acknowledge_ledgers
 
 _log: Final = logging.getLogger(__name__)
 

@@ -13,13 +13,13 @@ from typing import Any, Final, NamedTuple
 
 from pyroaring import BitMap64
 
-from layer.deadline import Deadline
-from layer.dispatch.whole_message import chunk_info
-from layer.kafka.records import KafkaRecord, headers_of
-from layer.lookup.copies import Copies, Reads
-from mapping.errors import CorruptRecord
-from mapping.message_record import ChunkInfo, goes_to
-from mapping.original_position import copy_headers, original_of
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of
+from pulsar_on_kafka.lookup.copies import Copies, Reads
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.message_record import ChunkInfo, goes_to
+from pulsar_on_kafka.mapping.original_position import copy_headers, original_of
+from pulsar_on_kafka.subscriptions.records.whole_message import chunk_info
 
 _CHUNKS_WITHIN: Final = 100_000
 """Records that are looked through for the other chunks of a message, before its last one."""

@@ -6,10 +6,10 @@ Raise LayerError: it cannot be read now.
 
 from __future__ import annotations
 
-from layer.client.producer_opening import ProducerOptions, kafka_producer
-from layer.client.session import Session
-from layer.metadata.topics import Topic
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.client.connection.session import Session
+from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions, kafka_producer
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.topics import Topic
 
 
 def topic_ahead(name: str, session: Session) -> Topic | None:

@@ -10,22 +10,23 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from layer.client.consumer import Consumer
-from layer.client.consumer_opening import ConsumerOptions
-from layer.client.enums import ConsumerType
-from layer.client.errors import pulsar_errors
-from layer.client.following.home import TenantHome
-from layer.client.following.late_acks import LateAcks
-from layer.client.message import Message
-from layer.client.message_id import NativeMessageId, StoredMessageId, native
-from layer.client.receiving import ReceiveCallback
-from layer.client.session import Session
-from layer.client.stats_log import StatsLine
-from layer.client.transaction import Transaction
-from layer.client.transactional_acks import AckUnderWay
-from layer.deadline import Deadline
-from layer.errors import LayerError
-from layer.exceptions import (
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.client.connection.session import Session
+from pulsar_on_kafka.client.consumer.consumer import Consumer
+from pulsar_on_kafka.client.consumer.consumer_opening import ConsumerOptions
+from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay
+from pulsar_on_kafka.client.following.home import TenantHome
+from pulsar_on_kafka.client.following.late_acks import LateAcks
+from pulsar_on_kafka.client.receiving.receiving import ReceiveCallback
+from pulsar_on_kafka.client.values.enums import ConsumerType
+from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.client.values.message import Message
+from pulsar_on_kafka.client.values.message_id import NativeMessageId, StoredMessageId, native
+from pulsar_on_kafka.client.values.stats_log import StatsLine
+from pulsar_on_kafka.client.values.transaction import Transaction
+from pulsar_on_kafka.exceptions import (
     AlreadyClosed,
     CumulativeAcknowledgementNotAllowedError,
     InvalidMessage,
@@ -34,8 +35,7 @@ from layer.exceptions import (
     Result,
     Timeout,
 )
-from layer.waiting import wait_until
-from mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
 
 _log: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")

@@ -10,18 +10,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from layer.client.following.home import TenantHome
-from layer.client.following.metadata_ahead import producer_ahead
-from layer.client.in_flight import NO_ID, Answer, SendCallback
-from layer.client.message_id import NativeMessageId
-from layer.client.producer import Producer
-from layer.client.producer_opening import ProducerOptions, open_producer, room_for_pending
-from layer.client.session import Session
-from layer.client.stats_log import StatsLine
-from layer.deadline import Deadline
-from layer.exceptions import AlreadyClosed, ProducerQueueIsFull, PulsarException, Result, Timeout
-from layer.meters import SendCounts
-from layer.waiting import wait_until
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.meters import SendCounts
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.client.connection.session import Session
+from pulsar_on_kafka.client.following.home import TenantHome
+from pulsar_on_kafka.client.following.metadata_ahead import producer_ahead
+from pulsar_on_kafka.client.producer.in_flight import NO_ID, Answer, SendCallback
+from pulsar_on_kafka.client.producer.producer import Producer
+from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions, open_producer, room_for_pending
+from pulsar_on_kafka.client.values.message_id import NativeMessageId
+from pulsar_on_kafka.client.values.stats_log import StatsLine
+from pulsar_on_kafka.exceptions import AlreadyClosed, ProducerQueueIsFull, PulsarException, Result, Timeout
 
 _log: Final = logging.getLogger(__name__)
 

@@ -9,22 +9,22 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-from layer.client.errors import pulsar_errors
-from layer.client.following.home import TenantHome
-from layer.client.following.metadata_ahead import topic_ahead
-from layer.client.message import BatchedMessage, Message
-from layer.client.message_id import NativeMessageId, StoredMessageId, native
-from layer.client.reader import Reader, ReaderListener
-from layer.client.reader_opening import ReaderOptions, open_reader
-from layer.client.session import Session
-from layer.client.stats_log import StatsLine
-from layer.deadline import Deadline
-from layer.dispatch.endpoint import Values
-from layer.exceptions import AlreadyClosed, InvalidMessage, PulsarException, Timeout
-from layer.lookup.copies import Copies
-from layer.metadata.topics import Topic
-from mapping.ledger import LedgerLayout
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.connection.session import Session
+from pulsar_on_kafka.client.following.home import TenantHome
+from pulsar_on_kafka.client.following.metadata_ahead import topic_ahead
+from pulsar_on_kafka.client.reader.reader import Reader, ReaderListener
+from pulsar_on_kafka.client.reader.reader_opening import ReaderOptions, open_reader
+from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.client.values.message import BatchedMessage, Message
+from pulsar_on_kafka.client.values.message_id import NativeMessageId, StoredMessageId, native
+from pulsar_on_kafka.client.values.stats_log import StatsLine
+from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidMessage, PulsarException, Timeout
+from pulsar_on_kafka.lookup.copies import Copies
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.subscriptions.records.endpoint import Values
 
 _log: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from layer.client.service_info import ServiceInfo, ServiceInfoProvider
-from layer.deadline import Deadline
-from layer.lookup.places import LookupFailed, Place
-from mapping.state_records.tenants import EVERY_OTHER_TENANT, TenantState
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.values.service_info import ServiceInfo, ServiceInfoProvider
+from pulsar_on_kafka.lookup.places import LookupFailed, Place
+from pulsar_on_kafka.mapping.state_records.tenants import EVERY_OTHER_TENANT, TenantState
 
 _log: Final = logging.getLogger(__name__)
 

@@ -10,12 +10,12 @@ import re
 from collections.abc import Sequence
 from typing import Any, Final
 
-from layer.compat.java.bridge import Bridge, Options
-from layer.compat.java.consumer import JavaConsumer
-from layer.compat.java.messages import native_id
-from layer.compat.java.producer import JavaProducer
-from layer.compat.java.reader import JavaReader
-from layer.compat.java.transaction import JavaTransaction
+from pulsar_on_kafka.compat.java.bridge import Bridge, Options
+from pulsar_on_kafka.compat.java.consumer import JavaConsumer
+from pulsar_on_kafka.compat.java.messages import native_id
+from pulsar_on_kafka.compat.java.producer import JavaProducer
+from pulsar_on_kafka.compat.java.reader import JavaReader
+from pulsar_on_kafka.compat.java.transaction import JavaTransaction
 
 _TYPES: Final = {"Exclusive": "Exclusive", "Shared": "Shared", "Failover": "Failover", "KeyShared": "Key_Shared"}
 

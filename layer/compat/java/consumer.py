@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from layer.compat.java.bridge import Bridge
-from layer.compat.java.messages import JavaMessage, JavaMessageId, native_id
-from layer.compat.java.transaction import JavaTransaction
+from pulsar_on_kafka.compat.java.bridge import Bridge
+from pulsar_on_kafka.compat.java.messages import JavaMessage, JavaMessageId, native_id
+from pulsar_on_kafka.compat.java.transaction import JavaTransaction
 
 
 class JavaConsumer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from layer.compat.java.bridge import Bridge
+    from pulsar_on_kafka.compat.java.bridge import Bridge
 
 
 class JavaMessageId:

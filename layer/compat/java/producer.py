@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from layer.compat.java.bridge import Bridge, Options
-from layer.compat.java.messages import JavaMessageId
-from layer.compat.java.transaction import JavaTransaction
+from pulsar_on_kafka.compat.java.bridge import Bridge, Options
+from pulsar_on_kafka.compat.java.messages import JavaMessageId
+from pulsar_on_kafka.compat.java.transaction import JavaTransaction
 
 SendCallback = Callable[[Any, "JavaMessageId | None"], None]
 

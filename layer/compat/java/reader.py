@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from layer.compat.java.bridge import Bridge
-from layer.compat.java.messages import JavaMessage, native_id
+from pulsar_on_kafka.compat.java.bridge import Bridge
+from pulsar_on_kafka.compat.java.messages import JavaMessage, native_id
 
 
 class JavaReader:

@@ -14,8 +14,8 @@ from typing import IO, Final
 
 import platformdirs
 
-from layer.embedded.errors import EmbeddedBrokerError
-from layer.embedded.java import find_java
+from pulsar_on_kafka.embedded.errors import EmbeddedBrokerError
+from pulsar_on_kafka.embedded.java import find_java
 
 _CLIENT_CLASS_JARS: Final = ("pulsar-client-original-*.jar", "pulsar-client-[0-9]*.jar", "*pulsar-client-all-*.jar")
 _START_TIMEOUT_S: Final = 30.0

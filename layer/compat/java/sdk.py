@@ -5,9 +5,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from layer.compat.java.bridge import Bridge
-from layer.compat.java.client import JavaClient
-from layer.compat.java.runtime import JavaAddress
+from pulsar_on_kafka.compat.java.bridge import Bridge
+from pulsar_on_kafka.compat.java.client import JavaClient
+from pulsar_on_kafka.compat.java.runtime import JavaAddress
 
 
 class JavaSdk:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from layer.compat.java.bridge import Bridge
+from pulsar_on_kafka.compat.java.bridge import Bridge
 
 
 class JavaTransaction:

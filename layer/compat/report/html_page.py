@@ -5,8 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import Final
 
-from layer.compat.compare import Comparison, Report, Verdict
-from layer.compat.report.terminal import summary
+from pulsar_on_kafka.compat.compare import Comparison, Report, Verdict
+from pulsar_on_kafka.compat.report.terminal import summary
 
 _STYLE: Final = """
 :root { color-scheme: light dark }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from layer.compat.compare import Comparison, Report, Verdict
-from layer.compat.history import SideResult
+from pulsar_on_kafka.compat.compare import Comparison, Report, Verdict
+from pulsar_on_kafka.compat.history import SideResult
 
 
 def json_report(report: Report) -> dict[str, Any]:

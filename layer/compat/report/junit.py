@@ -10,7 +10,7 @@ import re
 import xml.etree.ElementTree as ET
 from typing import Final
 
-from layer.compat.compare import Comparison, Report, Verdict
+from pulsar_on_kafka.compat.compare import Comparison, Report, Verdict
 
 # XML 1.0 has no way to write these.
 _NOT_XML: Final = re.compile("[^\t\n\r -\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from layer.compat.compare import Comparison, Report, Verdict
-from layer.compat.scenario import PulsarClient
+from pulsar_on_kafka.compat.compare import Comparison, Report, Verdict
+from pulsar_on_kafka.compat.scenario import PulsarClient
 
 _STYLES: Final = {
     Verdict.AGREE: "green",

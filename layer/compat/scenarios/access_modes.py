@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from layer.compat.driver import Run
-from layer.compat.scenario import scenario
+from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "access modes"
 

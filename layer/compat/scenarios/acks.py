@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from layer.compat.driver import Run
-from layer.compat.scenario import scenario
+from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "acks"
 

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
-from layer.compat.driver import Run
-from layer.compat.scenario import scenario
+from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "asyncio"
 

@@ -6,9 +6,9 @@ import asyncio
 import threading
 from typing import Any
 
-from layer.clock import SystemClock
-from layer.compat.driver import Run
-from layer.compat.scenario import scenario
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "chunking"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from layer.clock import SystemClock
-from layer.compat.driver import Run
-from layer.compat.scenario import scenario
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.scenario import scenario
 
 DELAYED, COMPRESSION, ENCRYPTION = "delayed", "compression", "encryption"
 ACCESS, SCHEMAS = "access modes", "schemas"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from layer.compat.driver import Run
-from layer.compat.keyed import by_key, send_keyed
-from layer.compat.scenario import PulsarClient, scenario
+from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.keyed import by_key, send_keyed
+from pulsar_on_kafka.compat.scenario import PulsarClient, scenario
 
 BY_JAVA: dict[str, Any] = {"client": PulsarClient.JAVA}
 

@@ -6,9 +6,9 @@ import threading
 from collections import Counter
 from typing import Any
 
-from layer.compat.driver import Run
-from layer.compat.keyed import by_key, numbered_keys, send_keyed
-from layer.compat.scenario import scenario
+from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.keyed import by_key, numbered_keys, send_keyed
+from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "key_shared"
 

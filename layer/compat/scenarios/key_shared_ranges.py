@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from layer.compat.driver import Run
-from layer.compat.keyed import by_key, numbered_keys, send_keyed
-from layer.compat.scenario import scenario
+from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.keyed import by_key, numbered_keys, send_keyed
+from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "key_shared"
 _TWO_CHUNKS = 6_000_000

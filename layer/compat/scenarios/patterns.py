@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from layer.compat.driver import Run
-from layer.compat.scenario import PulsarClient, scenario
+from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.scenario import PulsarClient, scenario
 
 AREA = "pattern"
 BY_JAVA: dict[str, Any] = {"area": AREA, "client": PulsarClient.JAVA}

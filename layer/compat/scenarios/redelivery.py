@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from layer.compat.driver import PATIENCE_MS, Run
-from layer.compat.scenario import scenario
+from pulsar_on_kafka.compat.driver import PATIENCE_MS, Run
+from pulsar_on_kafka.compat.scenario import scenario
 
 NACKS = "negative acks"
 SOON: dict[str, Any] = {"negative_ack_redelivery_delay_ms": 200}

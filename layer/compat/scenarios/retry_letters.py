@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from layer.compat.driver import PATIENCE_MS, Run
-from layer.compat.scenario import PulsarClient, scenario
+from pulsar_on_kafka.compat.driver import PATIENCE_MS, Run
+from pulsar_on_kafka.compat.scenario import PulsarClient, scenario
 
 AREA = "retry letters"
 BY_JAVA: dict[str, Any] = {"area": AREA, "client": PulsarClient.JAVA}

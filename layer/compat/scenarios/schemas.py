@@ -6,8 +6,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from layer.compat.driver import Run
-from layer.compat.scenario import scenario
+from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.scenario import scenario
 
 AREA = "schemas"
 

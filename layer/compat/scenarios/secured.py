@@ -1,6 +1,6 @@
 """TLS, logins by token and rights: what is refused, and under which name.
 
-Pulsar has authorization by namespace, Kafka ACLs; `layer.compat.secured.ROLES` says what each role may do on both.
+Pulsar has authorization by namespace, Kafka ACLs; `compat.secured.ROLES` says what each role may do on both.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from layer.compat.driver import Run
-from layer.compat.scenario import scenario
-from layer.compat.secured import CONSUMER, EVERYTHING, EXPIRED, FORGED, NOBODY, PRODUCER
+from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.scenario import scenario
+from pulsar_on_kafka.compat.secured import CONSUMER, EVERYTHING, EXPIRED, FORGED, NOBODY, PRODUCER
 
 SECURED: dict[str, Any] = {"area": "security", "secured": True}
 QUICK: dict[str, Any] = {"operation_timeout_seconds": 5}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from layer.compat.driver import Run
-from layer.compat.scenario import PulsarClient, scenario
+from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.scenario import PulsarClient, scenario
 
 AREA = "subscriptions"
 _TYPES = ("Exclusive", "Shared", "Failover", "KeyShared")

@@ -5,9 +5,18 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from layer.compat.driver import Run
-from layer.compat.scenario import scenario
-from layer.compat.transactional import BY_JAVA, Transactions, again, begun, end, filled, numbers, send_together
+from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.scenario import scenario
+from pulsar_on_kafka.compat.transactional import (
+    BY_JAVA,
+    Transactions,
+    again,
+    begun,
+    end,
+    filled,
+    numbers,
+    send_together,
+)
 
 AREA: dict[str, Any] = {"area": "transactions: acks", **BY_JAVA}
 _ENDS = (True, False)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from layer.compat.driver import Run
-from layer.compat.scenario import scenario
-from layer.compat.transactional import BY_JAVA, Transactions, after, end, send
+from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.scenario import scenario
+from pulsar_on_kafka.compat.transactional import BY_JAVA, Transactions, after, end, send
 
 AREA: dict[str, Any] = {"area": "transactions: ends", **BY_JAVA}
 _LONG_MS = 1_800_000

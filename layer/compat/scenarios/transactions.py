@@ -6,9 +6,9 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from layer.compat.driver import Run
-from layer.compat.scenario import scenario
-from layer.compat.transactional import BY_JAVA, Transactions, after, end, send, send_together
+from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.scenario import scenario
+from pulsar_on_kafka.compat.transactional import BY_JAVA, Transactions, after, end, send, send_together
 
 AREA: dict[str, Any] = {"area": "transactions", **BY_JAVA}
 

@@ -13,14 +13,14 @@ from enum import Enum
 from typing import Any, Final
 from urllib.parse import quote, unquote_plus
 
-from layer import errors
-from layer.migration.from_pulsar.places import Acknowledged, Position, parse_cursor, parse_position
-from layer.migration.from_pulsar.policies import namespace_policies
-from layer.migration.from_pulsar.reading import PulsarAddress
-from layer.migration.from_pulsar.schemas import schema_of
-from mapping.errors import CorruptRecord
-from mapping.topic_name import TopicName
-from schema_compat import SchemaInfo
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.migration.from_pulsar.places import Acknowledged, Position, parse_cursor, parse_position
+from pulsar_on_kafka.migration.from_pulsar.policies import namespace_policies
+from pulsar_on_kafka.migration.from_pulsar.reading import PulsarAddress
+from pulsar_on_kafka.migration.from_pulsar.schemas import schema_of
+from pulsar_on_kafka.schema_compat import SchemaInfo
 
 _TIMEOUT_S: Final = 60.0
 _NOT_FOUND: Final = 404

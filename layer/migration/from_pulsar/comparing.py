@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from pyroaring import BitMap, BitMap64
 
-from layer.cursor.machine import CursorState
-from layer.migration.from_pulsar.copies_here import CopiesHere
-from layer.migration.from_pulsar.places import Acknowledged, Position, position_at
-from layer.replication.acks import of_cursor
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.migration.from_pulsar.copies_here import CopiesHere
+from pulsar_on_kafka.migration.from_pulsar.places import Acknowledged, Position, position_at
+from pulsar_on_kafka.replicated.acks import of_cursor
 
 
 @dataclass(frozen=True, slots=True)

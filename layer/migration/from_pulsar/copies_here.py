@@ -10,18 +10,18 @@ from typing import Final
 
 from pyroaring import BitMap
 
-from layer.dispatch.fences import Fences
-from layer.kafka.records import KafkaRecord, headers_of
-from layer.migration.from_pulsar.entries import INCARNATION, Digest
-from layer.migration.from_pulsar.places import Acknowledged, acknowledged_copies
-from layer.replication.acks import Acks
-from layer.replication.origin_index import OriginIndex, Run
-from layer.replication.origins import is_marker
-from mapping.fence import Fence, begun_by
-from mapping.headers import CHUNK, REPLICATED_FROM
-from mapping.message_record import chunk_info
-from mapping.original_position import copy_headers, original_of
-from mapping.state_records.subscription_progress import Origin
+from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of
+from pulsar_on_kafka.mapping.fence import Fence, begun_by
+from pulsar_on_kafka.mapping.headers import CHUNK, REPLICATED_FROM
+from pulsar_on_kafka.mapping.message_record import chunk_info
+from pulsar_on_kafka.mapping.original_position import copy_headers, original_of
+from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin
+from pulsar_on_kafka.migration.from_pulsar.entries import INCARNATION, Digest
+from pulsar_on_kafka.migration.from_pulsar.places import Acknowledged, acknowledged_copies
+from pulsar_on_kafka.replicated.acks import Acks
+from pulsar_on_kafka.replicated.origin_index import OriginIndex, Run
+from pulsar_on_kafka.replicated.origins import is_marker
+from pulsar_on_kafka.subscriptions.records.fences import Fences
 
 _MOST_CHUNKS_KEPT: Final = 10_000
 

@@ -1,6 +1,6 @@
 """Copies one partition of a Pulsar topic into its partition here, each entry once, whoever is killed when.
 
-What is there already of it is on record as a replicator has it (`layer.replication.target`, decision 0018): the
+What is there already of it is on record as a replicator has it (`service.replication.target`, decision 0018): the
 entry's place stands for the original's offset, and the number of the run for the epoch.
 """
 
@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from layer import errors
-from layer.deadline import Deadline
-from layer.kafka.errors import ours, translate
-from layer.kafka.producer import KafkaProducer
-from layer.migration.from_pulsar.entries import Copy, Entry, Origin, copies
-from layer.migration.from_pulsar.places import place_of
-from layer.migration.from_pulsar.schemas_here import SchemasHere
-from layer.replication.lane import produce_with_room
-from layer.replication.target import Copied, Target
-from layer.waiting import wait_until
-from mapping.errors import MappingError
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.kafka.errors import ours, translate
+from pulsar_on_kafka.kafka.producer import KafkaProducer
+from pulsar_on_kafka.mapping.errors import MappingError
+from pulsar_on_kafka.migration.from_pulsar.entries import Copy, Entry, Origin, copies
+from pulsar_on_kafka.migration.from_pulsar.places import place_of
+from pulsar_on_kafka.migration.from_pulsar.schemas_here import SchemasHere
+from pulsar_on_kafka.service.replication.lane import produce_with_room
+from pulsar_on_kafka.service.replication.target import Copied, Target
 
 _log: Final = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from typing import Any, Final, NamedTuple
 
 from pyroaring import BitMap
 
-from layer.replication.acks import Acks
-from layer.replication.origin_index import Run
-from mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.replicated.acks import Acks
+from pulsar_on_kafka.replicated.origin_index import Run
 
 LEDGER_BITS: Final = 33
 ENTRY_BITS: Final = 30

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from layer.errors import InvalidOption
-from layer.metadata.policies import (
+from pulsar_on_kafka.base.errors import InvalidOption
+from pulsar_on_kafka.metadata.policies import (
     BACKLOG_QUOTA_LIMIT_SIZE,
     BACKLOG_QUOTA_LIMIT_SIZE_ACTION,
     BACKLOG_QUOTA_LIMIT_TIME,

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import Any, Final
 
-from layer import errors
-from layer.deadline import Deadline
-from layer.migration.from_pulsar.entries import Entry, PulsarMessage
-from layer.migration.from_pulsar.places import Position
-from mapping.encryption import EncryptedKey, EncryptionInfo
-from mapping.message_id import decode_message_id
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.encryption import EncryptedKey, EncryptionInfo
+from pulsar_on_kafka.mapping.message_id import decode_message_id
+from pulsar_on_kafka.migration.from_pulsar.entries import Entry, PulsarMessage
+from pulsar_on_kafka.migration.from_pulsar.places import Position
 
 _log: Final = logging.getLogger(__name__)
 

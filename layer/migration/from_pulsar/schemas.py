@@ -11,9 +11,9 @@ import struct
 from collections.abc import Mapping
 from typing import Any, Final
 
-from layer import errors
-from mapping.topic_name import TopicName
-from schema_compat import SchemaInfo, SchemaType
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 
 _LENGTH: Final = struct.Struct(">i")
 _SEPARATED: Final = "SEPARATED"

@@ -6,12 +6,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from layer.deadline import Deadline
-from layer.migration.from_pulsar.schemas import separates_keys
-from layer.node import Node
-from layer.registry.model import SchemaPolicies
-from mapping.topic_name import TopicName
-from schema_compat import CompatibilityStrategy, SchemaInfo
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.migration.from_pulsar.schemas import separates_keys
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.registry.model import SchemaPolicies
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo
 
 _log: Final = logging.getLogger(__name__)
 _ASK_S: Final = 60.0

@@ -14,34 +14,34 @@ from functools import partial
 from itertools import islice
 from typing import Any, Final
 
-from layer import errors
-from layer.admin import AdminClient
-from layer.client.chunking import record_limit
-from layer.deadline import Deadline
-from layer.deliveries.acks_by_readers import acknowledge_ledgers
-from layer.metadata.subscription import Subscription
-from layer.metadata.topics import Topic
-from layer.migration.from_pulsar.admin import EntryKind, PulsarAdmin, PulsarPartition, PulsarTopic
-from layer.migration.from_pulsar.comparing import (
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.producer.chunking import record_limit
+from pulsar_on_kafka.mapping.replication import copied_name
+from pulsar_on_kafka.mapping.state_records.cursor_requests import SaveNow
+from pulsar_on_kafka.mapping.state_records.imports import ImportRecord, ImportStep
+from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin as CopyOrigin
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.migration.from_pulsar.admin import EntryKind, PulsarAdmin, PulsarPartition, PulsarTopic
+from pulsar_on_kafka.migration.from_pulsar.comparing import (
     ComparedEntries,
     ComparedMessages,
     ComparedSubscription,
     compared_subscription,
 )
-from layer.migration.from_pulsar.copies_here import CopiesHere, read_copies
-from layer.migration.from_pulsar.copying import CopiedCounts, PartitionCopy
-from layer.migration.from_pulsar.entries import INCARNATION, Entry, Origin, copies, digest_of
-from layer.migration.from_pulsar.places import Position, place_of, position_at
-from layer.migration.from_pulsar.reading import PulsarAddress, PulsarReading
-from layer.migration.from_pulsar.schemas_here import SchemasHere
-from layer.node import Node
-from layer.replication.progress import Side, without_acknowledged, without_message
-from layer.replication.target import Target
-from mapping.replication import copied_name
-from mapping.state_records.cursor_requests import SaveNow
-from mapping.state_records.imports import ImportRecord, ImportStep
-from mapping.state_records.subscription_progress import Origin as CopyOrigin
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.migration.from_pulsar.copies_here import CopiesHere, read_copies
+from pulsar_on_kafka.migration.from_pulsar.copying import CopiedCounts, PartitionCopy
+from pulsar_on_kafka.migration.from_pulsar.entries import INCARNATION, Entry, Origin, copies, digest_of
+from pulsar_on_kafka.migration.from_pulsar.places import Position, place_of, position_at
+from pulsar_on_kafka.migration.from_pulsar.reading import PulsarAddress, PulsarReading
+from pulsar_on_kafka.migration.from_pulsar.schemas_here import SchemasHere
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.replicated.progress import Side, without_acknowledged, without_message
+from pulsar_on_kafka.service.replication.target import Target
+from pulsar_on_kafka.subscriptions.requests.acks_by_readers import acknowledge_ledgers
 
 _log: Final = logging.getLogger(__name__)
 

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from layer.transactions.buffer.entries import BufferEntries
-from layer.transactions.buffer.model import DataPartition
-from mapping.state_keys import TransactionBufferKey
-from mapping.state_records.transaction_buffer import AbortedEntry, BufferEntry, OpenEntry, VoidEntry
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.state_keys import TransactionBufferKey
+from pulsar_on_kafka.mapping.state_records.transaction_buffer import AbortedEntry, BufferEntry, OpenEntry, VoidEntry
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
+from pulsar_on_kafka.transactions.buffer.model import DataPartition
 
 KEPT_FOR_MS: Final = 3_600_000
 

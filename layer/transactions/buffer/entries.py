@@ -24,10 +24,8 @@ from typing import NamedTuple, TypeVar
 
 from pyroaring import BitMap64
 
-from layer.statelog.api import LogRecord
-from layer.transactions.buffer.model import BufferSnapshot, DataPartition
-from mapping.state_keys import LowWaterKey, TransactionBufferKey, decode_key
-from mapping.state_records.transaction_buffer import (
+from pulsar_on_kafka.mapping.state_keys import LowWaterKey, TransactionBufferKey, decode_key
+from pulsar_on_kafka.mapping.state_records.transaction_buffer import (
     AbortedEntry,
     BufferEntry,
     BufferKind,
@@ -36,7 +34,9 @@ from mapping.state_records.transaction_buffer import (
     decode_buffer_entry,
     decode_low_water,
 )
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.transactions.buffer.model import BufferSnapshot, DataPartition
 
 _E = TypeVar("_E", OpenEntry, AbortedEntry, VoidEntry)
 

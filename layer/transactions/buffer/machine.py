@@ -25,9 +25,9 @@ from typing import Final
 
 from pyroaring import BitMap64
 
-from layer.transactions.buffer.entries import BufferEntries, TxnStatus
-from layer.transactions.buffer.model import DataPartition, Met
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnStatus
+from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
 
 MOST_KNOWN: Final = 10_000
 LATE_FOR_MS: Final = 3_600_000

@@ -9,13 +9,13 @@ from typing import Any, Final, NamedTuple
 
 from pyroaring import BitMap64
 
-from layer.kafka.records import HEADERS, UNREADABLE, mend_headers
-from mapping.errors import CorruptRecord
-from mapping.headers import PREFIX, PRODUCER, SCHEMA_VERSION, TXN, MarkerType
-from mapping.message_record import SCHEMA_VERSION_BYTES
-from mapping.packed_headers import ALONE, and_transaction, and_version, unpack
-from mapping.transaction_headers import in_transaction
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.kafka.records import HEADERS, UNREADABLE, mend_headers
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.headers import PREFIX, PRODUCER, SCHEMA_VERSION, TXN, MarkerType
+from pulsar_on_kafka.mapping.message_record import SCHEMA_VERSION_BYTES
+from pulsar_on_kafka.mapping.packed_headers import ALONE, and_transaction, and_version, unpack
+from pulsar_on_kafka.mapping.transaction_headers import in_transaction
+from pulsar_on_kafka.mapping.txn_id import TxnId
 
 _PREFIX_CHARS: Final = len(PREFIX)
 

@@ -11,9 +11,9 @@ from enum import Enum
 
 from pyroaring import BitMap64
 
-from layer.transactions.buffer.entries import BufferEntries, TxnStatus
-from layer.transactions.buffer.model import DataPartition, Met
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnStatus
+from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
 
 
 class Finding(Enum):

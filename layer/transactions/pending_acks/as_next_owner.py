@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from layer.cursor.machine import CursorState
-from layer.transactions.pending_acks.holdings import Holdings, apply_to
-from layer.transactions.pending_acks.log import CursorAcks
-from mapping.state_records.pending_acks import CursorLife, TxnOutcome
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.mapping.state_records.pending_acks import CursorLife, TxnOutcome
+from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings, apply_to
+from pulsar_on_kafka.transactions.pending_acks.log import CursorAcks
 
 
 def held_by_open(acks: CursorAcks, low_waters: Mapping[int, int], life: CursorLife, cursor: CursorState) -> Holdings:

@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from layer.transactions.pending_acks.log import CursorAcks, CursorName
-from mapping.state_keys import PendingAckEndKey, encode_key
-from mapping.state_records.pending_acks import CursorLife
+from pulsar_on_kafka.mapping.state_keys import PendingAckEndKey, encode_key
+from pulsar_on_kafka.mapping.state_records.pending_acks import CursorLife
+from pulsar_on_kafka.transactions.pending_acks.log import CursorAcks, CursorName
 
 KEPT_FOR_MS: Final = 3_600_000
 

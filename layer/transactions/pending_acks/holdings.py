@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 from pyroaring import BitMap64
 
-from layer.cursor.batch_acks import BatchAckSet
-from layer.cursor.machine import CursorState
-from layer.errors import InvalidCursorPosition, TransactionConflict
-from mapping.state_records.pending_acks import CumulativeAck, TxnAck
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.base.errors import InvalidCursorPosition, TransactionConflict
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.mapping.state_records.pending_acks import CumulativeAck, TxnAck
+from pulsar_on_kafka.mapping.txn_id import TxnId
 
 
 @dataclass(slots=True)

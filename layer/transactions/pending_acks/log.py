@@ -1,6 +1,6 @@
 """One partition of `__transaction_pending_ack`, folded: which acks count, and how their transactions ended. Pure.
 
-Acks are written by the cursor's owner and fenced by its TAKEOVERs (`layer.statelog.take_over`); an owner's acks stay
+Acks are written by the cursor's owner and fenced by its TAKEOVERs (`statelog.take_over`); an owner's acks stay
 valid when another one takes over. ENDs are written by coordinators, the same one as often as they like, before or after
 the acks that they end. An ack behind the END of its transaction is none: whoever took it was too late.
 """
@@ -11,11 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from layer.statelog.api import LogRecord
-from layer.statelog.take_over import TakeOverFence
-from mapping.errors import CorruptRecord
-from mapping.state_keys import CursorTakeoverKey, PendingAckEndKey, PendingAckKey, decode_key
-from mapping.state_records.pending_acks import (
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state_keys import CursorTakeoverKey, PendingAckEndKey, PendingAckKey, decode_key
+from pulsar_on_kafka.mapping.state_records.pending_acks import (
     CursorLife,
     TxnAck,
     TxnOutcome,
@@ -23,7 +21,9 @@ from mapping.state_records.pending_acks import (
     decode_end,
     decode_pending_ack,
 )
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.statelog.take_over import TakeOverFence
 
 
 class CursorName(NamedTuple):

@@ -25,13 +25,10 @@ from typing import Final
 
 from pyroaring import BitMap64
 
-from layer.cursor.machine import CursorState
-from layer.errors import Closed, Fenced, LayerError, Refused, StoreError, TransactionNotFound
-from layer.statelog.take_over import Owner
-from layer.transactions.pending_acks.holdings import Holdings, apply_to, positions
-from layer.transactions.pending_acks.log import CursorAcks, CursorName
-from mapping.state_keys import CursorTakeoverKey, PendingAckEndKey, PendingAckKey, encode_key
-from mapping.state_records.pending_acks import (
+from pulsar_on_kafka.base.errors import Closed, Fenced, LayerError, Refused, StoreError, TransactionNotFound
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.mapping.state_keys import CursorTakeoverKey, PendingAckEndKey, PendingAckKey, encode_key
+from pulsar_on_kafka.mapping.state_records.pending_acks import (
     CursorLife,
     PendingAck,
     TxnAck,
@@ -40,7 +37,10 @@ from mapping.state_records.pending_acks import (
     encode_pending_ack,
     split_ack,
 )
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.statelog.take_over import Owner
+from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings, apply_to, positions
+from pulsar_on_kafka.transactions.pending_acks.log import CursorAcks, CursorName
 
 MOST_WAITING: Final = 10_000
 """Requests that wait to be decided."""

@@ -6,7 +6,7 @@ import signal
 import sys
 from types import FrameType
 
-from layer.embedded import EmbeddedBrokerError
+from pulsar_on_kafka.embedded import EmbeddedBrokerError
 from tests.compat.pulsar_standalone import PulsarStandalone, PulsarStandaloneError
 
 

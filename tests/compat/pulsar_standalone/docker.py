@@ -9,10 +9,10 @@ from importlib import resources
 from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
-from layer.deadline import Deadline
-from layer.embedded.ports import free_port
-from layer.embedded.progress import Progress, to_stderr
-from layer.waiting import wait_until
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.embedded.ports import free_port
+from pulsar_on_kafka.embedded.progress import Progress, to_stderr
 from tests.compat.pulsar_standalone.errors import PulsarDidNotStart, PulsarNotRunning, PulsarStandaloneError
 from tests.compat.pulsar_standalone.jars import PULSAR_VERSION
 from tests.compat.pulsar_standalone.standalone import PulsarOptions

@@ -24,13 +24,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-import layer.embedded
-from layer.deadline import Deadline
-from layer.embedded.download import last_lines
-from layer.embedded.java import find_java
-from layer.embedded.ports import free_port
-from layer.embedded.progress import Progress, to_stderr
-from layer.waiting import wait_until
+import pulsar_on_kafka.embedded
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.embedded.download import last_lines
+from pulsar_on_kafka.embedded.java import find_java
+from pulsar_on_kafka.embedded.ports import free_port
+from pulsar_on_kafka.embedded.progress import Progress, to_stderr
 from tests.compat.pulsar_standalone.errors import PulsarDidNotStart, PulsarNotRunning
 from tests.compat.pulsar_standalone.jars import pulsar_jars
 
@@ -73,7 +73,7 @@ class PulsarOptions:
 class PulsarStandalone:
     """One Pulsar node. For use from one thread. A constructor touches nothing; `start` or `with` starts it.
 
-    The JVM ends with this program, however the program ends, and its data with it (see `layer.embedded.lifeline`).
+    The JVM ends with this program, however the program ends, and its data with it (see `embedded.lifeline`).
     """
 
     def __init__(self, options: PulsarOptions | None = None, progress: Progress = to_stderr) -> None:
@@ -127,7 +127,7 @@ class PulsarStandalone:
         """Start and wait until the broker's own health check passes. Does nothing when it runs already.
 
         Raises:
-            NoMaven, PulsarDownloadFailed, PulsarDidNotStart, PulsarStandaloneError, layer.embedded.EmbeddedBrokerError:
+            NoMaven, PulsarDownloadFailed, PulsarDidNotStart, PulsarStandaloneError, EmbeddedBrokerError:
                 one line each on what to do; nothing stays behind.
         """
         if self.is_running:
@@ -177,7 +177,7 @@ class PulsarStandalone:
         while self._web_port == self._broker_port:
             self._web_port = free_port()
         self._write_configuration(self._directory)
-        lifeline = Path(layer.embedded.__file__).with_name("lifeline.py")
+        lifeline = Path(pulsar_on_kafka.embedded.__file__).with_name("lifeline.py")
         watch = [sys.executable, "-I", "-S", str(lifeline), str(os.getpid()), str(self._directory)]
         with self.log_file.open("ab") as sink:
             # A session of its own: Ctrl-C in the terminal is for the program, which then stops Pulsar in order.

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from layer import exceptions
-from layer.asyncio import PulsarException
-from layer.asyncio.bridge import Bridge, LoopCompletions, Room, settle
-from layer.exceptions import Result
+from pulsar_on_kafka import exceptions
+from pulsar_on_kafka.asyncio import PulsarException
+from pulsar_on_kafka.asyncio.bridge import Bridge, LoopCompletions, Room, settle
+from pulsar_on_kafka.exceptions import Result
 
 
 def test_a_thousand_completions_wake_the_loop_once() -> None:

@@ -7,10 +7,10 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from layer.acls import RIGHTS, ROLES, Extra, command_line, rights_of
-from layer.cli.main import app
-from layer.kafka.rights import Right
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.cli.main import app
+from pulsar_on_kafka.kafka.rights import Right
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.rights_of_roles import RIGHTS, ROLES, Extra, command_line, rights_of
 from tests.integration.secure_support import granted_by_the_page
 
 ORDERS = TopicName.parse("orders")

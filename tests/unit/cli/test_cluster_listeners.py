@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import typer
 
-from layer import errors
-from layer.cli.clusters import _listeners, _written
-from layer.lookup.listeners import check_listeners
-from mapping.state_records.clusters import ClusterListener
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.cli.commands.clusters import _listeners, _written
+from pulsar_on_kafka.lookup.listeners import check_listeners
+from pulsar_on_kafka.mapping.state_records.clusters import ClusterListener
 
 
 def test_listeners_are_read_and_written() -> None:

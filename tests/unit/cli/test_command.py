@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 from typer.testing import CliRunner
 
-from layer.cli.command import command
-from layer.cli.settings import Settings
+from pulsar_on_kafka.cli.shared.command import command
+from pulsar_on_kafka.cli.shared.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from layer.cli.doctor.cluster import SETTING_RULES, check_version, judge_settings, judge_state_topic
-from layer.cli.doctor.machine import check_librdkafka, check_open_files
-from layer.cli.doctor.probe import Sent, judge_clock
-from layer.cli.doctor.report import Status
-from layer.cli.doctor.service import judge_members
-from layer.cli.doctor.transactions import BEGINNING, SERVING, judge_transactions
-from layer.embedded.settings import common_properties
-from layer.metadata.processes import SERVICE, STAND_IN
-from mapping.instances import Instance
-from mapping.state_topics import SCHEMAS
+from pulsar_on_kafka.base.processes import SERVICE, STAND_IN
+from pulsar_on_kafka.cli.doctor.cluster import SETTING_RULES, check_version, judge_settings, judge_state_topic
+from pulsar_on_kafka.cli.doctor.machine import check_librdkafka, check_open_files
+from pulsar_on_kafka.cli.doctor.probe import Sent, judge_clock
+from pulsar_on_kafka.cli.doctor.report import Status
+from pulsar_on_kafka.cli.doctor.service import judge_members
+from pulsar_on_kafka.cli.doctor.transactions import BEGINNING, SERVING, judge_transactions
+from pulsar_on_kafka.embedded.settings import common_properties
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state_topics import SCHEMAS
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from layer.cli.main import app
-from layer.cli.output import progress_bar, show_names, show_pairs, show_result, show_table
-from layer.cli.settings import OutputFormat, Settings, read_kafka_config
-from layer.exceptions import Interrupted, TopicNotFound
+from pulsar_on_kafka.cli.main import app
+from pulsar_on_kafka.cli.shared.output import progress_bar, show_names, show_pairs, show_result, show_table
+from pulsar_on_kafka.cli.shared.settings import OutputFormat, Settings, read_kafka_config
+from pulsar_on_kafka.exceptions import Interrupted, TopicNotFound
 
 TABLE = Settings()
 JSON = Settings(output=OutputFormat.JSON)
@@ -141,7 +141,7 @@ def test_a_missing_file_ends_with_1(tmp_path: Path) -> None:
 
 
 def test_failures_are_one_line() -> None:
-    from layer.cli.failure import one_line
+    from pulsar_on_kafka.cli.shared.failure import one_line
 
     assert one_line(TopicNotFound("no\n  such topic")) == "no such topic"
     assert one_line(TopicNotFound()) == "TopicNotFound"

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from layer.cli.main import app
+from pulsar_on_kafka.cli.main import app
 
 OLD = {"type": "record", "name": "Order", "fields": [
     {"name": "total", "type": "int"}, {"name": "gone", "type": "string"}]}  # fmt: skip

@@ -12,11 +12,11 @@ import pytest
 from google.protobuf import struct_pb2
 from typer.testing import CliRunner
 
-from layer.cli.main import app
-from layer.schema import ProtobufSchema
+from pulsar_on_kafka.cli.main import app
+from pulsar_on_kafka.schema import ProtobufSchema
 
 MODULE = """
-from layer.schema import AvroSchema, Integer, KeyValueSchema, Record, StringSchema
+from pulsar_on_kafka.schema import AvroSchema, Integer, KeyValueSchema, Record, StringSchema
 import pulsar.schema
 
 class Order(Record):
@@ -31,7 +31,7 @@ class Official(pulsar.schema.Record):
 
 class Colors(Record):
     from enum import Enum
-    from layer.schema import Array, CustomEnum
+    from pulsar_on_kafka.schema import Array, CustomEnum
     many = Array(CustomEnum(Enum("Color", "RED")))
 
 DEFINED = AvroSchema(None, {"type": "record", "name": "D", "fields": []})

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from layer.cli.main import app
+from pulsar_on_kafka.cli.main import app
 
 INT, LONG, TEXT = '"int"', '"long"', '"string"'
 

@@ -6,7 +6,7 @@ import socket
 
 from typer.testing import CliRunner
 
-from layer.cli.main import app
+from pulsar_on_kafka.cli.main import app
 
 
 def _refused(*arguments: str) -> tuple[int, str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from layer.cli.main import app
-from layer.cli.transaction_values import MEANINGS
-from layer.cli.values import duration_text, parse_duration, ranges_text
-from layer.transactions.buffer.verify import Finding
+from pulsar_on_kafka.cli.main import app
+from pulsar_on_kafka.cli.shared.transaction_values import MEANINGS
+from pulsar_on_kafka.cli.shared.values import duration_text, parse_duration, ranges_text
+from pulsar_on_kafka.transactions.buffer.verify import Finding
 
 
 def refused(*arguments: str) -> str:

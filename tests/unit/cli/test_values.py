@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from layer.cli.values import (
+from pulsar_on_kafka.cli.shared.values import (
     message_id_text,
     parse_message_id,
     parse_properties,
@@ -16,8 +16,8 @@ from layer.cli.values import (
     printable,
     time_text,
 )
-from layer.client.message_id import MessageId, NativeMessageId
-from mapping.ledger import LedgerLayout
+from pulsar_on_kafka.client.values.message_id import MessageId, NativeMessageId
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
 
 NOW_MS = 1_750_000_000_000
 

@@ -14,12 +14,12 @@ from urllib.parse import parse_qs
 
 import pytest
 
-import layer as pulsar
-from layer.client.connection import connection_security
-from layer.client.service_url import parse_service_url
-from layer.errors import NoCredentials
-from layer.kafka.security import Security, Token, TokenSource
-from layer.kafka.settings import KafkaSettings
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.base.errors import NoCredentials
+from pulsar_on_kafka.client.connection.connection import connection_security
+from pulsar_on_kafka.client.values.service_url import parse_service_url
+from pulsar_on_kafka.kafka.security import Security, Token, TokenSource
+from pulsar_on_kafka.kafka.settings import KafkaSettings
 
 SECRET = "hunter2-the-secret"
 
@@ -157,7 +157,7 @@ def test_a_supplier_is_asked_again_while_there_is_time_to_renew(
     monkeypatch: pytest.MonkeyPatch, life_s: float, used_for_s: float
 ) -> None:
     now_s, asked = 1000.0, 0
-    monkeypatch.setattr("layer.kafka.security.time.time", lambda: now_s)
+    monkeypatch.setattr("pulsar_on_kafka.kafka.security.time.time", lambda: now_s)
 
     def supply() -> Token:
         nonlocal asked

@@ -8,9 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from layer.client.batch_receive import ConsumerBatchReceivePolicy
-from layer.deadline import Deadline
-from layer.errors import DeadlineExceeded
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import DeadlineExceeded
+from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceivePolicy
 
 
 class FakeInbox:

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-import layer as pulsar
-import layer.asyncio
-from layer import exceptions
-from layer.client.connection import INSTANCE_VARIABLE
-from layer.client.consumer_opening import inbox_capacity
+import pulsar_on_kafka as pulsar
+import pulsar_on_kafka.asyncio
+from pulsar_on_kafka import exceptions
+from pulsar_on_kafka.client.connection.connection import INSTANCE_VARIABLE
+from pulsar_on_kafka.client.consumer.consumer_opening import inbox_capacity
 
 NOWHERE = "kafka://127.0.0.1:1"
 
@@ -246,7 +246,7 @@ def test_parameters_have_the_official_names_and_defaults(call: str) -> None:
 
 
 def test_timedelta_is_what_deliver_after_takes() -> None:
-    from layer.client.options import milliseconds
+    from pulsar_on_kafka.client.values.options import milliseconds
 
     assert milliseconds("deliver_after", timedelta(seconds=1.5)) == 1500
     assert milliseconds("deliver_after", 7) == 7
@@ -263,7 +263,7 @@ def test_the_instance_is_what_was_given_or_else_what_the_environment_says(
         monkeypatch.delenv(INSTANCE_VARIABLE, raising=False)
     else:
         monkeypatch.setenv(INSTANCE_VARIABLE, environment)
-    made, aio = pulsar.Client(NOWHERE, instance=given), layer.asyncio.Client(NOWHERE, instance=given)
+    made, aio = pulsar.Client(NOWHERE, instance=given), pulsar_on_kafka.asyncio.Client(NOWHERE, instance=given)
     assert made._settings.instance.name == aio._client._settings.instance.name == instance
     assert (made._settings.identity == pulsar.Client(NOWHERE, instance="")._settings.identity) == (instance == "")
 

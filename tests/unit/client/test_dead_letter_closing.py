@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from layer.client import dead_letters
-from layer.client.dead_letter_policy import DeadLetterPolicyBuilder
-from layer.client.dead_letters import DeadLetterWriter
-from layer.dispatch.delivery import Delivery
+from pulsar_on_kafka.client.consumer import dead_letters
+from pulsar_on_kafka.client.consumer.dead_letters import DeadLetterWriter
+from pulsar_on_kafka.client.values.dead_letter_policy import DeadLetterPolicyBuilder
+from pulsar_on_kafka.subscriptions.records.delivery import Delivery
 
 
 class NothingGets(DeadLetterWriter):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import layer as pulsar
+import pulsar_on_kafka as pulsar
 
 
 def test_a_policy_says_what_it_was_given() -> None:

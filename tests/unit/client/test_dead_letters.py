@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from layer.client.letter_origin import java_text
-from layer.client.message_id import ChunkedMessageId, NativeMessageId, PartitionOrigin
-from mapping.ledger import LedgerLayout
+from pulsar_on_kafka.client.consumer.letter_origin import java_text
+from pulsar_on_kafka.client.values.message_id import ChunkedMessageId, NativeMessageId, PartitionOrigin
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
 
 LAYOUT = LedgerLayout(incarnation=1, entries_per_ledger=100)
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.departures import NEXT, Departures, watched_by
-from layer.errors import LayerError, NotAuthorized, NotSupportedYet, StoreError
-from layer.kafka.records import GroupDescription, GroupMember
-from layer.metadata.processes import member_client_id, process_of
-from layer.waiting import wait_until
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import LayerError, NotAuthorized, NotSupportedYet, StoreError
+from pulsar_on_kafka.base.processes import member_client_id, process_of
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.kafka.groups.departures import NEXT, Departures, watched_by
+from pulsar_on_kafka.kafka.records import GroupDescription, GroupMember
 
 
 class Group:
@@ -47,7 +47,7 @@ OWN = member_client_id("own", "0123456789ab")
 @pytest.fixture
 def other() -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A process of this machine, and the client id of its member."""
-    ask = "from layer.metadata.processes import member_client_id; print(member_client_id('o', 'x' * 12), flush=True)"
+    ask = "from pulsar_on_kafka.base.processes import member_client_id as m; print(m('o', 'x' * 12), flush=True)"
     with subprocess.Popen(
         [sys.executable, "-c", f"{ask}; input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

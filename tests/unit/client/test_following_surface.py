@@ -6,12 +6,12 @@ import inspect
 
 import pytest
 
-from layer.client.consumer import Consumer
-from layer.client.following.moving_consumer import MovingConsumer
-from layer.client.following.moving_producer import MovingProducer
-from layer.client.following.moving_reader import MovingReader
-from layer.client.producer import Producer
-from layer.client.reader import Reader
+from pulsar_on_kafka.client.consumer.consumer import Consumer
+from pulsar_on_kafka.client.following.moving_consumer import MovingConsumer
+from pulsar_on_kafka.client.following.moving_producer import MovingProducer
+from pulsar_on_kafka.client.following.moving_reader import MovingReader
+from pulsar_on_kafka.client.producer.producer import Producer
+from pulsar_on_kafka.client.reader.reader import Reader
 
 INHERITED = {"send"}  # it is a send_async that waits
 OF_THE_INNER_ONE = {

@@ -6,14 +6,18 @@ from typing import Any
 
 import pytest
 
-from layer.client.batching_producer import BatchingProducer
-from layer.client.chunking import ChunkingProducer
-from layer.client.in_flight import InFlight
-from layer.client.outgoing_schema import OutgoingSchema, TopicsLatest, outgoing_schema
-from layer.client.producer import Producer
-from layer.exceptions import InvalidMessage
-from layer.registry.registry import SchemaRegistry
-from layer.schema import (
+from pulsar_on_kafka.client.producer.batching_producer import BatchingProducer
+from pulsar_on_kafka.client.producer.chunking import ChunkingProducer
+from pulsar_on_kafka.client.producer.in_flight import InFlight
+from pulsar_on_kafka.client.producer.outgoing_schema import OutgoingSchema, TopicsLatest, outgoing_schema
+from pulsar_on_kafka.client.producer.producer import Producer
+from pulsar_on_kafka.exceptions import InvalidMessage
+from pulsar_on_kafka.mapping.batch_entry import decode_batch
+from pulsar_on_kafka.mapping.headers import FENCE
+from pulsar_on_kafka.mapping.message_record import decode_headers
+from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.registry.registry import SchemaRegistry
+from pulsar_on_kafka.schema import (
     AutoProduceBytesSchema,
     BytesSchema,
     KeyValue,
@@ -21,11 +25,7 @@ from layer.schema import (
     KeyValueSchema,
     StringSchema,
 )
-from layer.statelog.memory_log import MemoryStateLog
-from mapping.batch_entry import decode_batch
-from mapping.headers import FENCE
-from mapping.message_record import decode_headers
-from mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from tests.producer_stage import OPENED, Kafka, Produced, Stage
 from tests.registries import TOPIC, process, soon
 

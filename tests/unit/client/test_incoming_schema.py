@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from layer.client import incoming_schema
-from layer.client.incoming_schema import IncomingValues, KeptMessage, incoming_values
-from layer.exceptions import InvalidMessage
-from layer.registry.registry import SchemaRegistry
-from layer.schema import (
+from pulsar_on_kafka.client.receiving import incoming_schema
+from pulsar_on_kafka.client.receiving.incoming_schema import IncomingValues, KeptMessage, incoming_values
+from pulsar_on_kafka.exceptions import InvalidMessage
+from pulsar_on_kafka.registry.registry import SchemaRegistry
+from pulsar_on_kafka.schema import (
     AutoConsumeSchema,
     AvroSchema,
     BytesSchema,
@@ -23,7 +23,7 @@ from layer.schema import (
     Schema,
     StringSchema,
 )
-from layer.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from tests.registries import TOPIC, process, soon
 
 ONE: dict[str, Any] = {"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]}

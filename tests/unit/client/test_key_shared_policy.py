@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-import layer as pulsar
+import pulsar_on_kafka as pulsar
 
 STICKY, AUTO_SPLIT = pulsar.KeySharedMode.Sticky, pulsar.KeySharedMode.AutoSplit
 

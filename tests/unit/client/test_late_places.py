@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import pytest
 
-from layer.client.following.late_places import Extent, Late, Log, Named, named
-from layer.deadline import Deadline
-from mapping.message_record import ChunkInfo, Headers, MessageMetadata, encode_headers
-from mapping.original_position import OriginalPosition
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.following.late_places import Extent, Late, Log, Named, named
+from pulsar_on_kafka.mapping.message_record import ChunkInfo, Headers, MessageMetadata, encode_headers
+from pulsar_on_kafka.mapping.original_position import OriginalPosition
 from tests.kafka_records import ReadRecord
 
 WEST_LIFE, EAST_LIFE = 5, 6

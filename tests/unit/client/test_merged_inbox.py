@@ -7,12 +7,12 @@ import threading
 
 import pytest
 
-from layer.client.merged_inbox import TURN, MergedInbox
-from layer.deadline import Deadline
-from layer.dispatch.delivery import Delivery, PartitionSlot
-from layer.dispatch.endpoint import Endpoint
-from layer.errors import Closed, DeadlineExceeded, NoSuchTopic
-from mapping.ledger import LedgerLayout
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, NoSuchTopic
+from pulsar_on_kafka.client.consumer.merged_inbox import TURN, MergedInbox
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.subscriptions.records.delivery import Delivery, PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 
 
 def topic(name: str, capacity: int = 1000) -> Endpoint:

@@ -9,11 +9,11 @@ from typing import Any
 import pulsar
 import pytest
 
-import layer
-from layer.client.message_id import NativeMessageId
-from mapping.errors import CorruptRecord
-from mapping.single_message import decode_batch
-from mapping.varint import write_varint
+import pulsar_on_kafka
+from pulsar_on_kafka.client.values.message_id import NativeMessageId
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.single_message import decode_batch
+from pulsar_on_kafka.mapping.varint import write_varint
 
 ACCESSORS = (
     "data",
@@ -96,27 +96,29 @@ def test_it_gives_what_the_official_class_gives(seed: int) -> None:
         data = b"".join(random_message(random_) for _ in range(size)) + random_.randbytes(random_.choice((0, 3)))
         numbers = (random_.choice((-1, 0, 3)), random_.randrange(2**40), random_.randrange(100), -1)
         theirs = pulsar.MessageBatch().with_message_id(pulsar.MessageId(*numbers)).parse_from(data, size)
-        ours = layer.MessageBatch().with_message_id(layer.MessageId(*numbers)).parse_from(data, size)
+        ours = (
+            pulsar_on_kafka.MessageBatch().with_message_id(pulsar_on_kafka.MessageId(*numbers)).parse_from(data, size)
+        )
         assert seen(ours) == seen(theirs)
 
 
 def test_every_message_has_its_batch_index() -> None:
     data = message(b"a") + message(b"b")
-    batch = layer.MessageBatch().with_message_id(NativeMessageId(3, 10, 20, 7))
+    batch = pulsar_on_kafka.MessageBatch().with_message_id(NativeMessageId(3, 10, 20, 7))
     assert [str(each.message_id()) for each in batch.parse_from(data, 2)] == ["(10,20,3,0)", "(10,20,3,1)"]
     assert [each.message_id().batch_size() for each in batch.parse_from(data, 2)] == [2, 2]
-    assert str(layer.MessageBatch().parse_from(data, 1)[0].message_id()) == "(-1,-1,-1,0)"
+    assert str(pulsar_on_kafka.MessageBatch().parse_from(data, 1)[0].message_id()) == "(-1,-1,-1,0)"
 
 
 def test_messages_are_messages() -> None:
-    (parsed,) = layer.MessageBatch().parse_from(message(b"a"), 1)
-    assert isinstance(parsed, layer.Message)
+    (parsed,) = pulsar_on_kafka.MessageBatch().parse_from(message(b"a"), 1)
+    assert isinstance(parsed, pulsar_on_kafka.Message)
     assert "(-1,-1,-1,0)" in repr(parsed)
 
 
 @pytest.mark.parametrize("data", [bytearray(message(b"a")), message(b"a").decode()])
 def test_other_forms_of_bytes(data: Any) -> None:
-    assert [each.data() for each in layer.MessageBatch().parse_from(data, 1)] == [b"a"]
+    assert [each.data() for each in pulsar_on_kafka.MessageBatch().parse_from(data, 1)] == [b"a"]
 
 
 @pytest.mark.parametrize(
@@ -137,8 +139,8 @@ def test_other_forms_of_bytes(data: Any) -> None:
     ],
 )
 def test_malformed_data_is_refused(data: bytes, size: int, complaint: str) -> None:
-    with pytest.raises(layer.exceptions.InvalidMessage, match=complaint):
-        layer.MessageBatch().parse_from(data, size)
+    with pytest.raises(pulsar_on_kafka.exceptions.InvalidMessage, match=complaint):
+        pulsar_on_kafka.MessageBatch().parse_from(data, size)
 
 
 def test_any_bytes_are_messages_or_refused() -> None:
@@ -156,12 +158,12 @@ def test_any_bytes_are_messages_or_refused() -> None:
 
 @pytest.mark.parametrize(("data", "size"), [(5, 1), (None, 0), (b"", -1), (b"", 1.0), (b"", "0")])
 def test_arguments_of_other_types(data: Any, size: Any) -> None:
-    for module in (pulsar, layer):
+    for module in (pulsar, pulsar_on_kafka):
         with pytest.raises(TypeError):
             module.MessageBatch().parse_from(data, size)
 
 
 def test_an_id_of_another_type() -> None:
-    for module in (pulsar, layer):
+    for module in (pulsar, pulsar_on_kafka):
         with pytest.raises(TypeError):
             module.MessageBatch().with_message_id(5)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import layer as pulsar
-from layer.client.message_id import NativeMessageId, PartitionOrigin, StoredMessageId, native
-from mapping.ledger import LedgerLayout
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.client.values.message_id import NativeMessageId, PartitionOrigin, StoredMessageId, native
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
 
 LATEST = 9223372036854775807
 

@@ -11,7 +11,7 @@ from typing import Any
 import pulsar
 import pytest
 
-import layer
+import pulsar_on_kafka
 
 NOT_YET: set[str] = set()
 """Names that are still missing."""
@@ -52,7 +52,7 @@ def parameters(function: Any) -> list[tuple[str, Any]] | None:
 
 @pytest.mark.parametrize("name", PUBLIC)
 def test_the_name_is_here(name: str) -> None:
-    assert hasattr(layer, name) is (name not in NOT_YET), f"NOT_YET is out of date for {name}"
+    assert hasattr(pulsar_on_kafka, name) is (name not in NOT_YET), f"NOT_YET is out of date for {name}"
 
 
 @pytest.mark.parametrize(("cls", "method"), METHODS)
@@ -60,25 +60,25 @@ def test_the_method_has_the_official_parameters(cls: str, method: str) -> None:
     official = parameters(getattr(getattr(pulsar, cls), method))
     if f"{cls}.{method}" in NOT_MADE_BY_APPLICATIONS:
         return
-    ours = parameters(getattr(getattr(layer, cls), method))
+    ours = parameters(getattr(getattr(pulsar_on_kafka, cls), method))
     if official is None or ours is None:
-        assert callable(getattr(getattr(layer, cls), method))
+        assert callable(getattr(getattr(pulsar_on_kafka, cls), method))
         return
     assert [name for name, _ in ours[: len(official)]] == [name for name, _ in official]
     for (name, default), (_, theirs) in zip(ours, official, strict=False):
         if isinstance(theirs, bool | int | str | type(None)):
             assert default == theirs or default is None, name
-    signature = inspect.signature(getattr(getattr(layer, cls), method))
+    signature = inspect.signature(getattr(getattr(pulsar_on_kafka, cls), method))
     for name, _ in ours[len(official) :]:
         assert signature.parameters[name].kind is inspect.Parameter.KEYWORD_ONLY, f"{name} is ours, so by keyword only"
 
 
 def test_the_version_is_the_distributions() -> None:
-    assert layer.__version__ == metadata.version("pulsar-on-kafka")
+    assert pulsar_on_kafka.__version__ == metadata.version("pulsar-on-kafka")
 
 
 def test_what_stands_for_the_native_classes_is_under_their_module() -> None:
-    assert isinstance(layer.MessageId.earliest, layer._pulsar.MessageId)
-    assert not isinstance(layer.MessageId(), layer._pulsar.MessageId)
-    for name in layer._pulsar.__all__:
+    assert isinstance(pulsar_on_kafka.MessageId.earliest, pulsar_on_kafka._pulsar.MessageId)
+    assert not isinstance(pulsar_on_kafka.MessageId(), pulsar_on_kafka._pulsar.MessageId)
+    for name in pulsar_on_kafka._pulsar.__all__:
         assert hasattr(pulsar._pulsar, name), f"{name} is not one of the official extension's"

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from layer import errors
-from layer.client import outgoing_schema as outgoing
-from layer.client.outgoing_message import OutgoingMessage, key_and_metadata
-from layer.client.outgoing_schema import (
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.client.producer import outgoing_schema as outgoing
+from pulsar_on_kafka.client.producer.outgoing_message import OutgoingMessage, key_and_metadata
+from pulsar_on_kafka.client.producer.outgoing_schema import (
     LetterSchema,
     Marks,
     OutgoingSchema,
@@ -18,11 +18,13 @@ from layer.client.outgoing_schema import (
     TopicsLatest,
     outgoing_schema,
 )
-from layer.client.record_key import RecordKey
-from layer.exceptions import InvalidMessage
-from layer.metadata.topics import Topic
-from layer.registry.registry import SchemaRegistry
-from layer.schema import (
+from pulsar_on_kafka.client.values.record_key import RecordKey
+from pulsar_on_kafka.exceptions import InvalidMessage
+from pulsar_on_kafka.mapping.headers import SCHEMA_VERSION
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.registry.registry import SchemaRegistry
+from pulsar_on_kafka.schema import (
     AutoProduceBytesSchema,
     AvroSchema,
     BytesSchema,
@@ -32,9 +34,7 @@ from layer.schema import (
     Schema,
     StringSchema,
 )
-from layer.statelog.memory_log import MemoryStateLog
-from mapping.headers import SCHEMA_VERSION
-from mapping.ledger import LedgerLayout
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from tests.registries import TOPIC, process, soon
 
 OPENED = Topic(TOPIC, "t", "id", 1, False, LedgerLayout(1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from layer.client.periodic import Periodic
+from pulsar_on_kafka.client.values.periodic import Periodic
 
 
 def test_a_task_is_called_again_and_again_also_after_a_failure() -> None:

@@ -8,10 +8,10 @@ import sys
 
 import pytest
 
-from layer.metadata.processes import is_dead_process, is_over, member_client_id, membership_ended, this_process
+from pulsar_on_kafka.base.processes import is_dead_process, is_over, member_client_id, membership_ended, this_process
 from tests.pid_namespaces import REFUSED, are_permitted, in_own_pid_namespace
 
-_SAY = "from layer.metadata.processes import member_client_id; print(member_client_id('app', 'x' * 12))"
+_SAY = "from pulsar_on_kafka.base.processes import member_client_id; print(member_client_id('app', 'x' * 12))"
 
 
 def said_by(*command: str) -> str:
@@ -32,7 +32,7 @@ def test_a_member_of_a_dead_process_of_this_machine_is_over() -> None:
 
 
 def test_a_process_that_only_waits_to_be_reaped_is_dead() -> None:
-    ask = "from layer.metadata.processes import this_process; print(this_process(), flush=True); input()"
+    ask = "from pulsar_on_kafka.base.processes import this_process; print(this_process(), flush=True); input()"
     child = subprocess.Popen([sys.executable, "-c", ask], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert child.stdout is not None
     process = child.stdout.readline().strip()
@@ -49,7 +49,8 @@ def test_one_with_the_same_host_name_in_another_pid_namespace_is_not_judged() ->
     """Its process id and start time say nothing here: F5."""
     assert not is_over(said_by(*in_own_pid_namespace([sys.executable, "-c", _SAY])))
     host, pid, started, machine = this_process().split(":")
-    there = f"from layer.metadata.processes import is_dead_process as d; print(d('{host}:999999:{started}:{machine}'))"
+    load = "from pulsar_on_kafka.base.processes import is_dead_process as d"
+    there = f"{load}; print(d('{host}:999999:{started}:{machine}'))"
     assert said_by(sys.executable, "-c", there) == "True"
     assert said_by(*in_own_pid_namespace([sys.executable, "-c", there])) == "False"
     assert pid

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from layer.client.batching_producer import BatchingProducer
-from layer.client.chunking import ChunkingProducer
-from layer.client.outgoing_schema import OutgoingSchema
-from layer.client.producer import Producer
-from layer.exceptions import AlreadyClosed, ProducerBlockedQuotaExceededException, ProducerQueueIsFull, Result
-from layer.schema import BytesSchema
-from mapping.state_records.metadata import BacklogExceeded
+from pulsar_on_kafka.client.producer.batching_producer import BatchingProducer
+from pulsar_on_kafka.client.producer.chunking import ChunkingProducer
+from pulsar_on_kafka.client.producer.outgoing_schema import OutgoingSchema
+from pulsar_on_kafka.client.producer.producer import Producer
+from pulsar_on_kafka.exceptions import AlreadyClosed, ProducerBlockedQuotaExceededException, ProducerQueueIsFull, Result
+from pulsar_on_kafka.mapping.state_records.metadata import BacklogExceeded
+from pulsar_on_kafka.schema import BytesSchema
 from tests.producer_stage import Stage
 
 KINDS = [Producer, BatchingProducer, ChunkingProducer]

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 
-import layer as pulsar
-from layer.client.retry_letters import Letter, RetryTopics
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.client.consumer.retry_letters import Letter, RetryTopics
 
 TOPIC = "persistent://public/default/orders"
 ID = "3:5:-1"

@@ -8,10 +8,10 @@ from typing import Any
 import pulsar as official
 import pytest
 
-import layer as ours
-from layer.client.failover import Failover
-from layer.deadline import Deadline
-from layer.waiting import wait_until
+import pulsar_on_kafka as ours
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.client.connection.failover import Failover
 
 URL = "kafka://localhost:9092"
 SOON_S = 20.0

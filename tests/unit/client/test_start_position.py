@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from layer.client.message_id import MessageId, NativeMessageId
-from layer.client.start_position import start_offset
-from mapping.ledger import LedgerLayout
+from pulsar_on_kafka.client.receiving.start_position import start_offset
+from pulsar_on_kafka.client.values.message_id import MessageId, NativeMessageId
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
 
 SIZE = 10
 LAYOUT = LedgerLayout(7, SIZE)

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from layer.client.periodic import Periodic
-from layer.client.stats_log import StatsLine, StatsLog
+from pulsar_on_kafka.client.values.periodic import Periodic
+from pulsar_on_kafka.client.values.stats_log import StatsLine, StatsLog
 
 
 def test_a_line_tells_what_happened_since_the_last_one(caplog: pytest.LogCaptureFixture) -> None:

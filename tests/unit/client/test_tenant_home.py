@@ -9,15 +9,15 @@ from typing import Any, cast
 
 import pytest
 
-from layer.client.client_options import ClientOptions
-from layer.client.following.home import TenantHome
-from layer.client.following.homes import Homes
-from layer.client.session import Session
-from layer.deadline import Deadline
-from layer.errors import ConnectFailed
-from layer.lookup.places import LookupFailed, Place
-from layer.waiting import wait_until
-from mapping.state_records.tenants import TenantState
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import ConnectFailed
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.client.connection.client_options import ClientOptions
+from pulsar_on_kafka.client.connection.session import Session
+from pulsar_on_kafka.client.following.home import TenantHome
+from pulsar_on_kafka.client.following.homes import Homes
+from pulsar_on_kafka.lookup.places import LookupFailed, Place
+from pulsar_on_kafka.mapping.state_records.tenants import TenantState
 
 SOON_S = 20.0
 

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from layer.client.enums import RegexSubscriptionMode
-from layer.client.topic_pattern import TopicPattern
-from mapping.errors import InvalidTopicName
+from pulsar_on_kafka.client.consumer.topic_pattern import TopicPattern
+from pulsar_on_kafka.client.values.enums import RegexSubscriptionMode
+from pulsar_on_kafka.mapping.errors import InvalidTopicName
 
 P = "persistent://public/default/"
 TOPICS = [P + "x-a", P + "x-b", P + "x-new", "persistent://other/ns/x-a", "non-persistent://public/default/x-a"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from layer.compat.compare import Comparison, Report, compare
-from layer.compat.history import Ending, Event, SideResult
-from layer.compat.scenario import Scenario
+from pulsar_on_kafka.compat.compare import Comparison, Report, compare
+from pulsar_on_kafka.compat.history import Ending, Event, SideResult
+from pulsar_on_kafka.compat.scenario import Scenario
 
 
 def a_scenario(name: str = "acks.single") -> Scenario:

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from layer.compat.compare import Verdict, compare, stale_explanations
-from layer.compat.history import Ending, Event, SideResult, read_result
+from pulsar_on_kafka.compat.compare import Verdict, compare, stale_explanations
+from pulsar_on_kafka.compat.history import Ending, Event, SideResult, read_result
 from tests.unit.compat.histories import a_scenario, did, every_verdict
 
 

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-import layer
-from layer.compat.compare import Verdict
-from layer.compat.driver import Target
-from layer.compat.history import Ending, Side
-from layer.compat.java import JavaRuntime, JavaUnavailable, known_jars
-from layer.compat.java.bridge import Options, official_name
-from layer.compat.runner import Session
-from layer.compat.scenario import PulsarClient, load
+import pulsar_on_kafka
+from pulsar_on_kafka.compat.compare import Verdict
+from pulsar_on_kafka.compat.driver import Target
+from pulsar_on_kafka.compat.history import Ending, Side
+from pulsar_on_kafka.compat.java import JavaRuntime, JavaUnavailable, known_jars
+from pulsar_on_kafka.compat.java.bridge import Options, official_name
+from pulsar_on_kafka.compat.runner import Session
+from pulsar_on_kafka.compat.scenario import PulsarClient, load
 
 _API = "org.apache.pulsar.client.api."
 
@@ -35,7 +35,9 @@ _API = "org.apache.pulsar.client.api."
 )
 def test_exceptions_have_the_official_names(java: str, python: str) -> None:
     assert official_name(java) == python
-    assert python == "ValueError" or issubclass(getattr(layer.exceptions, python), layer.PulsarException)
+    assert python == "ValueError" or issubclass(
+        getattr(pulsar_on_kafka.exceptions, python), pulsar_on_kafka.PulsarException
+    )
 
 
 def test_an_unknown_option_is_an_error() -> None:

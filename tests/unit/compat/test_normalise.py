@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-import layer
-from layer.compat.driver import not_supported
-from layer.compat.normalise import LONGEST_TEXT, Normaliser, NotRecordable
-from layer.exceptions import NotSupported
+import pulsar_on_kafka
+from pulsar_on_kafka.compat.driver import not_supported
+from pulsar_on_kafka.compat.normalise import LONGEST_TEXT, Normaliser, NotRecordable
+from pulsar_on_kafka.exceptions import NotSupported
 
 
 def an_id(ledger: int, entry: int, partition: int = -1, batch_index: int = -1) -> Any:
-    return layer.MessageId(partition, ledger, entry, batch_index)
+    return pulsar_on_kafka.MessageId(partition, ledger, entry, batch_index)
 
 
 def test_names_become_their_labels_the_longest_first() -> None:
@@ -40,8 +40,8 @@ def test_ledgers_are_numbered_within_their_partition() -> None:
 
 def test_earliest_and_latest_are_no_ledgers() -> None:
     normaliser = Normaliser()
-    assert normaliser.value(layer.MessageId.earliest).startswith("earliest")
-    assert normaliser.value(layer.MessageId.latest).startswith("latest")
+    assert normaliser.value(pulsar_on_kafka.MessageId.earliest).startswith("earliest")
+    assert normaliser.value(pulsar_on_kafka.MessageId.latest).startswith("latest")
     assert normaliser.value(an_id(0, 0)).startswith("L0, entry 0")
 
 
@@ -50,7 +50,7 @@ def test_plain_values() -> None:
     assert normaliser.value({"b": b"\xff", "a": (1, 2.5, None, True)}) == {"a": [1, 2.5, None, True], "b": "\\xff"}
     assert normaliser.value({"z", "a"}) == ["a", "z"]
     assert normaliser.value(Counter("aba")) == {"a": 2, "b": 1}
-    assert normaliser.value(layer.ConsumerType.Shared) == "Shared"
+    assert normaliser.value(pulsar_on_kafka.ConsumerType.Shared) == "Shared"
     assert normaliser.value(timedelta(seconds=2)) == "2.0 s"
 
 
@@ -71,10 +71,10 @@ def test_what_is_not_supported_is_known_by_its_error() -> None:
     with pytest.raises(RuntimeError) as wrapped:
         raise RuntimeError("outside") from NotSupported("inside")
     assert not_supported(wrapped.value) == "inside"
-    anything: Any = layer
+    anything: Any = pulsar_on_kafka
     with pytest.raises(AttributeError) as missing:
         anything.NoSuchThing()
-    assert not_supported(missing.value) == "layer has no NoSuchThing"
+    assert not_supported(missing.value) == "pulsar_on_kafka has no NoSuchThing"
     with pytest.raises(AttributeError) as foreign:
         anything.Client.__name__.no_such_thing()
     assert not_supported(foreign.value) is None

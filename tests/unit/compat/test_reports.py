@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from layer.compat.compare import Report, compare
-from layer.compat.differences import BadDifferences, default_file, read_differences
-from layer.compat.report import html_page, json_report, junit_xml, show_report
-from layer.compat.scenario import ScenarioError, choose, load
+from pulsar_on_kafka.compat.compare import Report, compare
+from pulsar_on_kafka.compat.differences import BadDifferences, default_file, read_differences
+from pulsar_on_kafka.compat.report import html_page, json_report, junit_xml, show_report
+from pulsar_on_kafka.compat.scenario import ScenarioError, choose, load
 from tests.unit.compat.histories import a_scenario, did, every_verdict
 
 
@@ -111,7 +111,7 @@ def test_our_explanations_are_of_scenarios_that_exist() -> None:
 
 def test_scenarios_of_a_folder_come_beside_the_built_in_ones(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
-        "from layer.compat import Run, scenario\n\n"
+        "from pulsar_on_kafka.compat import Run, scenario\n\n"
         "@scenario(area='mine_alone', title='Mine')\n"
         "def works(run: Run) -> None:\n    run.record('x')\n",
         encoding="utf-8",

@@ -12,13 +12,13 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
-import layer as pulsar
-from layer.crypto import decryptor, encryptor
-from layer.crypto.decryptor import Decryptor
-from layer.crypto.encryptor import Encryptor
-from layer.errors import CryptoFailed
-from mapping.encryption import EncryptedKey, EncryptionInfo, decode_encryption
-from mapping.headers import ENCRYPTION
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.base.errors import CryptoFailed
+from pulsar_on_kafka.crypto import decryptor, encryptor
+from pulsar_on_kafka.crypto.decryptor import Decryptor
+from pulsar_on_kafka.crypto.encryptor import Encryptor
+from pulsar_on_kafka.mapping.encryption import EncryptedKey, EncryptionInfo, decode_encryption
+from pulsar_on_kafka.mapping.headers import ENCRYPTION
 
 VECTOR = Path(__file__).with_name("pulsar_client_vector.json")
 

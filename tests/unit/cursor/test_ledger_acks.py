@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
-from layer.cursor.batch_acks import BatchAckSet
-from layer.cursor.ledger_acks import below, of_offsets, pieces
-from layer.cursor.machine import CursorState
-from mapping.state_records.cursor_state import Holes
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.cursor.ledger_acks import below, of_offsets, pieces
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.mapping.state_records.cursor_state import Holes
 
 SIZE = 50
 OFFSETS = st.one_of(

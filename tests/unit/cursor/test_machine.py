@@ -4,10 +4,10 @@ import random
 
 import pytest
 
-from layer.cursor.batch_acks import BatchAckSet
-from layer.cursor.machine import CursorState
-from layer.cursor.positions import PositionSet
-from layer.errors import InvalidCursorPosition, InvalidOption
+from pulsar_on_kafka.base.errors import InvalidCursorPosition, InvalidOption
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.positions import PositionSet
 from tests.seeds import for_each_seed
 
 

@@ -6,18 +6,18 @@ import random
 
 import pytest
 
-from layer.cursor import segments
-from layer.cursor.batch_acks import BatchAckSet
-from layer.cursor.budget import LEAST_BYTES, HoleBudget
-from layer.cursor.identity import CursorIdentity
-from layer.cursor.machine import CursorState
-from layer.cursor.residency import Residency
-from layer.cursor.saved import Save, Saved
-from layer.cursor.store import CursorStore
-from layer.deadline import Deadline
-from layer.errors import InvalidOption
-from layer.statelog.memory_log import MemoryStateLog
-from mapping.state_topics import CURSORS
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import InvalidOption
+from pulsar_on_kafka.cursor import segments
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.cursor.budget import LEAST_BYTES, HoleBudget
+from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.residency import Residency
+from pulsar_on_kafka.cursor.saved import Save, Saved
+from pulsar_on_kafka.cursor.store import CursorStore
+from pulsar_on_kafka.mapping.state_topics import CURSORS
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 
 TOPIC = "persistent://public/default/orders"
 IDENTITY = CursorIdentity(TOPIC, 0, "audit", "orders", "t" * 22, 1, 2, 50_000)

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.deduplication.journal import FORGOTTEN_AFTER_MS, NOTED_EVERY_MS, Recovered, SequenceJournal
-from layer.metadata.topics import Topic
-from layer.statelog.memory_log import MemoryStateLog
-from mapping.ledger import LedgerLayout
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.deduplication.journal import FORGOTTEN_AFTER_MS, NOTED_EVERY_MS, Recovered, SequenceJournal
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 
 NEVER = Deadline.never()
 NAME = TopicName.parse("persistent://public/default/orders")

@@ -9,13 +9,13 @@ from typing import Any, cast
 
 import pytest
 
-from layer.deadline import Deadline
-from layer.deliveries.channel import Heard, Listener, Patience, Said, never
-from layer.deliveries.lease_channel import LeaseChannel
-from layer.dispatch.lease_inbox import LeaseInbox
-from layer.errors import DeadlineExceeded
-from mapping.state_keys import DeliveryKey
-from mapping.state_records.leases import MemberId, Welcome, encode
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import DeadlineExceeded
+from pulsar_on_kafka.mapping.state_keys import DeliveryKey
+from pulsar_on_kafka.mapping.state_records.leases import MemberId, Welcome, encode
+from pulsar_on_kafka.subscriptions.leases.lease_inbox import LeaseInbox
+from pulsar_on_kafka.subscriptions.requests.channel import Heard, Listener, Patience, Said, never
+from pulsar_on_kafka.subscriptions.requests.lease_channel import LeaseChannel
 
 TOPIC = "persistent://public/default/orders"
 MOST_RECORDS, MOST_BYTES = 6, 200

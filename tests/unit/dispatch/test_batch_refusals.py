@@ -7,15 +7,15 @@ from typing import Any
 
 from pyroaring import BitMap64
 
-from layer.client.message import BatchedMessage, Message
-from layer.cursor.batch_acks import BatchAckSet
-from layer.deadline import Deadline
-from layer.dispatch.batch_refusals import BatchRefusals, HeldHere
-from layer.dispatch.delivery import Delivery, PartitionSlot
-from layer.dispatch.endpoint import Endpoint
-from layer.dispatch.in_flight import InFlight
-from layer.errors import StoreError
-from mapping.ledger import LedgerLayout
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import StoreError
+from pulsar_on_kafka.client.values.message import BatchedMessage, Message
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.subscriptions.dispatching.batch_refusals import BatchRefusals, HeldHere
+from pulsar_on_kafka.subscriptions.partition.in_flight import InFlight
+from pulsar_on_kafka.subscriptions.records.delivery import Delivery, PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 from tests.clocks import SetClock
 from tests.unit.dispatch.test_leased_records import Record
 

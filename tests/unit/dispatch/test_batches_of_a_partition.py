@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from layer.client.message import BatchedMessage, Message
-from layer.cursor.batch_acks import BatchAckSet
-from layer.cursor.identity import CursorIdentity
-from layer.cursor.machine import CursorState
-from layer.cursor.saved import Saved
-from layer.dispatch.batches import gathered, up_to
-from layer.dispatch.delivery import PartitionSlot
-from layer.dispatch.endpoint import Endpoint
-from layer.dispatch.partition import OwnedPartition
-from mapping.batch_entry import encode_columns
-from mapping.headers import BATCH
-from mapping.ledger import LedgerLayout
+from pulsar_on_kafka.client.values.message import BatchedMessage, Message
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.saved import Saved
+from pulsar_on_kafka.mapping.batch_entry import encode_columns
+from pulsar_on_kafka.mapping.headers import BATCH
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka.subscriptions.records.batches import gathered, up_to
+from pulsar_on_kafka.subscriptions.records.delivery import PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 
 
 class Record:

@@ -7,24 +7,24 @@ from typing import Any
 
 import pytest
 
-from layer.cursor.identity import CursorIdentity
-from layer.cursor.machine import CursorState
-from layer.cursor.saved import Saved
-from layer.dispatch import chunks as chunks_module
-from layer.dispatch.batches import messages_of
-from layer.dispatch.chunk_rules import ChunkRules, joint_rules
-from layer.dispatch.chunks import ChunkAssembly
-from layer.dispatch.compaction import CompactedRange
-from layer.dispatch.delivery import Delivery, PartitionSlot
-from layer.dispatch.delivery_guard import DeliveryGuard
-from layer.dispatch.endpoint import Endpoint
-from layer.dispatch.partition import OwnedPartition
-from layer.dispatch.reader_chunks import ReaderChunks
-from layer.dispatch.whole_message import WholeMessage
-from mapping.errors import CorruptRecord
-from mapping.headers import CHUNK
-from mapping.ledger import LedgerLayout
-from mapping.message_record import ChunkInfo
+from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.saved import Saved
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.headers import CHUNK
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.message_record import ChunkInfo
+from pulsar_on_kafka.subscriptions.partition.delivery_guard import DeliveryGuard
+from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka.subscriptions.records import chunks as chunks_module
+from pulsar_on_kafka.subscriptions.records.batches import messages_of
+from pulsar_on_kafka.subscriptions.records.chunk_rules import ChunkRules, joint_rules
+from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly
+from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
+from pulsar_on_kafka.subscriptions.records.delivery import Delivery, PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.reader_chunks import ReaderChunks
+from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage
 from tests.clocks import SetClock
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 
-from layer.dispatch.compaction import CompactedRange
-from layer.dispatch.fences import Fences
-from mapping.batch_entry import BatchMessage, encode_batch
-from mapping.headers import BATCH, ENCRYPTION, FENCE, MARKER, PRODUCER
+from pulsar_on_kafka.mapping.batch_entry import BatchMessage, encode_batch
+from pulsar_on_kafka.mapping.headers import BATCH, ENCRYPTION, FENCE, MARKER, PRODUCER
+from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
+from pulsar_on_kafka.subscriptions.records.fences import Fences
 
 
 @dataclass

@@ -8,20 +8,20 @@ from dataclasses import replace
 
 import pytest
 
-from layer import errors
-from layer.cursor.identity import CursorIdentity
-from layer.cursor.machine import CursorState
-from layer.cursor.saved import Recovered, Save, Saved
-from layer.cursor.sessions import new_session
-from layer.cursor.store import CursorStore
-from layer.deadline import Deadline
-from layer.dispatch.partition import OwnedPartition
-from layer.kafka.records import CommittedOffset
-from layer.statelog.api import LogRecord
-from layer.statelog.memory_log import MemoryStateLog
-from mapping.instances import Instance
-from mapping.state_keys import CursorSegmentKey, decode_key
-from mapping.state_topics import CURSORS
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.saved import Recovered, Save, Saved
+from pulsar_on_kafka.cursor.sessions import new_session
+from pulsar_on_kafka.cursor.store import CursorStore
+from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state_keys import CursorSegmentKey, decode_key
+from pulsar_on_kafka.mapping.state_topics import CURSORS
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from tests.simulation.cursors import (
     TOPIC,
     LogThatBreaks,

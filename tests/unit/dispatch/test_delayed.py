@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from layer.dispatch.delayed import TICK_MS, DelayedMessages, deliver_at_ms
-from layer.dispatch.delivery import Delivery
-from layer.dispatch.endpoint import Endpoint
-from mapping.headers import DELIVER_AT, PRODUCER
-from mapping.packed_headers import unpack
+from pulsar_on_kafka.mapping.headers import DELIVER_AT, PRODUCER
+from pulsar_on_kafka.mapping.packed_headers import unpack
+from pulsar_on_kafka.subscriptions.partition.delayed import TICK_MS, DelayedMessages, deliver_at_ms
+from pulsar_on_kafka.subscriptions.records.delivery import Delivery
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 from tests.seeds import for_each_seed
 from tests.unit.dispatch.test_owned_partition import Record, a_partition, taken
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from pyroaring import BitMap64
 
-from layer.cursor.machine import CursorState
-from layer.dispatch.delivery_guard import DeliveryGuard, window_of
-from mapping.state_records.deliveries import Deliveries
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.mapping.state_records.deliveries import Deliveries
+from pulsar_on_kafka.subscriptions.partition.delivery_guard import DeliveryGuard, window_of
 
 
 def after_a_death(count: int) -> DeliveryGuard:

@@ -7,15 +7,11 @@ import random
 import pytest
 from pyroaring import BitMap64
 
-from layer.deadline import Deadline
-from layer.dispatch.delivery import Delivery, PartitionSlot
-from layer.dispatch.endpoint import Endpoint
-from layer.dispatch.lessee import Lessee
-from layer.dispatch.strategy import SubscriptionType
-from layer.errors import DeadlineExceeded
-from mapping.ledger import LedgerLayout
-from mapping.state_records.cursor_requests import EVERYBODY
-from mapping.state_records.leases import (
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import DeadlineExceeded
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.state_records.cursor_requests import EVERYBODY
+from pulsar_on_kafka.mapping.state_records.leases import (
     Expel,
     Held,
     Lease,
@@ -32,6 +28,10 @@ from mapping.state_records.leases import (
     decode,
     encode,
 )
+from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType
+from pulsar_on_kafka.subscriptions.leases.lessee import Lessee
+from pulsar_on_kafka.subscriptions.records.delivery import Delivery, PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 from tests.simulation.leases import DEADLINE, LIFE, Inbox, Process, World
 from tests.simulation.played_records import key_of
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from layer.dispatch.delayed import TICK_MS, DelayedMessages
-from layer.dispatch.due_soon import MOST_BYTES, WINDOW_MS, DueSoon
+from pulsar_on_kafka.subscriptions.partition.delayed import TICK_MS, DelayedMessages
+from pulsar_on_kafka.subscriptions.partition.delayed_soon import MOST_BYTES, WINDOW_MS, DueSoon
 
 NOW_MS = 1_700_000_000_000
 

@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from layer.deadline import Deadline
-from layer.dispatch.delivery import Delivery, PartitionSlot
-from layer.dispatch.endpoint import Endpoint
-from layer.errors import Closed, DeadlineExceeded, Fenced
-from layer.kafka.records import KafkaRecord
-from mapping.ledger import LedgerLayout
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, Fenced
+from pulsar_on_kafka.kafka.records import KafkaRecord
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.subscriptions.records.delivery import Delivery, PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 
 SOON = Deadline.after_ms
 

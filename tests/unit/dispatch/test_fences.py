@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import random
 
-from layer.dispatch.fences import Fences
-from mapping.headers import FENCE, PRODUCER
+from pulsar_on_kafka.mapping.headers import FENCE, PRODUCER
+from pulsar_on_kafka.subscriptions.records.fences import Fences
 
 
 class Record:

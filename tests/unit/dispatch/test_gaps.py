@@ -6,9 +6,9 @@ from typing import Any, cast
 
 from confluent_kafka import KafkaError
 
-from layer.cursor.machine import CursorState
-from layer.dispatch.partition import OwnedPartition
-from layer.dispatch.reading import PartitionReader
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.subscriptions.member.fetching import PartitionReader
+from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from tests.simulation.cursors import an_identity, owned_by
 from tests.simulation.turns import ManualClock
 

@@ -6,19 +6,19 @@ from collections.abc import Iterable
 
 from pyroaring import BitMap64
 
-from layer.cursor.identity import CursorIdentity
-from layer.cursor.machine import CursorState
-from layer.cursor.saved import Saved
-from layer.dispatch import holding
-from layer.dispatch.delivery import Delivery, Feed, PartitionSlot
-from layer.dispatch.endpoint import Endpoint
-from layer.dispatch.partition import OwnedPartition
-from layer.transactions.pending_acks.log import CursorName
-from layer.transactions.pending_acks.machine import PendingAcks
-from mapping.ledger import LedgerLayout
-from mapping.message_record import ChunkInfo
-from mapping.state_records.pending_acks import CumulativeAck, CursorLife, TxnAck
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.saved import Saved
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.message_record import ChunkInfo
+from pulsar_on_kafka.mapping.state_records.pending_acks import CumulativeAck, CursorLife, TxnAck
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.subscriptions.partition import holding_for_transactions as holding
+from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka.subscriptions.records.delivery import Delivery, Feed, PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.transactions.pending_acks.log import CursorName
+from pulsar_on_kafka.transactions.pending_acks.machine import PendingAcks
 
 ONE = TxnId(0, 1)
 OTHER = TxnId(0, 2)

@@ -7,10 +7,10 @@ from collections import defaultdict
 
 import pytest
 
-from layer.dispatch.hash_ranges import HashRanges, KeySharedRule
-from layer.dispatch.key_order import KeyOrder, Waiting
-from layer.errors import HashRangeConflict, SubscriptionBusy
-from mapping.sticky_hash import SLOTS
+from pulsar_on_kafka.base.errors import HashRangeConflict, SubscriptionBusy
+from pulsar_on_kafka.mapping.sticky_hash import SLOTS
+from pulsar_on_kafka.subscriptions.partition.key_order import KeyOrder, Waiting
+from pulsar_on_kafka.subscriptions.records.hash_ranges import HashRanges, KeySharedRule
 
 
 def ranges(*names: str) -> HashRanges[str]:

@@ -7,9 +7,9 @@ from concurrent.futures import Future
 
 import pytest
 
-from layer.dispatch.lease_group_looks import GroupLooks, Seen
-from layer.dispatch.lease_terms import HeardAgain
-from layer.errors import AppendFailed
+from pulsar_on_kafka.base.errors import AppendFailed
+from pulsar_on_kafka.subscriptions.leases.lease_group_looks import GroupLooks, Seen
+from pulsar_on_kafka.subscriptions.leases.lease_terms import HeardAgain
 
 
 class Traffic:

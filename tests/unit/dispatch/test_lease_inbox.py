@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from concurrent.futures import Future
 
-from layer.dispatch.lease_inbox import LeaseInbox
-from layer.dispatch.lease_terms import HeardAgain
-from layer.errors import DeadlineExceeded
+from pulsar_on_kafka.base.errors import DeadlineExceeded
+from pulsar_on_kafka.subscriptions.leases.lease_inbox import LeaseInbox
+from pulsar_on_kafka.subscriptions.leases.lease_terms import HeardAgain
 
 
 class Log:

@@ -7,17 +7,17 @@ from typing import Any
 
 from pyroaring import BitMap64
 
-from layer.client.message import BatchedMessage, Message
-from layer.deadline import Deadline
-from layer.dispatch.delivery import PartitionSlot
-from layer.dispatch.endpoint import Endpoint
-from layer.dispatch.leased_records import LeasedRecords
-from layer.dispatch.lessee import Lessee
-from layer.errors import OffsetOutOfRange, StoreError
-from mapping.batch_entry import encode_columns
-from mapping.headers import BATCH, CHUNK
-from mapping.ledger import LedgerLayout
-from mapping.state_records.leases import Lease, LeasedEntry, Report, TakeOver, Welcome
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import OffsetOutOfRange, StoreError
+from pulsar_on_kafka.client.values.message import BatchedMessage, Message
+from pulsar_on_kafka.mapping.batch_entry import encode_columns
+from pulsar_on_kafka.mapping.headers import BATCH, CHUNK
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.state_records.leases import Lease, LeasedEntry, Report, TakeOver, Welcome
+from pulsar_on_kafka.subscriptions.leases.leased_records import LeasedRecords
+from pulsar_on_kafka.subscriptions.leases.lessee import Lessee
+from pulsar_on_kafka.subscriptions.records.delivery import PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 from tests.clocks import SetClock
 from tests.simulation.leases import LIFE
 

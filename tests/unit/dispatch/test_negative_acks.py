@@ -7,11 +7,11 @@ import random
 import pytest
 from pyroaring import BitMap64
 
-from layer.dispatch.ack_timeouts import AckTimeouts
-from layer.dispatch.delivery import Delivery, Feed, PartitionSlot
-from layer.dispatch.endpoint import Endpoint
-from layer.dispatch.negative_acks import NegativeAcks
-from mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.subscriptions.dispatching.negative_acks import NegativeAcks
+from pulsar_on_kafka.subscriptions.records.ack_timeouts import AckTimeouts
+from pulsar_on_kafka.subscriptions.records.delivery import Delivery, Feed, PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 from tests.seeds import for_each_seed
 
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from layer.cursor.batch_acks import BatchAckSet
-from layer.cursor.identity import CursorIdentity
-from layer.cursor.machine import CursorState
-from layer.cursor.saved import Saved
-from layer.dispatch.chunks import Known
-from layer.dispatch.delivery import Delivery, PartitionSlot
-from layer.dispatch.endpoint import Endpoint
-from layer.dispatch.partition import OwnedPartition
-from mapping.headers import MARKER, PRODUCER
-from mapping.ledger import LedgerLayout
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.saved import Saved
+from pulsar_on_kafka.mapping.headers import MARKER, PRODUCER
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka.subscriptions.records.chunks import Known
+from pulsar_on_kafka.subscriptions.records.delivery import Delivery, PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 
 
 @dataclass

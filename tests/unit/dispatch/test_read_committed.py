@@ -9,20 +9,20 @@ from typing import Any, cast
 import pytest
 from pyroaring import BitMap64
 
-from layer import errors
-from layer.deadline import Deadline
-from layer.dispatch import read_committed
-from layer.dispatch.looking_again import LookingAgain
-from layer.dispatch.partition import OwnedPartition
-from layer.dispatch.read_committed import Passed, ReadCommitted
-from layer.dispatch.reading_again import ReadAgain
-from layer.transactions.buffer.entries import BufferEntries
-from layer.transactions.buffer.model import DataPartition, look_over
-from layer.transactions.buffer_access import BufferAccess
-from mapping.headers import TXN
-from mapping.message_record import Headers
-from mapping.transaction_headers import marker_headers
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.headers import TXN
+from pulsar_on_kafka.mapping.message_record import Headers
+from pulsar_on_kafka.mapping.transaction_headers import marker_headers
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.subscriptions.dispatching.redelivery_reads import ReadAgain
+from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka.subscriptions.records import read_committed
+from pulsar_on_kafka.subscriptions.records.open_transactions import LookingAgain
+from pulsar_on_kafka.subscriptions.records.read_committed import Passed, ReadCommitted
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
+from pulsar_on_kafka.transactions.buffer.model import DataPartition, look_over
+from pulsar_on_kafka.transactions.records.buffer_access import BufferAccess
 from tests.clocks import PacedClock
 from tests.unit.dispatch.test_owned_partition import a_partition
 from tests.unit.transactions.buffer_records import HERE, Entries, aborted, opened, txn

@@ -6,13 +6,13 @@ import random
 
 from pyroaring import BitMap64
 
-from layer.cursor.machine import CursorState
-from layer.cursor.saved import Recovered
-from layer.cursor.store import CursorStore
-from layer.dispatch import seen_counts
-from layer.statelog.memory_log import MemoryStateLog
-from mapping.state_records.bitmaps import compressed
-from mapping.state_records.deliveries import Deliveries
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.saved import Recovered
+from pulsar_on_kafka.cursor.store import CursorStore
+from pulsar_on_kafka.mapping.state_records.bitmaps import compressed
+from pulsar_on_kafka.mapping.state_records.deliveries import Deliveries
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.subscriptions.partition import seen_counts
 from tests.simulation.cursors import DEADLINE, an_identity, prepared, taken_over
 
 

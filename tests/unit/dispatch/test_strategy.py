@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from layer.dispatch.delivery import Delivery
-from layer.dispatch.endpoint import Endpoint
-from layer.dispatch.strategy import ROUND_ROBIN_BATCH, RoundRobin, SubscriptionType, active_consumer
+from pulsar_on_kafka.subscriptions.dispatching.strategy import (
+    ROUND_ROBIN_BATCH,
+    RoundRobin,
+    SubscriptionType,
+    active_consumer,
+)
+from pulsar_on_kafka.subscriptions.records.delivery import Delivery
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 
 
 def a_consumer(name: str, capacity: int = 1000, priority: int = 0) -> Endpoint:

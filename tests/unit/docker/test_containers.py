@@ -9,12 +9,12 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from layer.cli import serve
-from layer.duties.web import LIVE, READY
-from layer.embedded.docker import IMAGE
-from layer.metrics import MetricsCollector
-from mapping.state_topics import LEDGERS
-from spark_connector.session import CONNECTOR_VERSION
+from pulsar_on_kafka.cli.commands import serve
+from pulsar_on_kafka.embedded.docker import IMAGE
+from pulsar_on_kafka.mapping.state_topics import LEDGERS
+from pulsar_on_kafka.metrics import MetricsCollector
+from pulsar_on_kafka.service.web import LIVE, READY
+from pulsar_on_kafka.spark.session import CONNECTOR_VERSION
 
 _ROOT = Path(__file__).resolve().parents[3]
 _DOCKER = _ROOT / "docker"
@@ -55,7 +55,7 @@ def test_the_compose_file_names_what_is_there(services: dict[str, Any]) -> None:
 
 def test_a_service_has_longer_to_stop_than_it_takes(services: dict[str, Any]) -> None:
     takes = float(re.findall(r'--stop-timeout".*?\n\s*\] = ([0-9.]+)', Path(serve.__file__).read_text())[0])
-    closing = 10.0  # layer/node.py
+    closing = 10.0  # layer/node/node.py
     assert float(services["serve"]["stop_grace_period"].removesuffix("s")) > takes + closing
 
 

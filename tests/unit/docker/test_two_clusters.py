@@ -12,11 +12,11 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from layer.cli import serve
-from layer.cli.main import app
-from layer.duties.state import DutyName
-from layer.embedded.docker import IMAGE
-from layer.embedded.settings import common_properties
+from pulsar_on_kafka.base.role_state import DutyName
+from pulsar_on_kafka.cli.commands import serve
+from pulsar_on_kafka.cli.main import app
+from pulsar_on_kafka.embedded.docker import IMAGE
+from pulsar_on_kafka.embedded.settings import common_properties
 
 _ROOT = Path(__file__).resolve().parents[3]
 _DOCKER = _ROOT / "docker"

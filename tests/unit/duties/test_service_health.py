@@ -12,12 +12,12 @@ from contextlib import contextmanager
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
 
-from layer.deadline import Deadline
-from layer.duties.health import KafkaAnswers, ServiceHealth
-from layer.duties.state import STALLED_S, DutyState, why_not_alive, why_not_ready
-from layer.duties.web import LIVE, READY, ServiceServer
-from layer.errors import ConnectFailed, InvalidOption
-from layer.turns import Turns, TurnsSeen
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import ConnectFailed, InvalidOption
+from pulsar_on_kafka.base.role_state import STALLED_S, DutyState, why_not_alive, why_not_ready
+from pulsar_on_kafka.base.turns import Turns, TurnsSeen
+from pulsar_on_kafka.service.health import KafkaAnswers, ServiceHealth
+from pulsar_on_kafka.service.web import LIVE, READY, ServiceServer
 from tests.clocks import SetClock
 
 

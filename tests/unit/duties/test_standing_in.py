@@ -9,19 +9,30 @@ from typing import Any, cast
 
 import pytest
 
-from layer import exceptions
-from layer.client.client_options import STAND_IN_VARIABLE
-from layer.deadline import Deadline
-from layer.duties import standing_in
-from layer.duties.standing_in import DUTIES, EVERY_S, FIRST_S, FORBIDDEN_S, MOST, SURE_S, WHILE_S, Move, StandIn, move
-from layer.duties.state import DutyName, DutyState
-from layer.errors import ConnectFailed, LayerError, NotAuthorized
-from layer.kafka.records import GroupDescription, GroupMember
-from layer.kafka.settings import KafkaSettings
-from layer.metadata.processes import SERVICE, STAND_IN, this_process
-from layer.node import Node
-from mapping.instances import Instance
-from mapping.state_topics import LEDGERS
+from pulsar_on_kafka import exceptions
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import ConnectFailed, LayerError, NotAuthorized
+from pulsar_on_kafka.base.processes import SERVICE, STAND_IN, this_process
+from pulsar_on_kafka.base.role_state import DutyName, DutyState
+from pulsar_on_kafka.client.connection.client_options import STAND_IN_VARIABLE
+from pulsar_on_kafka.kafka.records import GroupDescription, GroupMember
+from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state_topics import LEDGERS
+from pulsar_on_kafka.node import standing_in
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.node.standing_in import (
+    DUTIES,
+    EVERY_S,
+    FIRST_S,
+    FORBIDDEN_S,
+    MOST,
+    SURE_S,
+    WHILE_S,
+    Move,
+    StandIn,
+    move,
+)
 from tests.clocks import SetClock
 
 ALL = frozenset({"Read", "Write", "Describe"})
@@ -193,7 +204,7 @@ def test_two_threads_do_not_look_at_once() -> None:
 
 
 def test_the_environment_says_what_the_argument_leaves_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    import layer as pulsar
+    import pulsar_on_kafka as pulsar
 
     def stands_in(argument: bool | None, said: str | None) -> bool:
         if said is None:

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from layer.embedded import jars as jars_module
-from layer.embedded.download import Downloader
-from layer.embedded.errors import DownloadFailed, NoDiskSpace, NoDownloader
-from layer.embedded.jars import FEWEST_JARS, KafkaJars, discard_if_damaged, is_complete, kafka_jars
-from layer.embedded.progress import silent
+from pulsar_on_kafka.embedded import jars as jars_module
+from pulsar_on_kafka.embedded.download import Downloader
+from pulsar_on_kafka.embedded.errors import DownloadFailed, NoDiskSpace, NoDownloader
+from pulsar_on_kafka.embedded.jars import FEWEST_JARS, KafkaJars, discard_if_damaged, is_complete, kafka_jars
+from pulsar_on_kafka.embedded.progress import silent
 
 NAMES = [
     "kafka_2.13-4.3.1.jar",
@@ -145,8 +145,8 @@ def test_no_disk_is_said_before_the_download(tmp_path: Path, monkeypatch: pytest
 FETCHER = """
 import sys, threading, zipfile
 from pathlib import Path
-from layer.embedded.download import Downloader
-from layer.embedded.jars import is_complete, kafka_jars
+from pulsar_on_kafka.embedded.download import Downloader
+from pulsar_on_kafka.embedded.jars import is_complete, kafka_jars
 
 names, cache = sys.argv[2:], Path(sys.argv[1])
 

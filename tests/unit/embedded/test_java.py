@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from layer.embedded.errors import JavaTooOld, NoJava
-from layer.embedded.java import find_java
+from pulsar_on_kafka.embedded.errors import JavaTooOld, NoJava
+from pulsar_on_kafka.embedded.java import find_java
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from layer import Client, node
-from layer.client import producer
+from pulsar_on_kafka import Client
+from pulsar_on_kafka.client.producer import producer
+from pulsar_on_kafka.node import node
 
 _ROOT = Path(__file__).resolve().parents[3]
 _UNITS = _ROOT / "examples" / "systemd"

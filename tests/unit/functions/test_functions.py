@@ -10,7 +10,7 @@ import pytest
 from pulsar.functions.context import Context as OfficialContext
 from pulsar.functions.function import Function as OfficialFunction
 
-import layer as ours
+import pulsar_on_kafka as ours
 
 
 @pytest.mark.parametrize("value", [0, -7, 1.5, 1e300, complex(1, 2), "text", "1.0", "", "å", b"\xff\x00", b"12"])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from layer.errors import NotSupportedYet
-from layer.kafka.group_leaving import connection
-from layer.kafka.security import Security, Token, TokenSource
-from layer.kafka.settings import KafkaSettings
+from pulsar_on_kafka.base.errors import NotSupportedYet
+from pulsar_on_kafka.kafka.groups.leaving import connection
+from pulsar_on_kafka.kafka.security import Security, Token, TokenSource
+from pulsar_on_kafka.kafka.settings import KafkaSettings
 from tests.certificates import Authority
 
 

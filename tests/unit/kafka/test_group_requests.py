@@ -11,8 +11,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from layer.deadline import Deadline
-from layer.kafka.group_requests import GroupRequests
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.kafka.consumer_groups import GroupRequests
 from tests.clocks import SetClock
 
 AT_ONCE = 0.05

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from layer import errors
-from layer.kafka.errors import has_no_leader_now, is_no_such_topic, translate
-from layer.kafka.group import MAX_COMMIT_BYTES, is_offset_out_of_range, split_commits
-from layer.kafka.records import CommittedOffset
-from layer.kafka.settings import KafkaSettings
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.kafka.errors import has_no_leader_now, is_no_such_topic, translate
+from pulsar_on_kafka.kafka.groups.membership import MAX_COMMIT_BYTES, is_offset_out_of_range, split_commits
+from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.kafka.settings import KafkaSettings
 
 
 @pytest.mark.parametrize(

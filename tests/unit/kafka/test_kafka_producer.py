@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from layer import errors
-from layer.deadline import Deadline
-from layer.kafka.appends import NewRecord, append_all
-from layer.kafka.producer import KafkaProducer
-from layer.kafka.settings import KafkaSettings
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.kafka.appends import NewRecord, append_all
+from pulsar_on_kafka.kafka.producer import KafkaProducer
+from pulsar_on_kafka.kafka.settings import KafkaSettings
 
 
 @pytest.fixture

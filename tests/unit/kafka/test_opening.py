@@ -7,13 +7,13 @@ import time
 
 import pytest
 
-from layer import errors
-from layer.deadline import Deadline
-from layer.kafka.opening import open_admin
-from layer.kafka.security import Security, Token, TokenSource
-from layer.kafka.settings import KafkaSettings
-from layer.node import Node
-from layer.waiting import wait_until
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.kafka.opening import open_admin
+from pulsar_on_kafka.kafka.security import Security, Token, TokenSource
+from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.node.node import Node
 
 NOBODY = "127.0.0.1:9"
 

@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from layer.deadline import Deadline
-from layer.errors import LayerError, StoreError
-from layer.ledgers.backlogs import TOLD_MS, BacklogKeeper
-from layer.ledgers.compacting import Compacting
-from layer.ledgers.following import LogRange, Measured
-from layer.ledgers.owner import Stretch, TopicLogs
-from layer.metadata.topics import Topic
-from mapping.ledger import LedgerLayout
-from mapping.state_records.cursor_requests import AcknowledgeUpTo
-from mapping.state_records.metadata import BacklogExceeded, LifeState, TopicRecord
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import LayerError, StoreError
+from pulsar_on_kafka.ledgers.following import LogRange, Measured
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.state_records.cursor_requests import AcknowledgeUpTo
+from pulsar_on_kafka.mapping.state_records.metadata import BacklogExceeded, LifeState, TopicRecord
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.service.ledgers.backlogs import TOLD_MS, BacklogKeeper
+from pulsar_on_kafka.service.ledgers.compacting import Compacting
+from pulsar_on_kafka.service.ledgers.owner import Stretch, TopicLogs
 
 NAME = TopicName.parse("persistent://a/b/c")
 LAYOUT = LedgerLayout(1, 100)

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from layer.ledgers.expiry import (
+from pulsar_on_kafka.ledgers.expiry import (
     InactiveTopicDeleteMode,
     SubscriptionUse,
     TopicUse,
@@ -16,7 +16,7 @@ from layer.ledgers.expiry import (
     topic_expired,
     unused_since,
 )
-from mapping.state_records.metadata import Unused
+from pulsar_on_kafka.mapping.state_records.metadata import Unused
 
 NO_SUBSCRIPTIONS = InactiveTopicDeleteMode.DELETE_WHEN_NO_SUBSCRIPTIONS
 CAUGHT_UP = InactiveTopicDeleteMode.DELETE_WHEN_SUBSCRIPTIONS_CAUGHT_UP

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from layer.ledgers.first_left import first_kept
-from layer.ledgers.model import Ledger
-from mapping.ledger import LedgerLayout
-from mapping.state_records.ledgers import LedgerRecord, LedgerState
+from pulsar_on_kafka.ledgers.first_left import first_kept
+from pulsar_on_kafka.ledgers.model import Ledger
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.state_records.ledgers import LedgerRecord, LedgerState
 
 LAYOUT = LedgerLayout(7, 10)
 OPEN, CLOSED, DELETING = LedgerState.OPEN, LedgerState.CLOSED, LedgerState.DELETING

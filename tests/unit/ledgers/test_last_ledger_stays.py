@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from layer.ledgers.model import Ledger
-from layer.ledgers.trimming import Needs, Retention, trimmable
-from mapping.ledger import LedgerLayout
-from mapping.state_records.ledgers import LedgerRecord, LedgerState
+from pulsar_on_kafka.ledgers.model import Ledger
+from pulsar_on_kafka.ledgers.trimming import Needs, Retention, trimmable
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.state_records.ledgers import LedgerRecord, LedgerState
 
 
 def test_the_last_ledger_of_a_list_stays_also_when_it_is_closed() -> None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.ledgers.deletion import PartitionNow, Verdict, judge
-from layer.ledgers.first_left import first_kept
-from layer.ledgers.following import LogRange, Measured
-from layer.ledgers.model import Ledger, Place
-from layer.ledgers.owner import LedgerOwner, Stretch, TopicLogs
-from layer.ledgers.trimming import Needs
-from layer.statelog.memory_log import MemoryStateLog
-from mapping.ledger import LedgerLayout
-from mapping.state_records.ledgers import LedgerState
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.ledgers.deletion import PartitionNow, Verdict, judge
+from pulsar_on_kafka.ledgers.first_left import first_kept
+from pulsar_on_kafka.ledgers.following import LogRange, Measured
+from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.trimming import Needs
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.state_records.ledgers import LedgerState
+from pulsar_on_kafka.service.ledgers.owner import LedgerOwner, Stretch, TopicLogs
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 
 NEVER = Deadline.never()
 TOPIC = "persistent://public/default/orders"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from layer.ledgers.model import Ledger
-from layer.ledgers.trimming import MEGABYTE, MINUTE_MS, Retention, Rollover, is_full, open_trim
-from mapping.ledger import LedgerLayout
-from mapping.state_records.ledgers import LedgerRecord, LedgerState
+from pulsar_on_kafka.ledgers.model import Ledger
+from pulsar_on_kafka.ledgers.trimming import MEGABYTE, MINUTE_MS, Retention, Rollover, is_full, open_trim
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.state_records.ledgers import LedgerRecord, LedgerState
 
 LAYOUT = LedgerLayout(7, 50_000)
 NOW_MS = 1_000 * MINUTE_MS

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from layer.ledgers.quotas import BacklogQuota, QuotaAction, Quotas, evicted_by_size, evicted_by_time
+from pulsar_on_kafka.ledgers.quotas import BacklogQuota, QuotaAction, Quotas, evicted_by_size, evicted_by_time
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from layer.deadline import Deadline
-from layer.errors import NoSuchNamespace, NotAuthorized
-from layer.ledgers.following import LogRange
-from layer.ledgers.log_use import KafkaLogUse
-from layer.ledgers.owner import TopicLogs
-from layer.metadata.policies import Policy
-from mapping.ledger import LedgerLayout
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import NoSuchNamespace, NotAuthorized
+from pulsar_on_kafka.ledgers.following import LogRange
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.policies import Policy
+from pulsar_on_kafka.service.ledgers.log_use import KafkaLogUse
+from pulsar_on_kafka.service.ledgers.owner import TopicLogs
 
 NEVER = Deadline.never()
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layer.ledgers.deletion import PartitionDoomed, PartitionGone, Verdict, judge
-from layer.ledgers.following import LogRange
-from layer.ledgers.model import Place
-from layer.ledgers.topic_deletion import ledgers_of
-from mapping.ledger import LedgerLayout
-from mapping.state_records.metadata import LifeState, TopicRecord
+from pulsar_on_kafka.ledgers.deletion import PartitionDoomed, PartitionGone, Verdict, judge
+from pulsar_on_kafka.ledgers.following import LogRange
+from pulsar_on_kafka.ledgers.model import Place
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.state_records.metadata import LifeState, TopicRecord
+from pulsar_on_kafka.service.ledgers.topic_deletion import ledgers_of
 
 SIZE = 10
 TOPIC = "persistent://public/default/orders"

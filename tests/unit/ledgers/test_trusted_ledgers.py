@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from layer.ledgers.trusted import TrustedLedgers
+from pulsar_on_kafka.ledgers.trusted import TrustedLedgers
 
 
 def test_the_oldest_ledgers_are_forgotten_first() -> None:

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from layer.deadline import Deadline
-from layer.errors import SubscriptionBusy
-from layer.ledgers.following import LogRange
-from layer.ledgers.owner import TopicLogs
-from layer.ledgers.unused import UnusedThings
-from layer.metadata.topics import Topic
-from mapping.ledger import LedgerLayout
-from mapping.state_records.metadata import LifeState, TopicRecord, Unused
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import SubscriptionBusy
+from pulsar_on_kafka.ledgers.following import LogRange
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.state_records.metadata import LifeState, TopicRecord, Unused
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.service.ledgers.owner import TopicLogs
+from pulsar_on_kafka.service.ledgers.unused import UnusedThings
 from tests.seeds import for_each_seed
 
 NAME = TopicName.parse("persistent://a/b/c")

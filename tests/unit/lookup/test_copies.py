@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from layer.deadline import Deadline
-from layer.lookup.copies import Copies
-from mapping.headers import ORIGINAL_ID, REPLICATED_FROM
-from mapping.original_position import OriginalPosition, encode_original
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.lookup.copies import Copies
+from pulsar_on_kafka.mapping.headers import ORIGINAL_ID, REPLICATED_FROM
+from pulsar_on_kafka.mapping.original_position import OriginalPosition, encode_original
 
 LATER = Deadline.after(1000)
 

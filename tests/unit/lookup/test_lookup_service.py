@@ -12,30 +12,30 @@ from typing import Any
 
 import pytest
 
-import layer as pulsar
-from layer.client.following.directory_url import directory_of
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.errors import AppendFailed, Corrupt, InvalidOption
-from layer.http_server import Guard, HttpServer, read_token
-from layer.lookup.file_directory import FileDirectory
-from layer.lookup.followed_map import FollowedMap
-from layer.lookup.gateway import LookupGateway
-from layer.lookup.http_directory import HttpDirectory, LookupAccess
-from layer.lookup.listeners import Asker, url_for
-from layer.lookup.places import LookupFailed, Place, decode_place
-from layer.registry.model import StoredSchema
-from layer.waiting import wait_until
-from mapping.schema_version import SchemaVersion
-from mapping.state_records.clusters import (
+import pulsar_on_kafka as pulsar
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import AppendFailed, Corrupt, InvalidOption
+from pulsar_on_kafka.base.http_server import Guard, HttpServer, read_token
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.client.following.directory_url import directory_of
+from pulsar_on_kafka.lookup.file_directory import FileDirectory
+from pulsar_on_kafka.lookup.http_directory import HttpDirectory, LookupAccess
+from pulsar_on_kafka.lookup.listeners import Asker, url_for
+from pulsar_on_kafka.lookup.places import LookupFailed, Place, decode_place
+from pulsar_on_kafka.lookup_service.followed_map import FollowedMap
+from pulsar_on_kafka.lookup_service.gateway import LookupGateway
+from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.state_records.clusters import (
     ClusterAddress,
     ClusterListener,
     ClusterRegistry,
     decode_clusters,
     encode_clusters,
 )
-from mapping.state_records.tenants import TenantRecord, TenantState
-from schema_compat import SchemaInfo, SchemaType
+from pulsar_on_kafka.mapping.state_records.tenants import TenantRecord, TenantState
+from pulsar_on_kafka.registry.model import StoredSchema
+from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 from tests.certificates import Authority
 
 URLS = {"west": "kafka://west:9092", "east": "kafka://east:9092"}
@@ -124,7 +124,7 @@ def test_a_change_is_told_to_whoever_waits_for_it(service: Service) -> None:
 
 
 def test_whoever_follows_the_map_hears_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("layer.lookup.followed_map.LOOK_S", 60.0)
+    monkeypatch.setattr("pulsar_on_kafka.lookup_service.followed_map.LOOK_S", 60.0)
     service = Service()
     known = service.directory.place("acme", Deadline.after(20))
     service.records = {"acme": TenantRecord("acme", "east", TenantState.ACTIVE, 2)}
@@ -160,7 +160,7 @@ def test_metadata_is_asked_of_the_tenants_cluster(service: Service) -> None:
 def test_a_map_that_cannot_be_read_any_more_is_told_to_nobody(
     service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("layer.lookup.followed_map.STALE_S", 0.5)
+    monkeypatch.setattr("pulsar_on_kafka.lookup_service.followed_map.STALE_S", 0.5)
     service.failure = AppendFailed("no broker")
     assert wait_until(lambda: service.get("/health/ready")[0] == 503, Deadline.after(20))
     with pytest.raises(LookupFailed, match="cannot be read now: no broker"):

@@ -6,16 +6,16 @@ import itertools
 
 import pytest
 
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.errors import InvalidOption, Refused
-from layer.lookup.model import TRANSITIONS, Move, moved
-from layer.lookup.tenants import TENANT_KEYS, Tenants
-from layer.metadata.entities import Entities
-from layer.statelog.memory_log import MemoryStateLog
-from mapping.errors import CorruptRecord
-from mapping.state_records.tenants import TenantRecord, TenantState, decode_tenant, encode_tenant
-from mapping.state_topics import TENANTS
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import InvalidOption, Refused
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state_records.tenants import TenantRecord, TenantState, decode_tenant, encode_tenant
+from pulsar_on_kafka.mapping.state_topics import TENANTS
+from pulsar_on_kafka.metadata.entities import Entities
+from pulsar_on_kafka.metadata.tenant_moves import TRANSITIONS, Move, moved
+from pulsar_on_kafka.metadata.tenants import TENANT_KEYS, Tenants
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 
 RECORDS = {
     TenantState.ACTIVE: TenantRecord("acme", "west", TenantState.ACTIVE, 3),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from mapping.errors import InvalidInstanceName, InvalidTopicName
-from mapping.instances import MAX_INSTANCE_CHARS, Instance, holds_state
-from mapping.state_topics import ALL, CURSORS, LEDGERS
-from mapping.topic_name import TopicName, kafka_topic, topic_from_kafka
+from pulsar_on_kafka.mapping.errors import InvalidInstanceName, InvalidTopicName
+from pulsar_on_kafka.mapping.instances import MAX_INSTANCE_CHARS, Instance, holds_state
+from pulsar_on_kafka.mapping.state_topics import ALL, CURSORS, LEDGERS
+from pulsar_on_kafka.mapping.topic_name import TopicName, kafka_topic, topic_from_kafka
 
 ACME = Instance("acme")
 ORDERS = TopicName.parse("orders")

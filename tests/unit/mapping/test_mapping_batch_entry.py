@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from fastavro import schemaless_reader, schemaless_writer
 
-from mapping.batch_entry import SCHEMA, BatchMessage, decode_batch, encode_batch
-from mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka.mapping.batch_entry import SCHEMA, BatchMessage, decode_batch, encode_batch
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 
 EMPTY: dict[str, Any] = {field["name"]: None for field in SCHEMA["fields"]}
 

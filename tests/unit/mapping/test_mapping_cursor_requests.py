@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
-from mapping.errors import CorruptRecord
-from mapping.state_records.cursor_requests import (
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state_records.cursor_requests import (
     Acknowledge,
     AcknowledgeUpTo,
     Answer,
@@ -24,15 +24,15 @@ from mapping.state_records.cursor_requests import (
     encode_request,
     encode_transaction,
 )
-from mapping.state_records.cursor_state import (
+from pulsar_on_kafka.mapping.state_records.cursor_state import (
     CommitMetadata,
     Holes,
     Lineage,
     decode_commit_metadata,
     encode_commit_metadata,
 )
-from mapping.state_records.pending_acks import CumulativeAck, TxnAck
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.state_records.pending_acks import CumulativeAck, TxnAck
+from pulsar_on_kafka.mapping.txn_id import TxnId
 
 NUMBERS = st.integers(0, 2**62)
 IDS = st.binary(min_size=8, max_size=8)

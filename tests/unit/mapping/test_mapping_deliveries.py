@@ -7,17 +7,17 @@ import random
 import pytest
 from pyroaring import BitMap, BitMap64
 
-from mapping.errors import CorruptRecord
-from mapping.state_records.cursor_marker import Marker, decode_index, encode_index
-from mapping.state_records.cursor_state import (
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state_records.cursor_marker import Marker, decode_index, encode_index
+from pulsar_on_kafka.mapping.state_records.cursor_state import (
     CommitMetadata,
     Holes,
     Lineage,
     decode_commit_metadata,
     encode_commit_metadata,
 )
-from mapping.state_records.deliveries import Deliveries, read_deliveries, write_deliveries
-from mapping.varint import Reader
+from pulsar_on_kafka.mapping.state_records.deliveries import Deliveries, read_deliveries, write_deliveries
+from pulsar_on_kafka.mapping.varint import Reader
 from tests.seeds import for_each_seed
 
 LINEAGE = Lineage("t" * 22, 1, 2, b"s" * 16, 3, 4)

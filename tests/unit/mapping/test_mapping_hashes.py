@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from mapping.errors import MappingError
-from mapping.routing import partition_for_key
-from mapping.sticky_hash import murmur3_32, sticky_key_hash
+from pulsar_on_kafka.mapping.errors import MappingError
+from pulsar_on_kafka.mapping.routing import partition_for_key
+from pulsar_on_kafka.mapping.sticky_hash import murmur3_32, sticky_key_hash
 
 
 def test_the_partition_is_the_unsigned_crc32_modulo_their_number() -> None:

@@ -7,16 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap, BitMap64
 
-from mapping.errors import CorruptRecord
-from mapping.state_records.cursor_requests import Answer, CursorLife, encode_answer
-from mapping.state_records.cursor_state import (
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state_records.cursor_requests import Answer, CursorLife, encode_answer
+from pulsar_on_kafka.mapping.state_records.cursor_state import (
     CommitMetadata,
     Holes,
     Lineage,
     decode_commit_metadata,
     encode_commit_metadata,
 )
-from mapping.state_records.leases import (
+from pulsar_on_kafka.mapping.state_records.leases import (
     Expel,
     Held,
     Lease,

@@ -6,9 +6,16 @@ from typing import Any
 
 import pytest
 
-from layer.client.message_id import NativeMessageId
-from mapping.errors import InvalidMessageId
-from mapping.message_id import EARLIEST, LATEST, FirstChunk, MessageIdParts, decode_message_id, encode_message_id
+from pulsar_on_kafka.client.values.message_id import NativeMessageId
+from pulsar_on_kafka.mapping.errors import InvalidMessageId
+from pulsar_on_kafka.mapping.message_id import (
+    EARLIEST,
+    LATEST,
+    FirstChunk,
+    MessageIdParts,
+    decode_message_id,
+    encode_message_id,
+)
 
 NUMBERS = [
     EARLIEST,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from mapping import headers
-from mapping.errors import CorruptRecord, MappingError
-from mapping.headers import PRODUCER, MarkerType, producer_suffix
-from mapping.message_record import (
+from pulsar_on_kafka.mapping import headers
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka.mapping.headers import PRODUCER, MarkerType, producer_suffix
+from pulsar_on_kafka.mapping.message_record import (
     BatchInfo,
     ChunkInfo,
     MessageMetadata,
@@ -20,8 +20,8 @@ from mapping.message_record import (
     is_plain,
     key_text,
 )
-from mapping.original_position import OriginalPosition
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.original_position import OriginalPosition
+from pulsar_on_kafka.mapping.txn_id import TxnId
 
 
 @pytest.mark.parametrize("nothing", [None, []])

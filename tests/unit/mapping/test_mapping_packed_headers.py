@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Message
 
-from layer.kafka.records import headers_of
-from layer.transactions.buffer.model import look_over
-from mapping.headers import EVENT_TIME, PRODUCER, SCHEMA_VERSION, TXN
-from mapping.message_record import Headers, decode_headers, is_plain
-from mapping.transaction_headers import marker_headers
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.kafka.records import headers_of
+from pulsar_on_kafka.mapping.headers import EVENT_TIME, PRODUCER, SCHEMA_VERSION, TXN
+from pulsar_on_kafka.mapping.message_record import Headers, decode_headers, is_plain
+from pulsar_on_kafka.mapping.transaction_headers import marker_headers
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.transactions.buffer.model import look_over
 
 TXN_1 = TxnId(1, 7).to_bytes()
 OF_A_PRODUCER = (PRODUCER, b"12:3:name \x00 with everything")

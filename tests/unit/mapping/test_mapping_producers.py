@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mapping.errors import CorruptRecord
-from mapping.state_records.producers import (
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state_records.producers import (
     MAX_PROPERTIES_BYTES,
     MAX_PUBLISHERS,
     Publisher,

@@ -6,9 +6,9 @@ import tracemalloc
 
 import pytest
 
-from mapping.errors import CorruptRecord, MappingError
-from mapping.instances import Instance
-from mapping.state_keys import (
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state_keys import (
     CursorSegmentKey,
     CursorTakeoverKey,
     LedgerKey,
@@ -17,7 +17,7 @@ from mapping.state_keys import (
     decode_key,
     encode_key,
 )
-from mapping.state_topics import (
+from pulsar_on_kafka.mapping.state_topics import (
     ALL,
     CURSORS,
     DELIVERIES,

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from layer.client.batching import Batch
-from mapping.errors import CorruptRecord
-from mapping.headers import BATCH, CHUNK, HIGHEST_SEQUENCE, PRODUCER
-from mapping.message_record import BatchInfo, decode_headers
-from mapping.state_keys import ProducerSequenceKey, decode_key, encode_key
-from mapping.state_records.producers import SequenceSnapshot, decode_snapshot, encode_snapshot
-from mapping.stored_sequence import StoredSequence, stored_sequence
+from pulsar_on_kafka.client.producer.batching import Batch
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.headers import BATCH, CHUNK, HIGHEST_SEQUENCE, PRODUCER
+from pulsar_on_kafka.mapping.message_record import BatchInfo, decode_headers
+from pulsar_on_kafka.mapping.state_keys import ProducerSequenceKey, decode_key, encode_key
+from pulsar_on_kafka.mapping.state_records.producers import SequenceSnapshot, decode_snapshot, encode_snapshot
+from pulsar_on_kafka.mapping.stored_sequence import StoredSequence, stored_sequence
 
 MINE = (PRODUCER, b"7:3:a:b")
 

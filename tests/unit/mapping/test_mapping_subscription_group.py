@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mapping.errors import InvalidSubscriptionName, InvalidTopicName
-from mapping.subscription_group import MAX_SUBSCRIPTION_CHARS, group_id, parse_group_id
+from pulsar_on_kafka.mapping.errors import InvalidSubscriptionName, InvalidTopicName
+from pulsar_on_kafka.mapping.subscription_group import MAX_SUBSCRIPTION_CHARS, group_id, parse_group_id
 
 
 @pytest.mark.parametrize(

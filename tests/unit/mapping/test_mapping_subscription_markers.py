@@ -5,11 +5,11 @@ from __future__ import annotations
 import orjson
 import pytest
 
-from mapping.errors import CorruptRecord, MappingError
-from mapping.headers import MARKER, REPLICATE_TO, MarkerType
-from mapping.message_record import MessageMetadata, encode_headers, is_plain
-from mapping.state_records.subscription_progress import Origin
-from mapping.subscription_markers import (
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka.mapping.headers import MARKER, REPLICATE_TO, MarkerType
+from pulsar_on_kafka.mapping.message_record import MessageMetadata, encode_headers, is_plain
+from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin
+from pulsar_on_kafka.mapping.subscription_markers import (
     Snapshot,
     SnapshotRequest,
     SnapshotResponse,

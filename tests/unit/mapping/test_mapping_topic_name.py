@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from mapping.errors import InvalidTopicName
-from mapping.escaping import units
-from mapping.topic_name import TopicName, kafka_topic, topic_from_kafka
+from pulsar_on_kafka.mapping.errors import InvalidTopicName
+from pulsar_on_kafka.mapping.escaping import units
+from pulsar_on_kafka.mapping.topic_name import TopicName, kafka_topic, topic_from_kafka
 
 
 def persistent(local_name: str, partition: int = -1) -> TopicName:

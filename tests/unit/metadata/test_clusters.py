@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import pytest
 
-from layer import errors
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.metadata.clusters import REGISTRY_KEYS, Clusters, check_replication_clusters
-from layer.metadata.entities import Entities
-from layer.metadata.policies import REPLICATION_CLUSTERS, applied, with_policy
-from layer.statelog.memory_log import MemoryStateLog
-from mapping.errors import CorruptRecord
-from mapping.state_records.clusters import ClusterAddress, ClusterRegistry, decode_clusters, encode_clusters
-from mapping.state_topics import NAMESPACES
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state_records.clusters import (
+    ClusterAddress,
+    ClusterRegistry,
+    decode_clusters,
+    encode_clusters,
+)
+from pulsar_on_kafka.mapping.state_topics import NAMESPACES
+from pulsar_on_kafka.metadata.clusters import REGISTRY_KEYS, Clusters, check_replication_clusters
+from pulsar_on_kafka.metadata.entities import Entities
+from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS, applied, with_policy
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 
 US = ClusterAddress("kafka://us:9092", {"client.rack": "a"})
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast
 
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.metadata.producer_admission import AccessMode
-from layer.metadata.producers import ProducerRegistry
-from layer.metadata.topics import Topic
-from layer.statelog.memory_log import MemoryStateLog
-from mapping.ledger import LedgerLayout
-from mapping.state_records.producers import ProducerClaims, decode_claims, encode_claims
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.state_records.producers import ProducerClaims, decode_claims, encode_claims
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.producers.admission import AccessMode
+from pulsar_on_kafka.metadata.producers.registry import ProducerRegistry
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 
 NEVER = Deadline.never()
 TOPIC = Topic(TopicName.parse("orders"), "orders", "id", 1, False, LedgerLayout(7))

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from layer import errors
-from layer.metadata.policies import (
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.metadata.policies import (
     DEDUPLICATION,
     IS_ALLOW_AUTO_UPDATE_SCHEMA,
     POLICIES,
@@ -19,7 +19,7 @@ from layer.metadata.policies import (
     with_policy,
     without_policy,
 )
-from schema_compat import CompatibilityStrategy
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy
 
 
 def test_setting_and_removing() -> None:

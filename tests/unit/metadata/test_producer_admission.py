@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from layer import errors
-from layer.metadata.producer_admission import AccessMode, Applicant, admit, dismiss, stands
-from mapping.state_records.producers import ProducerClaim, ProducerClaims, decode_claims, encode_claims
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.mapping.state_records.producers import ProducerClaim, ProducerClaims, decode_claims, encode_claims
+from pulsar_on_kafka.metadata.producers.admission import AccessMode, Applicant, admit, dismiss, stands
 
 TOPIC = "persistent://public/default/t"
 

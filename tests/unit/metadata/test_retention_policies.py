@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from layer import errors
-from layer.metadata.policies import (
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.metadata.policies import (
     RETENTION_SIZE_IN_MB,
     RETENTION_TIME_IN_MINUTES,
     applied,

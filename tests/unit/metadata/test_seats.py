@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from layer.metadata.seats import claimed, missing, other_seats, removed, seat_group, seat_of, serves, spread, taken
-from mapping.errors import CorruptRecord
-from mapping.state_records.metadata import (
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state_records.metadata import (
     Claim,
     LifeState,
     PartitionSeat,
     SubscriptionRecord,
     decode_subscription,
     encode,
+)
+from pulsar_on_kafka.metadata.subscriptions.seats import (
+    claimed,
+    missing,
+    other_seats,
+    removed,
+    seat_group,
+    seat_of,
+    serves,
+    spread,
+    taken,
 )
 
 CLAIM = Claim("session", "client", 5, "name", "process")

@@ -7,11 +7,10 @@ from dataclasses import replace
 import orjson
 import pytest
 
-from layer import errors
-from layer.metadata.topics import Topic, check_backlog
-from mapping.errors import CorruptRecord
-from mapping.ledger import LedgerLayout
-from mapping.state_records.metadata import (
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.state_records.metadata import (
     BacklogExceeded,
     LifeState,
     TopicRecord,
@@ -19,7 +18,8 @@ from mapping.state_records.metadata import (
     decode_topic,
     encode,
 )
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.topics import Topic, check_backlog
 
 RECORD = TopicRecord("persistent://a/b/c", LifeState.ACTIVE, "a.b.c", 0, 100)
 TOPIC = Topic(TopicName.parse("persistent://a/b/c"), "a.b.c", "id", 1, False, LedgerLayout(1, 100))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka.admin import AclOperation
 
-from layer.kafka.acls import Acl, binding, read
-from layer.migration.acls import of_tenant
+from pulsar_on_kafka.kafka.acls import Acl, binding, read
+from pulsar_on_kafka.migration.acls import of_tenant
 
 RENAMED = {"acme.shop.orders": "acme.shop.orders", "bound": "acme.shop.bound"}
 

@@ -6,23 +6,23 @@ import json
 
 import pytest
 
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.errors import Corrupt, Refused
-from layer.metadata.entities import Entities
-from layer.migration.from_pulsar.admin import EntryKind, PulsarAdmin, PulsarTopic
-from layer.migration.from_pulsar.entries import Entry, Origin, PulsarMessage, copies
-from layer.migration.from_pulsar.places import Acknowledged, Position, place_of
-from layer.migration.from_pulsar.policies import namespace_policies
-from layer.migration.from_pulsar.reading import PulsarAddress
-from layer.migration.from_pulsar.schemas import schema_of, separates_keys
-from layer.migration.from_pulsar.steps import IMPORT_KEYS, Imports
-from layer.statelog.memory_log import MemoryStateLog
-from mapping.errors import CorruptRecord, MappingError
-from mapping.state_records.imports import ImportRecord, ImportStep, decode_import, encode_import
-from mapping.state_topics import TENANTS
-from mapping.topic_name import TopicName
-from schema_compat import SchemaType
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Corrupt, Refused
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka.mapping.state_records.imports import ImportRecord, ImportStep, decode_import, encode_import
+from pulsar_on_kafka.mapping.state_topics import TENANTS
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.entities import Entities
+from pulsar_on_kafka.metadata.import_steps import IMPORT_KEYS, Imports
+from pulsar_on_kafka.migration.from_pulsar.admin import EntryKind, PulsarAdmin, PulsarTopic
+from pulsar_on_kafka.migration.from_pulsar.entries import Entry, Origin, PulsarMessage, copies
+from pulsar_on_kafka.migration.from_pulsar.places import Acknowledged, Position, place_of
+from pulsar_on_kafka.migration.from_pulsar.policies import namespace_policies
+from pulsar_on_kafka.migration.from_pulsar.reading import PulsarAddress
+from pulsar_on_kafka.migration.from_pulsar.schemas import schema_of, separates_keys
+from pulsar_on_kafka.schema_compat import SchemaType
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 
 LATER = Deadline.after(10_000)
 ORDERS = TopicName.parse("persistent://acme/shop/orders")

@@ -10,14 +10,14 @@ from typing import Any, cast
 
 import pytest
 
-from layer.deadline import Deadline
-from layer.errors import DeadlineExceeded, Refused
-from layer.migration.both_sides import BothSides
-from layer.migration.inventory import Inventory, SubscriptionEntry, TopicEntry, lacking
-from layer.migration.sides import Compared, SideBySide
-from mapping.fence import replicator_marker
-from mapping.headers import MARKER, ORIGINAL_ID, REPLICATE_TO, REPLICATED_FROM, TXN
-from mapping.original_position import OriginalPosition, encode_original
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import DeadlineExceeded, Refused
+from pulsar_on_kafka.mapping.fence import replicator_marker
+from pulsar_on_kafka.mapping.headers import MARKER, ORIGINAL_ID, REPLICATE_TO, REPLICATED_FROM, TXN
+from pulsar_on_kafka.mapping.original_position import OriginalPosition, encode_original
+from pulsar_on_kafka.migration.both_sides import BothSides
+from pulsar_on_kafka.migration.inventory import Inventory, SubscriptionEntry, TopicEntry, lacking
+from pulsar_on_kafka.migration.sides import Compared, SideBySide
 
 LIFE = 5
 
@@ -80,7 +80,9 @@ class Looks:
     """At a topic of one partition on two clusters, west and east."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, west: Log, east: Log) -> None:
-        monkeypatch.setattr("layer.replication.side_reading.RangeReader", lambda log: log)
+        monkeypatch.setattr(
+            "pulsar_on_kafka.service.replication.subscriptions.side_reading.RangeReader", lambda log: log
+        )
         self._both = BothSides(self._node(west), "west", self._node(east), "east")
 
     def __call__(self, remade: bool = False, settled: bool = False) -> Compared:
@@ -165,9 +167,9 @@ def kept(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             super().copy(original, record, headers)
             found.extend((self.waiting, self.early))
 
-    monkeypatch.setattr("layer.migration.both_sides.SideBySide", Watched)
+    monkeypatch.setattr("pulsar_on_kafka.migration.both_sides.SideBySide", Watched)
     for name, value in {"_MOST": 200, "_FEWEST": 50, "_APART": 50}.items():
-        monkeypatch.setattr(f"layer.migration.both_sides.{name}", value)
+        monkeypatch.setattr(f"pulsar_on_kafka.migration.both_sides.{name}", value)
     return found
 
 

@@ -7,16 +7,21 @@ import random
 
 import pytest
 
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.errors import Refused
-from layer.metadata.entities import Entities
-from layer.migration.model import OVER, TRANSITIONS, Event, after, begun
-from layer.migration.steps import MIGRATION_KEYS, Migrations
-from layer.statelog.memory_log import MemoryStateLog
-from mapping.errors import CorruptRecord
-from mapping.state_records.migrations import MigrationRecord, MigrationStep, decode_migration, encode_migration
-from mapping.state_topics import TENANTS
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Refused
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state_records.migrations import (
+    MigrationRecord,
+    MigrationStep,
+    decode_migration,
+    encode_migration,
+)
+from pulsar_on_kafka.mapping.state_topics import TENANTS
+from pulsar_on_kafka.metadata.entities import Entities
+from pulsar_on_kafka.metadata.migration_model import OVER, TRANSITIONS, Event, after, begun
+from pulsar_on_kafka.metadata.migration_steps import MIGRATION_KEYS, Migrations
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from tests.seeds import for_each_seed
 
 LATER = Deadline.after(10_000)

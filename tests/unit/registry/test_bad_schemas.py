@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from layer import errors
-from layer.registry.model import SchemaPolicies
-from layer.statelog.memory_log import MemoryStateLog
-from mapping.schema_version import SchemaVersion
-from mapping.state_records.schemas import MAX_DEFINITION_BYTES
-from schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.state_records.schemas import MAX_DEFINITION_BYTES
+from pulsar_on_kafka.registry.model import SchemaPolicies
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from tests.registries import TOPIC, avro, process, soon
 
 AVRO, JSON, NATIVE = SchemaType.AVRO, SchemaType.JSON, SchemaType.PROTOBUF_NATIVE
@@ -136,7 +136,7 @@ def check(what: str) -> str:
 
 
 def _place() -> tuple[Any, int]:
-    from mapping.state_topics import SCHEMAS
+    from pulsar_on_kafka.mapping.state_topics import SCHEMAS
 
     return SCHEMAS, SCHEMAS.partition_for(str(TOPIC))
 

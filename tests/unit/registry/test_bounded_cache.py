@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
-from layer.registry.known import BoundedCache, SchemaQuestion
-from layer.registry.model import TopicLife
-from schema_compat import SchemaInfo, SchemaType
+from pulsar_on_kafka.registry.known import BoundedCache, SchemaQuestion
+from pulsar_on_kafka.registry.model import TopicLife
+from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 from tests.registries import LIFE
 
 

@@ -10,14 +10,19 @@ from types import ModuleType
 
 import pytest
 
-from layer import errors
-from layer.clock import SystemClock
-from layer.registry.configured import CHECKERS_VARIABLE, STORAGE_VARIABLE, configured_checkers, configured_storage
-from layer.registry.model import SchemaPolicies
-from layer.registry.registry import SchemaRegistry
-from layer.registry.storage import StateLogSchemaStorage
-from layer.statelog.memory_log import MemoryStateLog
-from schema_compat import BUILT_IN, CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.registry.configured import (
+    CHECKERS_VARIABLE,
+    STORAGE_VARIABLE,
+    configured_checkers,
+    configured_storage,
+)
+from pulsar_on_kafka.registry.model import SchemaPolicies
+from pulsar_on_kafka.registry.registry import SchemaRegistry
+from pulsar_on_kafka.registry.storage import StateLogSchemaStorage
+from pulsar_on_kafka.schema_compat import BUILT_IN, CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from tests.registries import TOPIC, avro, install_word_lists, life_of, soon
 
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from layer import errors
-from layer.metadata.topics import Topic
-from layer.registry.model import SchemaPolicies
-from layer.registry.policies import policies_when_opened, schema_policies
-from mapping.ledger import LedgerLayout
-from mapping.topic_name import TopicName
-from schema_compat import CompatibilityStrategy as Strategy
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.registry.model import SchemaPolicies
+from pulsar_on_kafka.registry.policies import policies_when_opened, schema_policies
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy as Strategy
 
 BACKWARD = {"schema_compatibility_strategy": "BACKWARD"}
 FORWARD = {"schema_compatibility_strategy": "FORWARD"}

@@ -9,18 +9,24 @@ from typing import Any
 
 import pytest
 
-from layer import errors, exceptions
-from layer.client.errors import as_pulsar
-from layer.registry.model import SchemaPolicies
-from layer.registry.registry import SchemaRegistry
-from layer.registry.storage import StateLogSchemaStorage
-from layer.statelog.memory_log import MemoryStateLog
-from mapping.schema_version import SchemaVersion
-from mapping.state_keys import SchemaKey, encode_key
-from mapping.state_records.schemas import MAX_DEFINITION_BYTES, MAX_RECORD_BYTES, SchemaRecord, encode_schema
-from mapping.state_topics import SCHEMAS
-from mapping.topic_name import TopicName
-from schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
+from pulsar_on_kafka import exceptions
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.client.values.errors import as_pulsar
+from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.state_keys import SchemaKey, encode_key
+from pulsar_on_kafka.mapping.state_records.schemas import (
+    MAX_DEFINITION_BYTES,
+    MAX_RECORD_BYTES,
+    SchemaRecord,
+    encode_schema,
+)
+from pulsar_on_kafka.mapping.state_topics import SCHEMAS
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.registry.model import SchemaPolicies
+from pulsar_on_kafka.registry.registry import SchemaRegistry
+from pulsar_on_kafka.registry.storage import StateLogSchemaStorage
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from tests.clocks import SetClock
 from tests.registries import LIFE, TOPIC, avro, life_of, process, soon
 

@@ -10,23 +10,23 @@ from typing import Any
 
 import pytest
 
-from layer import errors
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.registry import judging, storage
-from layer.registry.index import summarized
-from layer.registry.model import SchemaPolicies, TopicLife
-from layer.registry.registry import SchemaRegistry
-from layer.registry.storage import StateLogSchemaStorage
-from layer.statelog.api import LogRecord
-from layer.statelog.memory_log import MemoryStateLog
-from layer.statelog.versioned import VersionedEntities
-from mapping.schema_version import SchemaVersion
-from mapping.state_keys import SchemaKey, encode_key
-from mapping.state_records import schemas as schema_records
-from mapping.state_topics import SCHEMAS
-from mapping.topic_name import TopicName
-from schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, identity
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.state_keys import SchemaKey, encode_key
+from pulsar_on_kafka.mapping.state_records import schemas as schema_records
+from pulsar_on_kafka.mapping.state_topics import SCHEMAS
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.registry import judging, storage
+from pulsar_on_kafka.registry.index import summarized
+from pulsar_on_kafka.registry.model import SchemaPolicies, TopicLife
+from pulsar_on_kafka.registry.registry import SchemaRegistry
+from pulsar_on_kafka.registry.storage import StateLogSchemaStorage
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, identity
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.statelog.versioned import VersionedEntities
 from tests.registries import LIFE, TOPIC, avro, process, soon
 
 V = SchemaVersion
@@ -163,7 +163,9 @@ def test_different_definitions_with_one_hash_are_different_schemas(
     identity._meaning_of_small.cache_clear()
     log = MemoryStateLog()
     registry = process(log, SchemaPolicies(strategy=CompatibilityStrategy.ALWAYS_COMPATIBLE))
-    monkeypatch.setattr("layer.registry.registry.check_readable_or_refuse", lambda topic, info, checkers: None)
+    monkeypatch.setattr(
+        "pulsar_on_kafka.registry.registry.check_readable_or_refuse", lambda topic, info, checkers: None
+    )
     one, other = (SchemaInfo(kind, text) for text in (b'"int"', b'"long"'))
     assert registry.for_producer(TOPIC, one, soon()) == V(0)
     assert registry.for_producer(TOPIC, other, soon()) == V(1)

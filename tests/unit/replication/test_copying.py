@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from layer.replication.copying import Copying
-from mapping import headers as names
-from mapping.headers import MarkerType
-from mapping.message_record import ChunkInfo, Headers, MessageMetadata, decode_headers, encode_headers
-from mapping.original_position import OriginalPosition
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping import headers as names
+from pulsar_on_kafka.mapping.headers import MarkerType
+from pulsar_on_kafka.mapping.message_record import ChunkInfo, Headers, MessageMetadata, decode_headers, encode_headers
+from pulsar_on_kafka.mapping.original_position import OriginalPosition
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.service.replication.copying import Copying
 
 
 class Record:

@@ -8,15 +8,15 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from pyroaring import BitMap64
 
-from layer import errors
-from layer.cursor.identity import CursorIdentity
-from layer.cursor.machine import CursorState
-from layer.cursor.saved import Recovered
-from layer.replication.copying import Copying
-from layer.replication.cursor import ReplicationCursor
-from layer.replication.lane import Lane
-from layer.replication.target import Copied, Target
-from mapping.headers import SCHEMA_VERSION
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.saved import Recovered
+from pulsar_on_kafka.mapping.headers import SCHEMA_VERSION
+from pulsar_on_kafka.service.replication.copying import Copying
+from pulsar_on_kafka.service.replication.cursor import ReplicationCursor
+from pulsar_on_kafka.service.replication.lane import Lane
+from pulsar_on_kafka.service.replication.target import Copied, Target
 
 IDENTITY = CursorIdentity("t", 0, "pulsar.repl.us", "k", "i", 1, 9, 100)
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, cast
 
-from layer.deadline import Deadline
-from layer.replication.origin_index import Run
-from layer.replication.origin_reading import OriginReading
-from mapping.fence import replicator_marker
-from mapping.headers import ORIGINAL_ID, REPLICATED_FROM
-from mapping.original_position import OriginalPosition, encode_original
-from mapping.state_records.subscription_progress import Origin
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.fence import replicator_marker
+from pulsar_on_kafka.mapping.headers import ORIGINAL_ID, REPLICATED_FROM
+from pulsar_on_kafka.mapping.original_position import OriginalPosition, encode_original
+from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin
+from pulsar_on_kafka.replicated.origin_index import Run
+from pulsar_on_kafka.service.replication.subscriptions.origin_reading import OriginReading
 
 LIFE = 5
 WEST = Origin("west", LIFE)

@@ -8,18 +8,12 @@ from collections.abc import Iterator
 import pytest
 from pyroaring import BitMap, BitMap64
 
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.errors import Fenced
-from layer.replication.acks import Acks
-from layer.replication.progress import Progress
-from layer.replication.progress_heads import Subject
-from layer.replication.progress_log import ProgressLog, ProgressWriter
-from layer.statelog.api import LogRecord
-from layer.statelog.memory_log import MemoryStateLog
-from mapping.state_keys import ProgressSegmentKey, decode_key
-from mapping.state_records.deliveries import Deliveries
-from mapping.state_records.subscription_progress import (
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Fenced
+from pulsar_on_kafka.mapping.state_keys import ProgressSegmentKey, decode_key
+from pulsar_on_kafka.mapping.state_records.deliveries import Deliveries
+from pulsar_on_kafka.mapping.state_records.subscription_progress import (
     BLOCK,
     SAYS,
     Origin,
@@ -29,7 +23,13 @@ from mapping.state_records.subscription_progress import (
     decode_head,
     encode_head,
 )
-from mapping.state_topics import SUBSCRIPTION_PROGRESS
+from pulsar_on_kafka.mapping.state_topics import SUBSCRIPTION_PROGRESS
+from pulsar_on_kafka.replicated.acks import Acks
+from pulsar_on_kafka.replicated.progress import Progress
+from pulsar_on_kafka.replicated.progress_heads import Subject
+from pulsar_on_kafka.replicated.progress_log import ProgressLog, ProgressWriter
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 
 SUBJECT = Subject("persistent://public/default/orders", 3, "billing", "eu", SAYS)
 PARTITION = SUBSCRIPTION_PROGRESS.partition_for(SUBJECT.topic)

@@ -6,21 +6,21 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, cast
 
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.dispatch.fences import Fences
-from layer.metadata.known_replicators import KnownReplicators
-from layer.metadata.replicator_fences import ReplicatorFences
-from layer.metadata.signs_and_fences import SignsAndFences
-from layer.metadata.topics import Topic
-from layer.statelog.memory_log import MemoryStateLog
-from layer.statelog.view import LogView
-from mapping.fence import Fence, replicator_marker
-from mapping.headers import ORIGINAL_ID, PRODUCER, REPLICATED_FROM
-from mapping.ledger import LedgerLayout
-from mapping.message_record import Headers
-from mapping.state_topics import PRODUCERS
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.fence import Fence, replicator_marker
+from pulsar_on_kafka.mapping.headers import ORIGINAL_ID, PRODUCER, REPLICATED_FROM
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.message_record import Headers
+from pulsar_on_kafka.mapping.state_topics import PRODUCERS
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.producers.heartbeats_and_fences import SignsAndFences
+from pulsar_on_kafka.metadata.producers.known_replicators import KnownReplicators
+from pulsar_on_kafka.metadata.producers.replicator_fences import ReplicatorFences
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.subscriptions.records.fences import Fences
 from tests.kafka_records import ReadRecord
 
 TOPIC = Topic(TopicName.parse("t"), "k", "id", 1, False, LedgerLayout(4, 100))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from layer.replication.snapshot_builder import TIMEOUT_MS, SnapshotBuilder
-from mapping.state_records.subscription_progress import Origin
-from mapping.subscription_markers import Snapshot, SnapshotRequest, SnapshotResponse
+from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin
+from pulsar_on_kafka.mapping.subscription_markers import Snapshot, SnapshotRequest, SnapshotResponse
+from pulsar_on_kafka.replicated.snapshot_builder import TIMEOUT_MS, SnapshotBuilder
 
 EAST, SOUTH = Origin("east", 1), Origin("south", 2)
 

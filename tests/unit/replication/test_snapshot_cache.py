@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from layer.replication.snapshot_cache import SnapshotCache
-from mapping.subscription_markers import Snapshot
+from pulsar_on_kafka.mapping.subscription_markers import Snapshot
+from pulsar_on_kafka.replicated.snapshot_cache import SnapshotCache
 
 
 def snapshot(local: int) -> Snapshot:

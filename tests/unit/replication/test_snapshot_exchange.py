@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from layer.dispatch.fences import Fences
-from layer.replication.snapshot_exchange import EVERY_MS, SnapshotExchange, Wished
-from layer.replication.snapshot_sync import hear
-from mapping.fence import replicator_marker
-from mapping.headers import ORIGINAL_ID, REPLICATED_FROM
-from mapping.message_record import Headers, MessageMetadata, encode_headers
-from mapping.original_position import OriginalPosition, encode_original
-from mapping.state_records.subscription_progress import Origin
-from mapping.subscription_markers import (
+from pulsar_on_kafka.mapping.fence import replicator_marker
+from pulsar_on_kafka.mapping.headers import ORIGINAL_ID, REPLICATED_FROM
+from pulsar_on_kafka.mapping.message_record import Headers, MessageMetadata, encode_headers
+from pulsar_on_kafka.mapping.original_position import OriginalPosition, encode_original
+from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin
+from pulsar_on_kafka.mapping.subscription_markers import (
     Snapshot,
     SnapshotRequest,
     SnapshotResponse,
@@ -20,6 +17,9 @@ from mapping.subscription_markers import (
     SubscriptionUpdate,
     encode_marker,
 )
+from pulsar_on_kafka.replicated.snapshot_exchange import EVERY_MS, SnapshotExchange, Wished
+from pulsar_on_kafka.service.replication.subscriptions.snapshot_sync import hear
+from pulsar_on_kafka.subscriptions.records.fences import Fences
 
 WEST, EAST = Origin("west", 5), Origin("east", 6)
 LIFE = (6, 9)

@@ -11,10 +11,10 @@ import fastavro
 import pytest
 from hypothesis import given
 
-import layer.schema
-from layer.schema import AutoConsumeSchema, AvroSchema
-from layer.schema.avro_bounds import MAX_DEPTH, MAX_EMPTY, PayloadBounds
-from schema_compat.model import SchemaInfo, SchemaType
+import pulsar_on_kafka.schema
+from pulsar_on_kafka.schema import AutoConsumeSchema, AvroSchema
+from pulsar_on_kafka.schema.avro_bounds import MAX_DEPTH, MAX_EMPTY, PayloadBounds
+from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType
 from tests.unit.schema.record_pairs import Maker, RecordSpec
 from tests.unit.schema.test_official_records import classes_and_values
 
@@ -71,7 +71,7 @@ def test_what_is_no_value_is_refused(data: bytes) -> None:
 @given(classes_and_values())
 def test_the_measure_moves_over_every_value_exactly(drawn: tuple[RecordSpec, dict[str, Any]]) -> None:
     spec, values = drawn
-    cls = Maker(layer.schema).record_class(spec)
+    cls = Maker(pulsar_on_kafka.schema).record_class(spec)
     try:
         schema = AvroSchema(cls)
         written = schema.encode(cls(**values))
@@ -180,8 +180,8 @@ def test_values_that_contain_themselves_are_refused() -> None:
     with pytest.raises(ValueError, match="contains itself"):
         AvroSchema(None, TREE).encode(many)
 
-    class Holder(layer.schema.Record):
-        held = layer.schema.Map(layer.schema.Map(layer.schema.String()))
+    class Holder(pulsar_on_kafka.schema.Record):
+        held = pulsar_on_kafka.schema.Map(pulsar_on_kafka.schema.Map(pulsar_on_kafka.schema.String()))
 
     held: dict[str, Any] = {}
     holder = Holder(held=held)
@@ -220,15 +220,15 @@ def test_decimals_are_bounded() -> None:
 
 
 def test_usual_definitions_are_not_walked_through(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Part(layer.schema.Record):
-        n = layer.schema.Integer()
-        nothing = layer.schema.Null(required=True)
+    class Part(pulsar_on_kafka.schema.Record):
+        n = pulsar_on_kafka.schema.Integer()
+        nothing = pulsar_on_kafka.schema.Null(required=True)
 
-    class Whole(layer.schema.Record):
-        parts = layer.schema.Array(Part())
-        named = layer.schema.Map(Part())
+    class Whole(pulsar_on_kafka.schema.Record):
+        parts = pulsar_on_kafka.schema.Array(Part())
+        named = pulsar_on_kafka.schema.Map(Part())
         one = Part()
-        absent = layer.schema.Null()
+        absent = pulsar_on_kafka.schema.Null()
 
     schema = AvroSchema(Whole)
     data = schema.encode(Whole(parts=[Part(n=1)] * 2000))

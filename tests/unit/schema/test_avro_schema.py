@@ -10,9 +10,9 @@ import pytest
 from fastavro import schema as fastavro_schema
 from fastavro.read import SchemaResolutionError
 
-from layer.schema import Array, AvroSchema, CustomEnum, Integer, JsonSchema, Long, Record, String
-from layer.schema.avro import WRITERS
-from schema_compat.model import SchemaInfo, SchemaType
+from pulsar_on_kafka.schema import Array, AvroSchema, CustomEnum, Integer, JsonSchema, Long, Record, String
+from pulsar_on_kafka.schema.avro import WRITERS
+from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType
 from tests.unit.schema.record_pairs import Color
 
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from google.protobuf import api_pb2, struct_pb2, type_pb2, wrappers_pb2
 
-from layer.exceptions import InvalidMessage, NotSupported
-from layer.schema import (
+from pulsar_on_kafka.exceptions import InvalidMessage, NotSupported
+from pulsar_on_kafka.schema import (
     AutoConsumeSchema,
     AutoProduceBytesSchema,
     AvroSchema,
@@ -27,7 +27,7 @@ from layer.schema import (
     Schema,
     StringSchema,
 )
-from schema_compat.model import SchemaInfo, SchemaType
+from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType
 from tests.unit.schema.protobuf_messages import made
 from tests.unit.schema.record_pairs import Color
 

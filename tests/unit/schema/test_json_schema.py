@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from layer.schema import AutoConsumeSchema, Integer, JsonSchema, Record
+from pulsar_on_kafka.schema import AutoConsumeSchema, Integer, JsonSchema, Record
 
 
 class Small(Record):

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layer.schema import (
+from pulsar_on_kafka.schema import (
     AvroSchema,
     BytesSchema,
     Integer,
@@ -21,8 +21,8 @@ from layer.schema import (
     Record,
     StringSchema,
 )
-from schema_compat.key_value import split
-from schema_compat.model import SchemaInfo, SchemaType
+from pulsar_on_kafka.schema_compat.key_value import split
+from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType
 
 SEPARATED = KeyValueEncodingType.SEPARATED
 

@@ -1,4 +1,4 @@
-"""Every public name of `pulsar.schema` is in `layer.schema`, with its parameters in their order and their defaults."""
+"""Every public name of `pulsar.schema` is in `schema`, with its parameters in their order and their defaults."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pulsar.schema
 import pytest
 
-import layer.schema
+import pulsar_on_kafka.schema
 
 CLASSES = sorted(
     name for name, value in vars(pulsar.schema).items() if inspect.isclass(value) and not name.startswith("_")
@@ -30,20 +30,20 @@ def parameters(function: Any) -> list[tuple[str, Any]]:
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_the_name_is_here(name: str) -> None:
-    assert inspect.isclass(getattr(layer.schema, name))
-    assert name in layer.schema.__all__
+    assert inspect.isclass(getattr(pulsar_on_kafka.schema, name))
+    assert name in pulsar_on_kafka.schema.__all__
 
 
 @pytest.mark.parametrize(("cls", "method"), METHODS)
 def test_the_method_has_the_official_parameters(cls: str, method: str) -> None:
-    ours = parameters(getattr(getattr(layer.schema, cls), method))
+    ours = parameters(getattr(getattr(pulsar_on_kafka.schema, cls), method))
     assert ours == parameters(getattr(getattr(pulsar.schema, cls), method))
 
 
 @pytest.mark.parametrize("module", ["definition", "schema", "schema_avro", "schema_protobuf"])
 def test_the_submodule_is_here_with_its_public_classes(module: str) -> None:
     official = importlib.import_module(f"pulsar.schema.{module}")
-    ours = importlib.import_module(f"layer.schema.{module}")
+    ours = importlib.import_module(f"pulsar_on_kafka.schema.{module}")
     wanted = {
         name
         for name, value in vars(official).items()
@@ -57,8 +57,8 @@ class _Official(pulsar.schema.Record):
     items = pulsar.schema.Array(pulsar.schema.Integer())
 
 
-class _Ours(layer.schema.Record):
-    items = layer.schema.Array(layer.schema.Integer())
+class _Ours(pulsar_on_kafka.schema.Record):
+    items = pulsar_on_kafka.schema.Array(pulsar_on_kafka.schema.Integer())
 
 
 def test_a_wrong_item_is_told_in_the_official_words() -> None:
@@ -72,7 +72,7 @@ def test_a_wrong_item_is_told_in_the_official_words() -> None:
 
 @pytest.mark.parametrize("given", [{}, {"a": 1}])
 def test_record_itself_is_not_made(given: dict[str, Any]) -> None:
-    for record in (pulsar.schema.Record, layer.schema.Record):
+    for record in (pulsar.schema.Record, pulsar_on_kafka.schema.Record):
         with pytest.raises(AttributeError):
             record(**given)
 
@@ -86,7 +86,7 @@ def test_record_itself_is_not_made(given: dict[str, Any]) -> None:
     ],
 )
 def test_schema_info_has_the_native_objects_methods(make: Any) -> None:
-    official, ours = make(pulsar.schema).schema_info(), make(layer.schema).schema_info()
+    official, ours = make(pulsar.schema).schema_info(), make(pulsar_on_kafka.schema).schema_info()
     assert ours.schema_type().value == int(official.schema_type())
     assert (ours.name(), ours.schema().replace("_Ours", "_Official")) == (official.name(), official.schema())
     assert (type(ours.name()), type(ours.schema())) == (str, str)

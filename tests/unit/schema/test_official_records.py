@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import layer.schema
-from schema_compat.model import SchemaType
+import pulsar_on_kafka.schema
+from pulsar_on_kafka.schema_compat.model import SchemaType
 from tests.unit.schema.record_pairs import Color, Maker, RecordSpec, record_specs, record_values
 
 SETTINGS = settings(max_examples=100)
@@ -28,7 +28,7 @@ def outcome(call: Any) -> tuple[str, Any]:
 
 def plain(value: Any) -> Any:
     """Records as dicts, so that both modules' can be compared; NaN as a text."""
-    if isinstance(value, layer.schema.Record | pulsar.schema.Record):
+    if isinstance(value, pulsar_on_kafka.schema.Record | pulsar.schema.Record):
         return {name: plain(item) for name, item in vars(value).items()}
     if isinstance(value, list):
         return [plain(item) for item in value]
@@ -46,13 +46,16 @@ def classes_and_values(draw: st.DrawFn) -> tuple[RecordSpec, dict[str, Any]]:
 @SETTINGS
 @given(record_specs())
 def test_definitions_are_the_same_bytes(spec: RecordSpec) -> None:
-    ours, theirs = Maker(layer.schema).record_class(spec), Maker(pulsar.schema).record_class(spec)
+    ours, theirs = Maker(pulsar_on_kafka.schema).record_class(spec), Maker(pulsar.schema).record_class(spec)
     assert ours.schema() == theirs.schema()
-    info, official = layer.schema.JsonSchema(ours).schema_info(), pulsar.schema.JsonSchema(theirs).schema_info()
+    info, official = (
+        pulsar_on_kafka.schema.JsonSchema(ours).schema_info(),
+        pulsar.schema.JsonSchema(theirs).schema_info(),
+    )
     assert info.schema == official.schema().encode()
     assert (info.name, info.type) == (official.name(), SchemaType.JSON)
     official = pulsar.schema.AvroSchema(theirs).schema_info()
-    kind, made = outcome(lambda: layer.schema.AvroSchema(ours).schema_info())
+    kind, made = outcome(lambda: pulsar_on_kafka.schema.AvroSchema(ours).schema_info())
     if kind == "value":
         assert (made.schema, made.name, made.type) == (official.schema().encode(), official.name(), SchemaType.AVRO)
 
@@ -61,8 +64,8 @@ def test_definitions_are_the_same_bytes(spec: RecordSpec) -> None:
 @given(classes_and_values())
 def test_json_is_the_same_bytes_and_each_reads_the_others(drawn: tuple[RecordSpec, dict[str, Any]]) -> None:
     spec, values = drawn
-    mine, other = Maker(layer.schema).record_class(spec), Maker(pulsar.schema).record_class(spec)
-    ours, theirs = layer.schema.JsonSchema(mine), pulsar.schema.JsonSchema(other)
+    mine, other = Maker(pulsar_on_kafka.schema).record_class(spec), Maker(pulsar.schema).record_class(spec)
+    ours, theirs = pulsar_on_kafka.schema.JsonSchema(mine), pulsar.schema.JsonSchema(other)
     written = outcome(lambda: ours.encode(mine(**values)))
     assert written == outcome(lambda: theirs.encode(other(**values)))
     if written[0] == "value":
@@ -74,12 +77,12 @@ def test_json_is_the_same_bytes_and_each_reads_the_others(drawn: tuple[RecordSpe
 @given(classes_and_values())
 def test_avro_is_the_same_bytes_and_each_reads_the_others(drawn: tuple[RecordSpec, dict[str, Any]]) -> None:
     spec, values = drawn
-    mine, other = Maker(layer.schema).record_class(spec), Maker(pulsar.schema).record_class(spec)
+    mine, other = Maker(pulsar_on_kafka.schema).record_class(spec), Maker(pulsar.schema).record_class(spec)
     theirs = pulsar.schema.AvroSchema(other)
-    written = outcome(lambda: layer.schema.AvroSchema(mine).encode(mine(**values)))
+    written = outcome(lambda: pulsar_on_kafka.schema.AvroSchema(mine).encode(mine(**values)))
     assert written == outcome(lambda: theirs.encode(other(**values)))
     if written[0] == "value":
-        read = outcome(lambda: plain(layer.schema.AvroSchema(mine).decode(written[1])))
+        read = outcome(lambda: plain(pulsar_on_kafka.schema.AvroSchema(mine).decode(written[1])))
         assert read == outcome(lambda: plain(theirs.decode(written[1])))
 
 
@@ -87,7 +90,7 @@ def test_avro_is_the_same_bytes_and_each_reads_the_others(drawn: tuple[RecordSpe
 @given(classes_and_values())
 def test_records_print_and_compare_alike(drawn: tuple[RecordSpec, dict[str, Any]]) -> None:
     spec, values = drawn
-    mine, other = Maker(layer.schema).record_class(spec), Maker(pulsar.schema).record_class(spec)
+    mine, other = Maker(pulsar_on_kafka.schema).record_class(spec), Maker(pulsar.schema).record_class(spec)
     made, official = outcome(lambda: mine(**values)), outcome(lambda: other(**values))
     assert made[0] == official[0]
     if made[0] == "value":
@@ -110,7 +113,7 @@ def test_what_a_field_takes_and_makes_of_it(kind: str, value: Any, required: boo
         made = type(module.Record)("R", (module.Record,), {"f": getattr(module, kind)(*arguments, required=required)})
         return outcome(lambda: made(f=value).f)
 
-    assert tried(layer.schema) == tried(pulsar.schema)
+    assert tried(pulsar_on_kafka.schema) == tried(pulsar.schema)
 
 
 def twins(module: Any) -> Any:
@@ -127,19 +130,21 @@ def twins(module: Any) -> Any:
 
 
 def test_a_type_is_defined_once_and_named_after_that() -> None:
-    assert twins(layer.schema).schema() == twins(pulsar.schema).schema()
+    assert twins(pulsar_on_kafka.schema).schema() == twins(pulsar.schema).schema()
 
 
 def test_dicts_become_records_where_records_are_wanted() -> None:
     values = {"one": {"n": 1}, "many": [{"n": 2}], "named": {"x": {"n": 3}}, "asked": {"n": 4}}
-    ours, theirs = twins(layer.schema)(**values), twins(pulsar.schema)(**values)
+    ours, theirs = twins(pulsar_on_kafka.schema)(**values), twins(pulsar.schema)(**values)
     assert str(plain(ours)) == str(plain(theirs))
-    assert layer.schema.JsonSchema(type(ours)).encode(ours) == pulsar.schema.JsonSchema(type(theirs)).encode(theirs)
+    assert pulsar_on_kafka.schema.JsonSchema(type(ours)).encode(ours) == pulsar.schema.JsonSchema(type(theirs)).encode(
+        theirs
+    )
 
 
 def test_names_set_later_stay_where_they_were_in_the_text() -> None:
     texts = []
-    for module in (layer.schema, pulsar.schema):
+    for module in (pulsar_on_kafka.schema, pulsar.schema):
         record = twins(module)()
         record.many = [type(record.one)(n=7)]
         record.one = type(record.one)(n=8)
@@ -149,7 +154,7 @@ def test_names_set_later_stay_where_they_were_in_the_text() -> None:
 
 
 def test_only_fields_can_be_set() -> None:
-    record = twins(layer.schema)()
+    record = twins(pulsar_on_kafka.schema)()
     with pytest.raises(AttributeError, match="wrong"):
         record.wrong = 1
     with pytest.raises(TypeError, match="many"):
@@ -157,37 +162,37 @@ def test_only_fields_can_be_set() -> None:
 
 
 def test_a_record_that_contains_itself_cannot_be_text() -> None:
-    class Tree(layer.schema.Record):
-        children = layer.schema.Map(layer.schema.Map(layer.schema.String()))
+    class Tree(pulsar_on_kafka.schema.Record):
+        children = pulsar_on_kafka.schema.Map(pulsar_on_kafka.schema.Map(pulsar_on_kafka.schema.String()))
 
     children: dict[str, Any] = {}
     tree = Tree(children=children)
     children["again"] = children
     with pytest.raises(ValueError, match="Circular"):
-        layer.schema.JsonSchema(Tree).encode(tree)
+        pulsar_on_kafka.schema.JsonSchema(Tree).encode(tree)
 
 
-@pytest.mark.parametrize("wrong", [5, layer.schema.String, twins(layer.schema), None], ids=repr)
+@pytest.mark.parametrize("wrong", [5, pulsar_on_kafka.schema.String, twins(pulsar_on_kafka.schema), None], ids=repr)
 def test_arrays_and_maps_hold_fields_and_records(wrong: Any) -> None:
-    for make in (layer.schema.Array, layer.schema.Map):
+    for make in (pulsar_on_kafka.schema.Array, pulsar_on_kafka.schema.Map):
         with pytest.raises(TypeError, match="instance of a Field or Record"):
             make(wrong)
 
 
 def test_an_object_of_another_class_is_refused() -> None:
-    cls = twins(layer.schema)
-    for schema in (layer.schema.JsonSchema(cls), layer.schema.AvroSchema(cls)):
+    cls = twins(pulsar_on_kafka.schema)
+    for schema in (pulsar_on_kafka.schema.JsonSchema(cls), pulsar_on_kafka.schema.AvroSchema(cls)):
         with pytest.raises(TypeError, match="Outer"):
             schema.encode({"one": 1})
 
 
 def test_a_field_class_of_ones_own_sees_every_value() -> None:
-    class Upper(layer.schema.String):
+    class Upper(pulsar_on_kafka.schema.String):
         def validate_type(self, name: str, val: Any) -> Any:
             return super().validate_type(name, val).upper()
 
-    class Shouting(layer.schema.Record):
+    class Shouting(pulsar_on_kafka.schema.Record):
         word = Upper()
 
     assert Shouting(word="loud").word == "LOUD"
-    assert layer.schema.AvroSchema(Shouting).decode(b"\x02\x02a") == Shouting(word="A")
+    assert pulsar_on_kafka.schema.AvroSchema(Shouting).decode(b"\x02\x02a") == Shouting(word="A")

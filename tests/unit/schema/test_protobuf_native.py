@@ -11,9 +11,9 @@ import pytest
 from google.protobuf import any_pb2, api_pb2, descriptor_pb2, duration_pb2, struct_pb2, type_pb2, wrappers_pb2
 from google.protobuf.message import DecodeError, EncodeError
 
-from layer.schema import AutoConsumeSchema, ProtobufNativeSchema, ProtobufSchema
-from layer.schema.protobuf import message_class
-from schema_compat.model import SchemaInfo, SchemaType
+from pulsar_on_kafka.schema import AutoConsumeSchema, ProtobufNativeSchema, ProtobufSchema
+from pulsar_on_kafka.schema.protobuf import message_class
+from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType
 
 CLASSES = [
     any_pb2.Any, api_pb2.Api, api_pb2.Method, descriptor_pb2.FileDescriptorProto,

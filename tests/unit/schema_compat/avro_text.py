@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
 
 Json = Any
 

@@ -6,8 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from schema_compat import SchemaInfo, SchemaType
-from schema_compat.json_schema.checker import JsonSchemaChecker
+from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
+from pulsar_on_kafka.schema_compat.json_schema.checker import JsonSchemaChecker
 
 Json = Any
 OK: list[tuple[str, str]] = []

@@ -17,8 +17,8 @@ from google.protobuf.descriptor_pb2 import (
     FileDescriptorSet,
 )
 
-from schema_compat import SchemaInfo, SchemaType
-from schema_compat.protobuf.checker import protobuf_native_checker
+from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
+from pulsar_on_kafka.schema_compat.protobuf.checker import protobuf_native_checker
 
 OK: list[tuple[str, str]] = []
 LABELS = {"optional": 1, "required": 2, "repeated": 3}

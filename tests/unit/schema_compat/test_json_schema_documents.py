@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from schema_compat.json_schema.checker import JsonSchemaChecker
-from schema_compat.json_schema.matching import matching_size
-from schema_compat.json_schema.pairs import MAX_PAIRS
-from schema_compat.json_schema.property_pattern import PropertyPattern
-from schema_compat.json_text import MAX_DEPTH
-from schema_compat.model import UnreadableSchema
+from pulsar_on_kafka.schema_compat.json_schema.checker import JsonSchemaChecker
+from pulsar_on_kafka.schema_compat.json_schema.matching import matching_size
+from pulsar_on_kafka.schema_compat.json_schema.pairs import MAX_PAIRS
+from pulsar_on_kafka.schema_compat.json_schema.property_pattern import PropertyPattern
+from pulsar_on_kafka.schema_compat.json_text import MAX_DEPTH
+from pulsar_on_kafka.schema_compat.model import UnreadableSchema
 from tests.unit.schema_compat.json_documents import (
     ARRAY,
     DRAFT_2019,

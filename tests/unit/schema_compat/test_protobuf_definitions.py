@@ -9,10 +9,10 @@ from collections.abc import Callable
 import pytest
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto, FileDescriptorSet
 
-from schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
-from schema_compat.model import UnreadableSchema
-from schema_compat.protobuf.checker import read_protobuf_native
-from schema_compat.protobuf.wire import NotProtobuf, fields
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType, check_compatibility
+from pulsar_on_kafka.schema_compat.model import UnreadableSchema
+from pulsar_on_kafka.schema_compat.protobuf.checker import read_protobuf_native
+from pulsar_on_kafka.schema_compat.protobuf.wire import NotProtobuf, fields
 from tests.unit.schema_compat.protobuf_files import F, definition, enum, file, found, message, native
 
 ORDER = file(message("Order", F("x", 1)))

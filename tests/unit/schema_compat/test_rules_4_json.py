@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from schema_compat import SchemaType
-from schema_compat.json_forms import Form, definition_of
+from pulsar_on_kafka.schema_compat import SchemaType
+from pulsar_on_kafka.schema_compat.json_forms import Form, definition_of
 from tests.unit.schema_compat.avro_text import array, avro, enum, field, fixed, found, mapping, record
 
 AVRO = [

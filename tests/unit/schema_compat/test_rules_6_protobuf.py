@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from schema_compat import CompatibilityStrategy, SchemaInfo, check_compatibility
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, check_compatibility
 from tests.unit.schema_compat.protobuf_files import OK, F, M, enum, file, found, message, native
 
 GROUPS: Final = [

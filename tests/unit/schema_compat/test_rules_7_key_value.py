@@ -7,7 +7,7 @@ import struct
 
 import pytest
 
-from schema_compat import SchemaInfo, SchemaType
+from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 from tests.unit.schema_compat.avro_text import avro, field, found, record
 
 EMPTY = SchemaInfo(SchemaType.STRING, b"")

@@ -7,8 +7,15 @@ from typing import Any
 
 import pytest
 
-from schema_compat import CompatibilityStrategy as Strategy
-from schema_compat import SchemaInfo, SchemaType, UnreadableSchema, check_compatibility, check_readable, same_schema
+from pulsar_on_kafka.schema_compat import CompatibilityStrategy as Strategy
+from pulsar_on_kafka.schema_compat import (
+    SchemaInfo,
+    SchemaType,
+    UnreadableSchema,
+    check_compatibility,
+    check_readable,
+    same_schema,
+)
 
 FIELD = {"name": "a", "type": "int"}
 ENUM = {"type": "enum", "name": "E", "symbols": ["A", "B"]}

@@ -7,10 +7,10 @@ import random
 import pytest
 from pyroaring import BitMap64
 
-from mapping.message_record import ChunkInfo
-from spark_connector import chunks
-from spark_connector.chunks import KnownChunks, WholeMessage, put_together, read_chunk
-from spark_connector.errors import NotReadable
+from pulsar_on_kafka.mapping.message_record import ChunkInfo
+from pulsar_on_kafka.spark import chunks
+from pulsar_on_kafka.spark.chunks import KnownChunks, WholeMessage, put_together, read_chunk
+from pulsar_on_kafka.spark.errors import NotReadable
 
 
 def interleaved(chance: random.Random) -> list[tuple[str, int, int]]:

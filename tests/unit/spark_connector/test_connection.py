@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from layer.client.connection import INSTANCE_VARIABLE
-from spark_connector.connection import executor_options, node_of
-from spark_connector.errors import InvalidReadOption
-from spark_connector.options import parse_options
+from pulsar_on_kafka.client.connection.connection import INSTANCE_VARIABLE
+from pulsar_on_kafka.spark.connection import executor_options, node_of
+from pulsar_on_kafka.spark.errors import InvalidReadOption
+from pulsar_on_kafka.spark.options import parse_options
 
 
 def test_executors_get_the_cluster_and_their_own_options() -> None:

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import pytest
 from pyroaring import BitMap, BitMap64
 
-from layer.cursor.batch_acks import BatchAckSet
-from spark_connector import excluded
-from spark_connector.errors import NotReadable
-from spark_connector.excluded import BLOCK, ExcludedOffsets, block_rows
-from spark_connector.ranges import Range
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.spark import excluded
+from pulsar_on_kafka.spark.errors import NotReadable
+from pulsar_on_kafka.spark.excluded import BLOCK, ExcludedOffsets, block_rows
+from pulsar_on_kafka.spark.ranges import Range
 
 
 def unpacked(rows: Sequence[excluded.BlockRow]) -> set[tuple[int, int]]:

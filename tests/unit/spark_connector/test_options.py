@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from layer.client.message_id import NativeMessageId
-from spark_connector.errors import InvalidReadOption
-from spark_connector.options import ALL_COLUMNS, HEADER_COLUMNS, KEPT_COLUMNS, Bound, ReadOptions, parse_options
+from pulsar_on_kafka.client.values.message_id import NativeMessageId
+from pulsar_on_kafka.spark.errors import InvalidReadOption
+from pulsar_on_kafka.spark.options import ALL_COLUMNS, HEADER_COLUMNS, KEPT_COLUMNS, Bound, ReadOptions, parse_options
 
 URL = "kafka://localhost:9092"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from spark_connector.ranges import MOST_RANGES, Range, assign_json, offsets_json, scans, split, without_holes
+from pulsar_on_kafka.spark.ranges import MOST_RANGES, Range, assign_json, offsets_json, scans, split, without_holes
 
 
 def test_the_largest_holes_are_left_out() -> None:

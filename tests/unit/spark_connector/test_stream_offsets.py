@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_connector.errors import NotReadable
-from spark_connector.rate_limits import entries_within, share_out
-from spark_connector.stream_offset import StreamOffset, TopicPlace, parse_offset
+from pulsar_on_kafka.spark.errors import NotReadable
+from pulsar_on_kafka.spark.rate_limits import entries_within, share_out
+from pulsar_on_kafka.spark.stream_offset import StreamOffset, TopicPlace, parse_offset
 
 NUMBERS = st.integers(0, 2**62)
 PLACES = st.builds(

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from spark_connector.errors import InvalidReadOption
-from spark_connector.stream_options import parse_stream_options
+from pulsar_on_kafka.spark.errors import InvalidReadOption
+from pulsar_on_kafka.spark.stream_options import parse_stream_options
 
 LEAST = {"service.url": "kafka://localhost:9092", "topic": "orders", "subscription": "lake"}
 

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from spark_connector.chunks import WholeMessage
-from spark_connector.errors import NotReadable
-from spark_connector.stream_plan import (
+from pulsar_on_kafka.spark.chunks import WholeMessage
+from pulsar_on_kafka.spark.errors import NotReadable
+from pulsar_on_kafka.spark.stream_plan import (
     BatchPlan,
     Entries,
     accepted,

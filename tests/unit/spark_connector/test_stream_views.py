@@ -6,13 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
-from layer.cursor.batch_acks import BatchAckSet
-from spark_connector.chunks import WholeMessage
-from spark_connector.excluded import ExcludedOffsets
-from spark_connector.ranges import Range
-from spark_connector.stream_plan import Entries
-from spark_connector.stream_views import known_batches, view_of, visible
-from spark_connector.visibility import PartitionView
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.spark.chunks import WholeMessage
+from pulsar_on_kafka.spark.excluded import ExcludedOffsets
+from pulsar_on_kafka.spark.ranges import Range
+from pulsar_on_kafka.spark.stream_plan import Entries
+from pulsar_on_kafka.spark.stream_views import known_batches, view_of, visible
+from pulsar_on_kafka.spark.visibility import PartitionView
 
 OFFSETS = st.one_of(
     st.sets(st.integers(0, 200_000), max_size=50),

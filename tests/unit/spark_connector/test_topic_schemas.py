@@ -7,12 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from layer.deadline import Deadline
-from mapping.schema_version import SchemaVersion
-from mapping.topic_name import TopicName
-from schema_compat.model import SchemaInfo, SchemaType
-from spark_connector.errors import InvalidReadOption
-from spark_connector.topic_schemas import AS_BYTES, topic_schemas
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType
+from pulsar_on_kafka.spark.errors import InvalidReadOption
+from pulsar_on_kafka.spark.topic_schemas import AS_BYTES, topic_schemas
 
 TOPIC = TopicName.parse("orders")
 NATIVE = SchemaInfo(SchemaType.PROTOBUF_NATIVE, b"{}", "Order")

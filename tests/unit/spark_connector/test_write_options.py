@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from layer.schema import StringSchema
+from pulsar_on_kafka.schema import StringSchema
 
 pytest.importorskip("pyspark")
 
-from spark_connector.errors import InvalidWriteOption
-from spark_connector.write_options import WriteOptions, parse_write_options
+from pulsar_on_kafka.spark.errors import InvalidWriteOption
+from pulsar_on_kafka.spark.write_options import WriteOptions, parse_write_options
 
 TO = {"service.url": "kafka://localhost:9092", "topic": "orders"}
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.metadata.entities import Entities
-from layer.metadata.subscriptions import SUBSCRIPTION_KEYS, SUBSCRIPTION_PLACE
-from layer.statelog.memory_log import MemoryStateLog
-from mapping.state_topics import SUBSCRIPTIONS
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.state_topics import SUBSCRIPTIONS
+from pulsar_on_kafka.metadata.entities import Entities
+from pulsar_on_kafka.metadata.subscriptions.registry import SUBSCRIPTION_KEYS, SUBSCRIPTION_PLACE
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 
 NEVER = Deadline.never()
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from layer.deadline import Deadline
-from layer.errors import StoreError
-from layer.statelog.api import LogRecord
-from layer.statelog.followed_log import FollowedLog, Which
-from layer.statelog.memory_log import MemoryStateLog
-from mapping.state_topics import SUBSCRIPTIONS, TOPICS, StateTopic
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import StoreError
+from pulsar_on_kafka.mapping.state_topics import SUBSCRIPTIONS, TOPICS, StateTopic
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.statelog.followed_log import FollowedLog, Which
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from tests.clocks import PacedClock
 
 

@@ -6,13 +6,13 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
-from layer.deadline import Deadline
-from layer.errors import ConnectFailed
-from layer.kafka.assigned import AssignedConsumer
-from layer.statelog.api import LogRecord
-from layer.statelog.memory_log import MemoryStateLog
-from layer.statelog.tail import PartitionTail
-from mapping.state_topics import DELIVERIES
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import ConnectFailed
+from pulsar_on_kafka.kafka.reading.assigned import AssignedConsumer
+from pulsar_on_kafka.mapping.state_topics import DELIVERIES
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.statelog.tail import PartitionTail
 
 DEADLINE = Deadline.never()
 PATIENCE_S = 30.0

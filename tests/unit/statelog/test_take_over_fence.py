@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from layer.statelog.take_over import Owner, TakeOverFence
+from pulsar_on_kafka.statelog.take_over import Owner, TakeOverFence
 
 FIRST, SECOND = Owner("s1", 1), Owner("s2", 2)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
-from layer.statelog.api import LogRecord
-from layer.statelog.versioned import (
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.statelog.versioned import (
     EPOCH_VERSIONS,
     Lost,
     OutcomeUnknown,

@@ -8,9 +8,9 @@ import threading
 from hypothesis import given
 from hypothesis import strategies as st
 
-from layer.deadline import Deadline
-from layer.statelog.api import LogRecord
-from layer.statelog.window import Window
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.statelog.window import Window
 
 NOW = Deadline.after(0)
 

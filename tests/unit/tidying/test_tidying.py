@@ -8,30 +8,19 @@ from dataclasses import dataclass, field, replace
 
 import pytest
 
-from layer.cursor.checkpoints import CheckpointFold
-from layer.cursor.identity import CursorIdentity
-from layer.cursor.leftovers import CursorOf, FoundSegments
-from layer.cursor.machine import CursorState
-from layer.cursor.saved import Save, Saved
-from layer.cursor.store import CursorStore
-from layer.deadline import Deadline
-from layer.dispatch.strategy import SubscriptionType
-from layer.errors import ConnectFailed
-from layer.kafka.records import CommittedOffset, GroupDescription, GroupMember
-from layer.metadata.processes import this_process
-from layer.metadata.subscription import Subscription, cursor_identity
-from layer.metadata.topics import LastLife, Topic
-from layer.statelog.memory_log import MemoryStateLog
-from layer.statelog.view import LogView
-from layer.tidying.cursors import CursorTidying
-from layer.tidying.dead_lives import DeadLives
-from layer.tidying.idle_groups import IdleGroups
-from layer.tidying.rounds import TidyingRounds
-from layer.tidying.signs import SignTidying
-from layer.tidying.work import DAY_MS
-from layer.waiting import wait_until
-from mapping.ledger import LedgerLayout
-from mapping.state_keys import (
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import ConnectFailed
+from pulsar_on_kafka.base.processes import this_process
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.cursor.checkpoints import CheckpointFold
+from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.leftovers import CursorOf, FoundSegments
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.cursor.saved import Save, Saved
+from pulsar_on_kafka.cursor.store import CursorStore
+from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription, GroupMember
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.state_keys import (
     CursorCheckpointKey,
     ProducerBoundsKey,
     ProducerKey,
@@ -40,9 +29,9 @@ from mapping.state_keys import (
     decode_key,
     encode_key,
 )
-from mapping.state_records.cursor_checkpoint import CursorCheckpoint, encode_checkpoint
-from mapping.state_records.metadata import LifeState, TopicRecord
-from mapping.state_records.producers import (
+from pulsar_on_kafka.mapping.state_records.cursor_checkpoint import CursorCheckpoint, encode_checkpoint
+from pulsar_on_kafka.mapping.state_records.metadata import LifeState, TopicRecord
+from pulsar_on_kafka.mapping.state_records.producers import (
     SequenceSnapshot,
     SignOfLife,
     encode_bounds,
@@ -50,8 +39,19 @@ from mapping.state_records.producers import (
     encode_sign_of_life,
     encode_snapshot,
 )
-from mapping.state_topics import CURSOR_CHECKPOINTS, CURSORS, PRODUCERS
-from mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.state_topics import CURSOR_CHECKPOINTS, CURSORS, PRODUCERS
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.metadata.topics import LastLife, Topic
+from pulsar_on_kafka.service.housekeeping.cursors import CursorTidying
+from pulsar_on_kafka.service.housekeeping.dead_lives import DeadLives
+from pulsar_on_kafka.service.housekeeping.heartbeats import SignTidying
+from pulsar_on_kafka.service.housekeeping.idle_groups import IdleGroups
+from pulsar_on_kafka.service.housekeeping.rounds import TidyingRounds
+from pulsar_on_kafka.service.housekeeping.work import DAY_MS
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType
 from tests.clocks import PacedClock
 
 NEVER = Deadline.never()

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from pyroaring import BitMap64
 
-from layer.statelog.api import LogRecord
-from layer.transactions.buffer.entries import BufferEntries
-from layer.transactions.buffer.model import DataPartition
-from mapping.state_keys import LowWaterKey, TransactionBufferKey, encode_key
-from mapping.state_records.transaction_buffer import (
+from pulsar_on_kafka.mapping.state_keys import LowWaterKey, TransactionBufferKey, encode_key
+from pulsar_on_kafka.mapping.state_records.transaction_buffer import (
     AbortedEntry,
     BufferEntry,
     OpenEntry,
@@ -17,7 +14,10 @@ from mapping.state_records.transaction_buffer import (
     encode_low_water,
     kind_of,
 )
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
+from pulsar_on_kafka.transactions.buffer.model import DataPartition
 
 HERE = DataPartition("persistent://public/default/orders", 0, 7)
 COORDINATOR = 2

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from layer.statelog.api import LogRecord
-from layer.transactions.coordinator_state import CoordinatorState
-from mapping.state_keys import CoordinatorTakeoverKey, TransactionAnswerKey, TransactionLogKey, encode_key
-from mapping.state_records.transaction_log import Answered, LogValue, NewTransaction, TakenOver, encode_log_value
+from pulsar_on_kafka.mapping.state_keys import (
+    CoordinatorTakeoverKey,
+    TransactionAnswerKey,
+    TransactionLogKey,
+    encode_key,
+)
+from pulsar_on_kafka.mapping.state_records.transaction_log import (
+    Answered,
+    LogValue,
+    NewTransaction,
+    TakenOver,
+    encode_log_value,
+)
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
 
 
 class OwnedLog:

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 
 from pyroaring import BitMap64
 
-from layer.clock import SystemClock
-from layer.cursor.machine import CursorState
-from layer.deadline import Deadline
-from layer.statelog.api import StateLog
-from layer.statelog.memory_log import MemoryStateLog
-from layer.statelog.view import LogView
-from layer.transactions.pending_acks.log import CursorName, PendingAckLog
-from layer.transactions.pending_acks.machine import Answer, PendingAcks, Settled
-from mapping.state_keys import PendingAckEndKey, encode_key
-from mapping.state_records.pending_acks import CumulativeAck, CursorLife, TxnAck, TxnOutcome, encode_end
-from mapping.state_topics import TRANSACTION_PENDING_ACK as TOPIC
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.mapping.state_keys import PendingAckEndKey, encode_key
+from pulsar_on_kafka.mapping.state_records.pending_acks import CumulativeAck, CursorLife, TxnAck, TxnOutcome, encode_end
+from pulsar_on_kafka.mapping.state_topics import TRANSACTION_PENDING_ACK as TOPIC
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.statelog.api import StateLog
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.transactions.pending_acks.log import CursorName, PendingAckLog
+from pulsar_on_kafka.transactions.pending_acks.machine import Answer, PendingAcks, Settled
 
 NEVER = Deadline.never()
 NAME = CursorName("persistent://public/default/orders", 0, "audit")

@@ -6,13 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from layer import errors
-from layer.deadline import Deadline
-from layer.statelog.api import LogRecord
-from layer.transactions.abandoned import HELD_UP_S, Abandoned
-from layer.transactions.coordinator_state import CoordinatorState, txn_id
-from mapping.state_keys import CoordinatorTakeoverKey, TransactionLogKey, encode_key
-from mapping.state_records.transaction_log import (
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.state_keys import CoordinatorTakeoverKey, TransactionLogKey, encode_key
+from pulsar_on_kafka.mapping.state_records.transaction_log import (
     LogValue,
     NewTransaction,
     StatusUpdated,
@@ -20,6 +17,9 @@ from mapping.state_records.transaction_log import (
     TxnStatus,
     encode_log_value,
 )
+from pulsar_on_kafka.node.abandoned import HELD_UP_S, Abandoned
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState, txn_id
 from tests.clocks import PacedClock
 
 TXN = txn_id(3, 1)

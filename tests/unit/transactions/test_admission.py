@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from concurrent.futures import Future
 
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.errors import DeadlineExceeded, TransactionCoordinatorNotFound
-from layer.transactions.admission import Admission
-from layer.transactions.coordinator_wishes import Waiting, Wishes
-from mapping.state_records.transaction_requests import Begin, End
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import DeadlineExceeded, TransactionCoordinatorNotFound
+from pulsar_on_kafka.mapping.state_records.transaction_requests import Begin, End
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.transactions.coordinator.admission import Admission
+from pulsar_on_kafka.transactions.serving.wishes import Waiting, Wishes
 
 
 def test_beside_a_broker_nearby_few_are_begun_at_once_and_more_where_a_turn_takes_long_anyway() -> None:

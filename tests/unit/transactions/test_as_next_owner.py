@@ -5,15 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from layer.clock import SystemClock
-from layer.cursor.machine import CursorState
-from layer.errors import LayerError
-from layer.statelog.memory_log import MemoryStateLog
-from layer.statelog.view import LogView
-from layer.transactions.pending_acks.as_next_owner import held_by_open
-from layer.transactions.pending_acks.holdings import Holdings
-from layer.transactions.pending_acks.log import PendingAckLog
-from mapping.state_topics import TRANSACTION_PENDING_ACK as TOPIC
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.mapping.state_topics import TRANSACTION_PENDING_ACK as TOPIC
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.transactions.pending_acks.as_next_owner import held_by_open
+from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings
+from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog
 from tests.seeds import for_each_seed
 from tests.unit.transactions.pending_ack_owner import (
     COORDINATOR,

@@ -8,22 +8,27 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from layer import errors
-from layer.client.errors import as_pulsar
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.exceptions import InvalidTxnStatusError, Timeout, TransactionCoordinatorNotFoundError, TransactionNotFound
-from layer.statelog.memory_log import MemoryStateLog
-from layer.transactions.client_transaction import ClientTransaction, TransactionClient, TransactionState
-from layer.transactions.coordinator import Coordinator
-from layer.transactions.coordinator_access import ClusterAccess
-from layer.transactions.coordinator_log import CoordinatorLog, StateLogRequests
-from layer.transactions.coordinator_rules import CoordinatorSettings
-from layer.transactions.coordinators import Coordinators
-from layer.transactions.remote_coordinator import RemoteCoordinator
-from mapping.state_records.transaction_log import TopicPartition
-from mapping.state_records.transaction_requests import AddPartitions, Begin, End, Wish
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.values.errors import as_pulsar
+from pulsar_on_kafka.exceptions import (
+    InvalidTxnStatusError,
+    Timeout,
+    TransactionCoordinatorNotFoundError,
+    TransactionNotFound,
+)
+from pulsar_on_kafka.mapping.state_records.transaction_log import TopicPartition
+from pulsar_on_kafka.mapping.state_records.transaction_requests import AddPartitions, Begin, End, Wish
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionClient, TransactionState
+from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
+from pulsar_on_kafka.transactions.serving.access import ClusterAccess
+from pulsar_on_kafka.transactions.serving.coordinators import Coordinators
+from pulsar_on_kafka.transactions.serving.log import CoordinatorLog, StateLogRequests
+from pulsar_on_kafka.transactions.serving.owner import Coordinator
+from pulsar_on_kafka.transactions.serving.remote import RemoteCoordinator
 from tests.unit.transactions.test_coordinator import Effects
 
 NEVER = Deadline.never()

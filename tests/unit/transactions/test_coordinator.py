@@ -8,19 +8,12 @@ from typing import Any
 
 import pytest
 
-from layer import errors
-from layer.deadline import Deadline
-from layer.meters import CoordinatorMeter
-from layer.statelog.memory_log import MemoryStateLog
-from layer.transactions.coordinator import Coordinator
-from layer.transactions.coordinator_log import CoordinatorLog, StateLogRequests
-from layer.transactions.coordinator_rules import CoordinatorSettings
-from layer.transactions.coordinator_state import CoordinatorState
-from layer.transactions.outcomes import Announcement, Ended, Opened, PartitionsFailed
-from layer.transactions.remote_coordinator import RemoteCoordinator
-from mapping.state_keys import TransactionLogKey, TransactionRequestKey, encode_key
-from mapping.state_records.transaction_log import TopicPartition, TopicSubscription, TxnStatus
-from mapping.state_records.transaction_requests import (
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.meters import CoordinatorMeter
+from pulsar_on_kafka.mapping.state_keys import TransactionLogKey, TransactionRequestKey, encode_key
+from pulsar_on_kafka.mapping.state_records.transaction_log import TopicPartition, TopicSubscription, TxnStatus
+from pulsar_on_kafka.mapping.state_records.transaction_requests import (
     AddPartitions,
     AddSubscriptions,
     Begin,
@@ -29,8 +22,15 @@ from mapping.state_records.transaction_requests import (
     Wish,
     encode_transaction_request,
 )
-from mapping.state_topics import TRANSACTION_LOG, TRANSACTION_REQUESTS, StateTopic
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.state_topics import TRANSACTION_LOG, TRANSACTION_REQUESTS, StateTopic
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
+from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
+from pulsar_on_kafka.transactions.records.outcomes import Announcement, Ended, Opened, PartitionsFailed
+from pulsar_on_kafka.transactions.serving.log import CoordinatorLog, StateLogRequests
+from pulsar_on_kafka.transactions.serving.owner import Coordinator
+from pulsar_on_kafka.transactions.serving.remote import RemoteCoordinator
 from tests.clocks import PacedClock
 
 NEVER = Deadline.never()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from layer import errors
-from layer.meters import CoordinatorMeter
-from mapping.state_records.transaction_log import TxnStatus
-from mapping.state_records.transaction_requests import AddPartitions, Begin, End
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.meters import CoordinatorMeter
+from pulsar_on_kafka.mapping.state_records.transaction_log import TxnStatus
+from pulsar_on_kafka.mapping.state_records.transaction_requests import AddPartitions, Begin, End
 from tests.unit.transactions.test_coordinator import NEVER, PARTITION, World
 
 

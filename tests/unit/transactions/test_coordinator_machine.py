@@ -6,13 +6,8 @@ from itertools import product
 
 import pytest
 
-from layer.errors import InvalidOption, InvalidTxnStatus, TooManyTransactions, TransactionNotFound
-from layer.transactions import coordinator_machine as machine
-from layer.transactions.coordinator_rules import FOLLOWS, TRANSITIONS, CoordinatorSettings, Move
-from layer.transactions.coordinator_state import CoordinatorState
-from layer.transactions.coordinator_timeouts import TICK_MS, TransactionTimeouts
-from layer.transactions.record_groups import GroupDelay, in_groups
-from mapping.state_records.transaction_log import (
+from pulsar_on_kafka.base.errors import InvalidOption, InvalidTxnStatus, TooManyTransactions, TransactionNotFound
+from pulsar_on_kafka.mapping.state_records.transaction_log import (
     NewTransaction,
     PartitionsAdded,
     StatusUpdated,
@@ -20,8 +15,13 @@ from mapping.state_records.transaction_log import (
     TopicSubscription,
     TxnStatus,
 )
-from mapping.state_records.transaction_requests import AddPartitions, AddSubscriptions, Begin, End
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.state_records.transaction_requests import AddPartitions, AddSubscriptions, Begin, End
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.transactions.coordinator import machine
+from pulsar_on_kafka.transactions.coordinator.record_groups import GroupDelay, in_groups
+from pulsar_on_kafka.transactions.coordinator.rules import FOLLOWS, TRANSITIONS, CoordinatorSettings, Move
+from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
+from pulsar_on_kafka.transactions.coordinator.timeouts import TICK_MS, TransactionTimeouts
 from tests.unit.transactions.coordinator_logs import OwnedLog
 
 SETTINGS = CoordinatorSettings(max_open=2, max_participants=3)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from layer.statelog.api import LogRecord
-from layer.statelog.take_over import Owner
-from layer.transactions.coordinator_rules import CoordinatorSettings
-from layer.transactions.coordinator_state import NO_ID, CoordinatorState, txn_id
-from mapping.errors import CorruptRecord
-from mapping.state_keys import CoordinatorTakeoverKey, TransactionLogKey, TransactionRequestKey, encode_key
-from mapping.state_records.transaction_log import (
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state_keys import (
+    CoordinatorTakeoverKey,
+    TransactionLogKey,
+    TransactionRequestKey,
+    encode_key,
+)
+from pulsar_on_kafka.mapping.state_records.transaction_log import (
     Answered,
     NewTransaction,
     PartitionsAdded,
@@ -22,6 +23,10 @@ from mapping.state_records.transaction_log import (
     TxnStatus,
     encode_log_value,
 )
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.statelog.take_over import Owner
+from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
+from pulsar_on_kafka.transactions.coordinator.state import NO_ID, CoordinatorState, txn_id
 from tests.unit.transactions.coordinator_logs import OwnedLog
 
 PARTITION = TopicPartition("persistent://a/b/c", 0)

@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from layer.transactions.coordinator_state import CoordinatorState, txn_id
-from layer.transactions.inspection import coordinator_stats, overdue, slow_transactions, transaction_info
-from mapping.state_records.transaction_log import PartitionsAdded, StatusUpdated, TopicPartition, TxnStatus
+from pulsar_on_kafka.mapping.state_records.transaction_log import (
+    PartitionsAdded,
+    StatusUpdated,
+    TopicPartition,
+    TxnStatus,
+)
+from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState, txn_id
+from pulsar_on_kafka.transactions.records.inspection import (
+    coordinator_stats,
+    overdue,
+    slow_transactions,
+    transaction_info,
+)
 from tests.unit.transactions.coordinator_logs import OwnedLog
 
 PARTITION = TopicPartition("persistent://a/b/c", 0)

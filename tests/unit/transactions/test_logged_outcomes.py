@@ -7,26 +7,32 @@ from collections.abc import Collection, Mapping, Sequence
 import pytest
 from pyroaring import BitMap64
 
-from layer import errors
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.statelog.memory_log import MemoryStateLog
-from layer.statelog.view import LogView
-from layer.transactions.buffer.entries import BufferEntries, TxnStatus
-from layer.transactions.buffer.model import DataPartition, Met
-from layer.transactions.buffer.verify import Rebuilt, rebuild
-from layer.transactions.coordinator import Coordinator
-from layer.transactions.coordinator_log import CoordinatorLog, StateLogRequests
-from layer.transactions.coordinator_rules import CoordinatorSettings
-from layer.transactions.logged_outcomes import CLOCKS_DIFFER_MS, LATE_MOST_MS, LoggedOutcomes, Look, LookBudget
-from layer.transactions.outcomes import Ended, PartitionsFailed
-from layer.transactions.views import TransactionViews
-from mapping.state_keys import PendingAckEndKey, decode_key
-from mapping.state_records.pending_acks import TxnOutcome, decode_end
-from mapping.state_records.transaction_log import TopicPartition, TopicSubscription
-from mapping.state_records.transaction_requests import AddPartitions, AddSubscriptions, Begin, End, Wish
-from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.state_keys import PendingAckEndKey, decode_key
+from pulsar_on_kafka.mapping.state_records.pending_acks import TxnOutcome, decode_end
+from pulsar_on_kafka.mapping.state_records.transaction_log import TopicPartition, TopicSubscription
+from pulsar_on_kafka.mapping.state_records.transaction_requests import AddPartitions, AddSubscriptions, Begin, End, Wish
+from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.statelog.view import LogView
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnStatus
+from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
+from pulsar_on_kafka.transactions.buffer.verify import Rebuilt, rebuild
+from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
+from pulsar_on_kafka.transactions.effects.logged_outcomes import (
+    CLOCKS_DIFFER_MS,
+    LATE_MOST_MS,
+    LoggedOutcomes,
+    Look,
+    LookBudget,
+)
+from pulsar_on_kafka.transactions.records.outcomes import Ended, PartitionsFailed
+from pulsar_on_kafka.transactions.records.views import TransactionViews
+from pulsar_on_kafka.transactions.serving.log import CoordinatorLog, StateLogRequests
+from pulsar_on_kafka.transactions.serving.owner import Coordinator
 
 NEVER = Deadline.never()
 TOPIC = "persistent://a/b/orders"

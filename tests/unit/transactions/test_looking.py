@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from layer.clock import SystemClock
-from layer.deadline import Deadline
-from layer.statelog.memory_log import MemoryStateLog
-from layer.transactions.looking import LookingOnly
-from layer.transactions.views import TransactionViews
-from mapping.state_topics import StateTopic
+from pulsar_on_kafka.base.clock import SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.state_topics import StateTopic
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.transactions.records.looking import LookingOnly
+from pulsar_on_kafka.transactions.records.views import TransactionViews
 
 NEVER = Deadline.never()
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from layer import errors
-from layer.metadata.policies import OF_TRANSACTIONS, check_level
-from layer.transactions.coordinator_rules import CoordinatorSettings
-from layer.transactions.operators_limits import coordinator_settings, parsed_limits
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.metadata.policies import OF_TRANSACTIONS, check_level
+from pulsar_on_kafka.transactions.coordinator.operators_limits import coordinator_settings, parsed_limits
+from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
 
 
 def test_what_nobody_sets_is_what_it_always_was() -> None:

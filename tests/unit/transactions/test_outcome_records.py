@@ -6,10 +6,17 @@ from dataclasses import dataclass
 
 from pyroaring import BitMap64
 
-from layer.statelog.api import LogRecord
-from layer.transactions.buffer.entries import BufferEntries, TxnStatus
-from layer.transactions.buffer.model import DataPartition, look_over
-from layer.transactions.outcome_records import (
+from pulsar_on_kafka.mapping.message_record import Headers
+from pulsar_on_kafka.mapping.state_records.pending_acks import TxnOutcome
+from pulsar_on_kafka.mapping.state_records.transaction_log import TopicSubscription
+from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
+from pulsar_on_kafka.mapping.transaction_headers import marker_headers
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnStatus
+from pulsar_on_kafka.transactions.buffer.model import DataPartition, look_over
+from pulsar_on_kafka.transactions.pending_acks.log import CursorName, PendingAckLog
+from pulsar_on_kafka.transactions.records.outcome_records import (
     Records,
     aborted_records,
     end_records,
@@ -18,14 +25,7 @@ from layer.transactions.outcome_records import (
     opens_gone,
     void_records,
 )
-from layer.transactions.outcomes import Ended
-from layer.transactions.pending_acks.log import CursorName, PendingAckLog
-from mapping.message_record import Headers
-from mapping.state_records.pending_acks import TxnOutcome
-from mapping.state_records.transaction_log import TopicSubscription
-from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
-from mapping.transaction_headers import marker_headers
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.transactions.records.outcomes import Ended
 
 ORDERS = DataPartition("persistent://public/default/orders", 1, 7)
 BILLS = DataPartition("persistent://public/default/bills", 0, 8)

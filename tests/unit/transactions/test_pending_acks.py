@@ -8,9 +8,7 @@ from itertools import product
 import pytest
 from pyroaring import BitMap64
 
-from layer.cursor.batch_acks import BatchAckSet
-from layer.cursor.machine import CursorState
-from layer.errors import (
+from pulsar_on_kafka.base.errors import (
     AppendOutcomeUnknown,
     Closed,
     Fenced,
@@ -20,12 +18,14 @@ from layer.errors import (
     TransactionConflict,
     TransactionNotFound,
 )
-from layer.statelog.memory_log import MemoryStateLog
-from layer.transactions.pending_acks.holdings import Holdings, apply_to
-from layer.transactions.pending_acks.machine import MOST_WAITING, TRANSITIONS, Input, PendingAcks, State
-from mapping.errors import CorruptRecord
-from mapping.state_records.pending_acks import CursorLife, TxnAck, TxnOutcome
-from mapping.state_topics import TRANSACTION_PENDING_ACK as TOPIC
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state_records.pending_acks import CursorLife, TxnAck, TxnOutcome
+from pulsar_on_kafka.mapping.state_topics import TRANSACTION_PENDING_ACK as TOPIC
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings, apply_to
+from pulsar_on_kafka.transactions.pending_acks.machine import MOST_WAITING, TRANSITIONS, Input, PendingAcks, State
 from tests.unit.transactions.pending_ack_owner import (
     COORDINATOR,
     LIFE,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from pyroaring import BitMap64
 
-from layer.statelog.memory_log import MemoryStateLog
-from layer.transactions.place_inspection import (
+from pulsar_on_kafka.mapping.state_records.pending_acks import CursorLife
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.transactions.records.place_inspection import (
     MOST_RANGES,
     OnRecord,
     PartitionBufferStats,
@@ -18,7 +19,6 @@ from layer.transactions.place_inspection import (
     in_pending_acks,
     pending_ack_stats,
 )
-from mapping.state_records.pending_acks import CursorLife
 from tests.unit.transactions.buffer_records import HERE, Entries, aborted, opened, txn, void
 from tests.unit.transactions.pending_ack_owner import LIFE, NAME, NEVER, CursorOwner, batch, end, upto, whole
 from tests.unit.transactions.pending_ack_owner import txn as txn_of

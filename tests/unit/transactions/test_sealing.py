@@ -8,16 +8,16 @@ from dataclasses import replace
 import pytest
 from pyroaring import BitMap64
 
-from layer.deadline import Deadline
-from layer.errors import StoreError
-from layer.statelog.memory_log import MemoryStateLog
-from layer.transactions.buffer.entries import BufferEntries
-from layer.transactions.sealing import Sealing
-from layer.transactions.views import TransactionViews
-from mapping.state_keys import encode_key
-from mapping.state_records.transaction_buffer import AbortedEntry, BufferEntry, buffer_records
-from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import StoreError
+from pulsar_on_kafka.mapping.state_keys import encode_key
+from pulsar_on_kafka.mapping.state_records.transaction_buffer import AbortedEntry, BufferEntry, buffer_records
+from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
+from pulsar_on_kafka.transactions.records.views import TransactionViews
+from pulsar_on_kafka.transactions.upkeep.sealing import Sealing
 from tests.clocks import PacedClock
 from tests.unit.transactions.buffer_records import HERE, aborted, key_of, opened, txn
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
-from layer.transactions.slow_partitions import SlowPartitions
-from mapping.state_records.transaction_log import TopicPartition
+from pulsar_on_kafka.mapping.state_records.transaction_log import TopicPartition
+from pulsar_on_kafka.transactions.effects.slow_partitions import SlowPartitions
 
 ONE, TWO, OTHER = (TopicPartition("persistent://a/b/c", number) for number in range(3))
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pytest
 from pyroaring import BitMap64
 
-from layer.statelog.api import LogRecord
-from layer.transactions.buffer.cleaning import KEPT_FOR_MS, BufferCleaning
-from layer.transactions.buffer.entries import BufferEntries, TxnStatus
-from layer.transactions.buffer.machine import LATE_FOR_MS, MOST_KNOWN, Judged, TransactionBuffer
-from layer.transactions.buffer.model import Met
-from layer.transactions.buffer.verify import Finding, verify
-from mapping.errors import CorruptRecord
-from mapping.state_keys import LowWaterKey, TransactionBufferKey, encode_key
-from mapping.state_records.transaction_buffer import AbortedEntry, BufferKind, buffer_records
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state_keys import LowWaterKey, TransactionBufferKey, encode_key
+from pulsar_on_kafka.mapping.state_records.transaction_buffer import AbortedEntry, BufferKind, buffer_records
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.statelog.api import LogRecord
+from pulsar_on_kafka.transactions.buffer.cleaning import KEPT_FOR_MS, BufferCleaning
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnStatus
+from pulsar_on_kafka.transactions.buffer.machine import LATE_FOR_MS, MOST_KNOWN, Judged, TransactionBuffer
+from pulsar_on_kafka.transactions.buffer.model import Met
+from pulsar_on_kafka.transactions.buffer.verify import Finding, verify
 from tests.unit.transactions.buffer_records import COORDINATOR, HERE, Entries, aborted, key_of, opened, txn, void
 
 T1, T2, T3 = txn(1), txn(2), txn(3)

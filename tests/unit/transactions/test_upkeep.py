@@ -10,24 +10,17 @@ from dataclasses import dataclass, field
 import pytest
 from pyroaring import BitMap64
 
-from layer.deadline import Deadline
-from layer.dispatch.strategy import SubscriptionType
-from layer.errors import NotAuthorized
-from layer.metadata.subscription import Subscription
-from layer.metadata.topics import LastLife, Topic
-from layer.statelog.memory_log import MemoryStateLog
-from layer.transactions.buffer.cleaning import KEPT_FOR_MS
-from layer.transactions.buffer.model import DataPartition
-from layer.transactions.pending_acks.log import CursorName
-from layer.transactions.place_inspection import buffer_stats, pending_ack_stats
-from layer.transactions.sealing import Sealing
-from layer.transactions.state_size import WARN_AT, StateSizes
-from layer.transactions.upkeep import Upkeep
-from layer.transactions.upkeep_rounds import UpkeepRounds
-from layer.transactions.views import TransactionViews
-from mapping.ledger import LedgerLayout
-from mapping.state_keys import CursorTakeoverKey, LowWaterKey, PendingAckEndKey, PendingAckKey, encode_key
-from mapping.state_records.pending_acks import (
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import NotAuthorized
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.state_keys import (
+    CursorTakeoverKey,
+    LowWaterKey,
+    PendingAckEndKey,
+    PendingAckKey,
+    encode_key,
+)
+from pulsar_on_kafka.mapping.state_records.pending_acks import (
     CursorLife,
     PendingAck,
     TxnAck,
@@ -36,10 +29,23 @@ from mapping.state_records.pending_acks import (
     encode_end,
     encode_pending_ack,
 )
-from mapping.state_records.transaction_buffer import BufferEntry, buffer_records, encode_low_water
-from mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
-from mapping.topic_name import TopicName
-from mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.state_records.transaction_buffer import BufferEntry, buffer_records, encode_low_water
+from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.metadata.topics import LastLife, Topic
+from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
+from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType
+from pulsar_on_kafka.transactions.buffer.cleaning import KEPT_FOR_MS
+from pulsar_on_kafka.transactions.buffer.model import DataPartition
+from pulsar_on_kafka.transactions.pending_acks.log import CursorName
+from pulsar_on_kafka.transactions.records.place_inspection import buffer_stats, pending_ack_stats
+from pulsar_on_kafka.transactions.records.views import TransactionViews
+from pulsar_on_kafka.transactions.upkeep.rounds import UpkeepRounds
+from pulsar_on_kafka.transactions.upkeep.sealing import Sealing
+from pulsar_on_kafka.transactions.upkeep.state_size import WARN_AT, StateSizes
+from pulsar_on_kafka.transactions.upkeep.upkeep import Upkeep
 from tests.clocks import PacedClock
 from tests.unit.transactions.buffer_records import COORDINATOR, HERE, aborted, key_of, opened, txn, void
 from tests.unit.transactions.test_sealing import Data

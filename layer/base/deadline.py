@@ -1,0 +1,48 @@
+"""One time budget for a whole call, however many waits it is made of."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Final
+
+from pulsar_on_kafka.base.errors import DeadlineExceeded
+
+_LONGEST_WAIT_S: Final = 100_000_000.0  # threading refuses time-outs above about 292 years
+
+
+@dataclass(frozen=True, slots=True)
+class Deadline:
+    """A point on the monotonic clock, in seconds; `None` never passes."""
+
+    at_s: float | None
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        return cls(time.monotonic() + seconds)
+
+    @classmethod
+    def after_ms(cls, milliseconds: float) -> Deadline:
+        return cls.after(milliseconds / 1000)
+
+    @classmethod
+    def never(cls) -> Deadline:
+        return cls(None)
+
+    def remaining_s(self) -> float:
+        """Seconds left, never negative; a very large number when there is no deadline."""
+        if self.at_s is None:
+            return _LONGEST_WAIT_S
+        return max(0.0, self.at_s - time.monotonic())
+
+    def at_most(self, seconds: float) -> Deadline:
+        """The earlier of this one and that many seconds from now."""
+        return self if self.remaining_s() <= seconds else Deadline.after(seconds)
+
+    def passed(self) -> bool:
+        return self.at_s is not None and time.monotonic() >= self.at_s
+
+    def check(self, what: str) -> None:
+        """Raise `DeadlineExceeded`, naming `what` was waited for, once the deadline has passed."""
+        if self.passed():
+            raise DeadlineExceeded(f"time ran out while waiting for {what}")

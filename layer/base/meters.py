@@ -1,0 +1,234 @@
+"""Plain numbers that the services add to, a batch at a time, and that are read when somebody asks.
+
+Every number has one writer: the member's or reader's thread, or the thread that serves a producer's reports. Who asks
+takes them as they are, so that two of one moment may be a batch apart.
+Memory: one object for each topic and each subscription that this process ever used on the cluster.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence, Sized
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+from pulsar_on_kafka.mapping.state_records.transaction_log import TxnStatus
+
+BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+TRANSACTION_BOUNDS_S: Final = (0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0)
+"""Source: Pulsar's TransactionMetadataStoreStats."""
+
+
+class Latencies:
+    """A histogram of durations in seconds; the last bucket has no bound."""
+
+    __slots__ = ("_bounds_s", "counts", "sum_s")
+
+    def __init__(self, bounds_s: Sequence[float] = BOUNDS_S) -> None:
+        self._bounds_s = bounds_s
+        self.counts = [0] * (len(bounds_s) + 1)
+        self.sum_s = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.counts[bisect_left(self._bounds_s, seconds)] += 1
+        self.sum_s += seconds
+
+    def cumulative(self) -> list[tuple[str, float]]:
+        """(upper bound, how many were at most that), as Prometheus wants it."""
+        return self._with(map(str, self._bounds_s))
+
+    def cumulative_ms(self) -> list[tuple[str, float]]:
+        """The same with bounds in milliseconds."""
+        return self._with(str(round(bound * 1000)) for bound in self._bounds_s)
+
+    def _with(self, bounds: Iterable[str]) -> list[tuple[str, float]]:
+        total = 0
+        buckets: list[tuple[str, float]] = []
+        for bound, count in zip((*bounds, "+Inf"), self.counts, strict=True):
+            total += count
+            buckets.append((bound, float(total)))
+        return buckets
+
+
+@dataclass(slots=True)
+class SubscriptionMeter:
+    """One subscription in this process, over all its memberships. Counts go up only.
+
+    `delivered` and `undecryptable` leave out the consumers that are open now: they count for themselves.
+    """
+
+    delivered: int = 0
+    undecryptable: int = 0
+    received_bytes: int = 0
+    acknowledged: int = 0
+    redelivered: int = 0
+    dropped: int = 0
+    deleted_unacknowledged: int = 0
+    assigned: int = 0
+    revoked: int = 0
+    lost: int = 0
+    failed_saves: int = 0
+    saves_without_segments: int = 0
+    saves: Latencies = field(default_factory=Latencies)
+
+
+@dataclass(frozen=True, slots=True)
+class SendCounts:
+    """Messages of one producer: stored, given up, and under way now."""
+
+    sent: int
+    failed: int
+    pending: int
+
+
+class CountsSends(Protocol):
+    def send_counts(self) -> SendCounts: ...
+
+
+class TopicMeter:
+    """What this process sends to one topic."""
+
+    def __init__(self) -> None:
+        self._closed = SendCounts(0, 0, 0)
+        self._open: list[CountsSends] = []
+        self._lock = threading.Lock()
+
+    def opened(self, producer: CountsSends) -> None:
+        with self._lock:
+            self._open.append(producer)
+
+    def closed(self, producer: CountsSends) -> None:
+        """Keep what it counted; a second call does nothing."""
+        with self._lock:
+            if producer in self._open:
+                self._open.remove(producer)
+                counts, before = producer.send_counts(), self._closed
+                self._closed = SendCounts(before.sent + counts.sent, before.failed + counts.failed, 0)
+
+    def counts(self) -> tuple[SendCounts, int]:
+        """All producers together, and how many are open."""
+        with self._lock:
+            closed, producers = self._closed, list(self._open)
+        found = [producer.send_counts() for producer in producers]
+        return SendCounts(
+            closed.sent + sum(counts.sent for counts in found),
+            closed.failed + sum(counts.failed for counts in found),
+            sum(counts.pending for counts in found),
+        ), len(found)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCounts:
+    """Of one reader: messages handed out, messages that no key of it fits, and payload bytes read from Kafka."""
+
+    delivered: int
+    undecryptable: int
+    received_bytes: int
+
+    def __add__(self, other: ReadCounts) -> ReadCounts:
+        return ReadCounts(
+            self.delivered + other.delivered,
+            self.undecryptable + other.undecryptable,
+            self.received_bytes + other.received_bytes,
+        )
+
+
+class CountsReads(Protocol):
+    def read_counts(self) -> ReadCounts: ...
+
+
+class ReaderMeter:
+    """What the readers of one topic do in this process, those of table views among them."""
+
+    def __init__(self) -> None:
+        self._closed = ReadCounts(0, 0, 0)
+        self._open: list[CountsReads] = []
+        self._views: list[Sized] = []
+        self._lock = threading.Lock()
+
+    def opened(self, reader: CountsReads) -> None:
+        with self._lock:
+            self._open.append(reader)
+
+    def closed(self, reader: CountsReads) -> None:
+        """Keep what it counted; a second call does nothing."""
+        with self._lock:
+            if reader in self._open:
+                self._open.remove(reader)
+                self._closed += reader.read_counts()
+
+    def view_opened(self, view: Sized) -> None:
+        """`view`: as long as it has keys."""
+        with self._lock:
+            self._views.append(view)
+
+    def view_closed(self, view: Sized) -> None:
+        with self._lock:
+            self._views.remove(view)
+
+    def counts(self) -> tuple[ReadCounts, int]:
+        """All readers together, and how many are open."""
+        with self._lock:
+            total, readers = self._closed, list(self._open)
+        for reader in readers:
+            total += reader.read_counts()
+        return total, len(readers)
+
+    def views(self) -> list[int]:
+        """How many keys each open table view has."""
+        with self._lock:
+            return [len(view) for view in self._views]
+
+
+@dataclass(slots=True)
+class CoordinatorMeter:
+    """One coordinator of transactions, while this process served it. Counts go up only.
+
+    `unfinished` is by status, and of now. `executions` are times from begin to the end (`finished` as the log has it),
+    `ends` those from the decision until it had taken effect everywhere.
+    """
+
+    created: int = 0
+    committed: int = 0
+    aborted: int = 0
+    timed_out: int = 0
+    unfinished: dict[TxnStatus, int] = field(default_factory=dict)
+    executions: Latencies = field(default_factory=lambda: Latencies(TRANSACTION_BOUNDS_S))
+    ends: Latencies = field(default_factory=Latencies)
+
+
+class Meters:
+    """Those of one cluster."""
+
+    def __init__(self) -> None:
+        self._topics: dict[str, TopicMeter] = {}
+        self._readers: dict[str, ReaderMeter] = {}
+        self._subscriptions: dict[tuple[str, str], SubscriptionMeter] = {}
+        self._coordinators: dict[int, CoordinatorMeter] = {}
+
+    def topic(self, name: str) -> TopicMeter:
+        return self._topics.setdefault(name, TopicMeter())
+
+    def reader(self, topic: str) -> ReaderMeter:
+        return self._readers.setdefault(topic, ReaderMeter())
+
+    def subscription(self, topic: str, name: str) -> SubscriptionMeter:
+        return self._subscriptions.setdefault((topic, name), SubscriptionMeter())
+
+    def coordinator(self, number: int) -> CoordinatorMeter:
+        return self._coordinators.setdefault(number, CoordinatorMeter())
+
+    def coordinators(self) -> list[tuple[int, CoordinatorMeter]]:
+        """Those that this process ever served."""
+        return sorted(self._coordinators.items(), key=lambda item: item[0])
+
+    def topics(self) -> list[tuple[str, TopicMeter]]:
+        return sorted(self._topics.items())
+
+    def readers(self) -> list[tuple[str, ReaderMeter]]:
+        return sorted(self._readers.items())
+
+    def subscriptions(self) -> list[tuple[tuple[str, str], SubscriptionMeter]]:
+        return sorted(self._subscriptions.items(), key=lambda item: item[0])

@@ -1,0 +1,114 @@
+"""What a duty tells of itself, and what follows for those who look after its process. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from enum import Enum
+from typing import Any, Final, Protocol
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.turns import TurnsSeen
+
+STALLED_S: Final = 600.0
+"""A turn that lasts longer hangs: the longest deadline of one is five minutes."""
+
+
+class DutyName(str, Enum):
+    """What a service does; each is shared out among processes by a Kafka group."""
+
+    MAINTENANCE = "maintenance"
+    DELETION = "deletion"
+    TRANSACTIONS = "transactions"
+    SUBSCRIPTIONS = "subscriptions"
+    REPLICATION = "replication"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicatorState:
+    """A topic that this process copies to another cluster. `waits_for` says why it does not now; '' while it does.
+
+    `records`, `bytes` and `failures` only go up; `under_way` were sent and are not answered; `behind` are records up to
+    the log's end, as Kafka last told it, of the partitions that this process copies.
+    """
+
+    topic: str
+    cluster: str
+    waits_for: str
+    records: int
+    bytes: int
+    failures: int
+    under_way: int
+    behind: int
+
+
+@dataclass(frozen=True, slots=True)
+class DutyState:
+    """One duty in one process.
+
+    Attributes:
+        joined: Kafka's group has answered with this process's share (which may be nothing), or with a refusal.
+        partitions: the share now.
+        dead: names of threads that should be alive and are not.
+        turns: of each kind of work that is done in turns, by its name.
+        written: records that were written, tombstones among them, by kind of work.
+        deletions: events that asked for a ledger to be deleted, by what became of them (`DeletionWorker.counts`).
+        replicators: what is copied to other clusters, in no order.
+    """
+
+    name: str
+    joined: bool
+    partitions: int
+    dead: tuple[str, ...] = ()
+    turns: tuple[tuple[str, TurnsSeen], ...] = ()
+    written: tuple[tuple[str, int], ...] = ()
+    deletions: tuple[tuple[str, int], ...] = ()
+    replicators: tuple[ReplicatorState, ...] = ()
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "joined": self.joined,
+            "partitions": self.partitions,
+            "dead_threads": list(self.dead),
+            "turns": {
+                name: {"done": seen.done, "failed": seen.failed, "last_s": round(seen.last_s, 3),
+                       "under_way_s": round(seen.under_way_s, 3), "failure": seen.failure}
+                for name, seen in self.turns
+            },
+            "written": dict(self.written),
+            "deletions": dict(self.deletions),
+            "replicators": [asdict(each) for each in self.replicators],
+        }  # fmt: skip
+
+
+class RunsDuties(Protocol):
+    """Whoever runs duties on a node, as the node sees it."""
+
+    def states(self) -> Sequence[DutyState]:
+        """In no order; nothing while none runs."""
+        ...
+
+    def close(self, deadline: Deadline) -> None:
+        """Leave the groups, and end the threads; a second call does nothing."""
+        ...
+
+
+def why_not_alive(states: Iterable[DutyState]) -> list[str]:
+    """Why a restart would help; nothing when it would not. A broker that is away is no reason."""
+    found = []
+    for state in states:
+        found += [f"{state.name}: thread {name} has ended" for name in state.dead]
+        found += [
+            f"{state.name}: {name} has been at one turn for {seen.under_way_s:.0f} s"
+            for name, seen in state.turns
+            if seen.under_way_s > STALLED_S
+        ]
+    return found
+
+
+def why_not_ready(states: Iterable[DutyState], kafka: str) -> list[str]:
+    """Why the process does not do its share now; nothing when it does. `kafka`: why no broker answers, or ''."""
+    found = [f"Kafka: {kafka}"] if kafka else []
+    return found + [
+        f"{state.name}: its Kafka group has not given it a share yet" for state in states if not state.joined
+    ]

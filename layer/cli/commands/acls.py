@@ -1,0 +1,52 @@
+"""`pok acls`: what Kafka's ACLs have to allow."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal, Optional
+
+import typer
+
+from pulsar_on_kafka.cli.shared.command import command
+from pulsar_on_kafka.cli.shared.output import write_json, write_line
+from pulsar_on_kafka.cli.shared.settings import Settings
+from pulsar_on_kafka.mapping.errors import MappingError
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.rights_of_roles import Extra, command_line, rights_of
+
+_USER: Final = "User:"
+
+app = typer.Typer(help="Rights that programs need.", no_args_is_help=True)
+
+
+@command(app, "print")
+def print_rights(
+    settings: Settings,
+    role: Annotated[
+        Literal["producer", "consumer", "reader", "admin", "service"], typer.Option("--role", help="What it does.")
+    ],
+    principal: Annotated[str, typer.Option("--principal", metavar="NAME", help="Who: alice, or User:CN=alice.")],
+    topic: Annotated[
+        str, typer.Option("--topic", help="Which topic; of admin and service: any of the namespace that they serve.")
+    ],
+    subscription: Annotated[str, typer.Option("--subscription", metavar="NAME", help="Of a consumer.")] = "",
+    also: Annotated[
+        Optional[list[Extra]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        typer.Option("--also", help="What it uses besides. May be repeated."),
+    ] = None,
+) -> None:
+    """The kafka-acls lines for exactly what a program needs (docs/acls.md), in the instance of --instance.
+
+    Asks no cluster; add --bootstrap-server."""
+    try:
+        rights = rights_of(role, TopicName.parse(topic), subscription, also or (), Instance(settings.instance))
+    except MappingError as error:
+        raise typer.BadParameter(str(error), param_hint="--topic") from error
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--subscription") from error
+    who = principal if ":" in principal else _USER + principal
+    if settings.json:
+        write_json([{**right._asdict(), "principal": who} for right in rights])
+        return
+    for right in rights:
+        write_line(command_line(right, who))

@@ -1,0 +1,167 @@
+"""`pok clusters`: this cluster's name, and the others that it replicates with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Annotated, Optional
+
+import typer
+
+from pulsar_on_kafka.admin.clusters import ClusterInfo
+from pulsar_on_kafka.cli.shared.command import command
+from pulsar_on_kafka.cli.shared.confirm import YES_HELP, confirm
+from pulsar_on_kafka.cli.shared.connection import admin_of
+from pulsar_on_kafka.cli.shared.failure import CommandFailed
+from pulsar_on_kafka.cli.shared.output import show_pairs, show_result, show_table, write_json, write_line
+from pulsar_on_kafka.cli.shared.settings import Settings, read_kafka_config
+from pulsar_on_kafka.mapping.state_records.clusters import ClusterListener
+
+app = typer.Typer(help="This cluster's name, and the others that it replicates with.", no_args_is_help=True)
+
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The cluster's name.")]
+ServiceUrlOption = Annotated[
+    str, typer.Option("--service-url", help="Where it is: kafka://host:port[,host:port...], or kafka+ssl://.")
+]
+ConfigOption = Annotated[
+    Optional[list[str]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+    typer.Option("--config", metavar="FILE|KEY=VALUE", help="librdkafka's options to reach it; no secrets."),
+]
+
+ListenerOption = Annotated[
+    Optional[list[str]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+    typer.Option(
+        "--listener",
+        metavar="NAME=URL[@CIDR,...]",
+        help="One more address, for clients of the lookup service that name it or are in one of these networks.",
+    ),
+]
+
+PeerInstanceOption = Annotated[
+    str, typer.Option("--peer-instance", metavar="NAME", help="Whose state it is there; left out: that without a name.")
+]
+
+
+@command(app, "list")
+def list_clusters(settings: Settings) -> None:
+    """The clusters that are registered here."""
+    with admin_of(settings) as admin:
+        found = admin.clusters()
+    if settings.json:
+        write_json([_fields(one) for one in found])
+    else:
+        show_table(("cluster", "service url", "local"), [(one.name, one.service_url, one.local) for one in found])
+
+
+@command(app, "get")
+def get(settings: Settings, name: NameArgument) -> None:
+    """What is registered of a cluster."""
+    with admin_of(settings) as admin:
+        found = {one.name: one for one in admin.clusters()}.get(name)
+    if found is None:
+        raise CommandFailed(f"there is no cluster {name!r}")
+    if settings.json:
+        write_json(_fields(found))
+    else:
+        options = ", ".join(f"{key}={value}" for key, value in found.kafka_config.items()) or "-"
+        listeners = "; ".join(f"{name}={_written(at)}" for name, at in sorted(found.listeners.items())) or "-"
+        show_pairs(
+            {
+                "cluster": found.name, "service url": found.service_url, "listeners": listeners, "config": options,
+                "instance": found.instance or "-", "local": found.local,
+            }
+        )  # fmt: skip
+
+
+@command(app, "create")
+def create(
+    settings: Settings,
+    name: NameArgument,
+    service_url: ServiceUrlOption,
+    config: ConfigOption = None,
+    listener: ListenerOption = None,
+    peer_instance: PeerInstanceOption = "",
+) -> None:
+    """Register a cluster."""
+    with admin_of(settings) as admin:
+        admin.create_cluster(
+            name,
+            service_url,
+            kafka_config=read_kafka_config(config or ()),
+            listeners=_listeners(listener or ()),
+            instance=peer_instance,
+        )
+        show_result(settings, f"created cluster {name}", {"created": name})
+
+
+@command(app, "update")
+def update(
+    settings: Settings,
+    name: NameArgument,
+    service_url: ServiceUrlOption,
+    config: ConfigOption = None,
+    listener: ListenerOption = None,
+    peer_instance: PeerInstanceOption = "",
+) -> None:
+    """Replace what is registered of a cluster: addresses and options."""
+    with admin_of(settings) as admin:
+        admin.update_cluster(
+            name,
+            service_url,
+            kafka_config=read_kafka_config(config or ()),
+            listeners=_listeners(listener or ()),
+            instance=peer_instance,
+        )
+        show_result(settings, f"updated cluster {name}", {"updated": name})
+
+
+@command(app, "delete")
+def delete(
+    settings: Settings, name: NameArgument, yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False
+) -> None:
+    """Forget a cluster. What policies want replicated there waits until it is registered again."""
+    confirm(f"delete cluster {name}", yes)
+    with admin_of(settings) as admin:
+        admin.delete_cluster(name)
+        show_result(settings, f"deleted cluster {name}", {"deleted": name})
+
+
+@command(app, "local")
+def local(
+    settings: Settings,
+    name: Annotated[Optional[str], typer.Argument(metavar="[NAME]", help="Left out: show it.")] = None,  # noqa: UP045
+) -> None:
+    """This cluster's own name, by which others know what comes from it. Given once, it stays."""
+    with admin_of(settings) as admin:
+        if name is not None:
+            admin.set_local_cluster(name)
+            show_result(settings, f"this cluster is {name}", {"local": name})
+            return
+        found = admin.local_cluster()
+    if settings.json:
+        write_json(found)
+    else:
+        write_line(found or "-")
+
+
+def _listeners(given: Sequence[str]) -> dict[str, ClusterListener]:
+    """Of NAME=URL@CIDR,... each. Raises typer.BadParameter."""
+    found: dict[str, ClusterListener] = {}
+    for item in given:
+        name, separator, rest = item.partition("=")
+        url, _, networks = rest.partition("@")
+        if not (name and separator and url) or name in found:
+            raise typer.BadParameter(
+                f"{item!r:.200}: expected NAME=URL[@CIDR,...], each name once", param_hint="--listener"
+            )
+        found[name] = ClusterListener(url, tuple(filter(None, networks.split(","))))
+    return found
+
+
+def _written(listener: ClusterListener) -> str:
+    return listener.service_url + ("@" + ",".join(listener.networks) if listener.networks else "")
+
+
+def _fields(cluster: ClusterInfo) -> dict[str, object]:
+    listeners = {name: asdict(listener) for name, listener in cluster.listeners.items()}
+    return {**cluster._asdict(), "kafka_config": dict(cluster.kafka_config), "listeners": listeners}

@@ -1,0 +1,168 @@
+"""`pok compat`: the same scenarios on a Pulsar cluster and on a Kafka cluster."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import urllib.parse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Optional
+
+import typer
+from rich.console import Console
+
+from pulsar_on_kafka.cli.shared.command import command
+from pulsar_on_kafka.cli.shared.connection import require_listener
+from pulsar_on_kafka.cli.shared.failure import EXIT_FAILED, CommandFailed
+from pulsar_on_kafka.cli.shared.output import news, show_table, write_json
+from pulsar_on_kafka.cli.shared.settings import Settings
+from pulsar_on_kafka.compat.compare import Report
+from pulsar_on_kafka.compat.differences import BadDifferences, default_file, read_differences
+from pulsar_on_kafka.compat.driver import Target
+from pulsar_on_kafka.compat.history import Side
+from pulsar_on_kafka.compat.java import known_jars
+from pulsar_on_kafka.compat.report import html_page, json_report, junit_xml, show_report
+from pulsar_on_kafka.compat.runner import JOBS, Session
+from pulsar_on_kafka.compat.scenario import Scenario, ScenarioError, choose, load
+from pulsar_on_kafka.compat.secured import NOT_GIVEN, BadSecured, SecuredSide, read_secured
+
+app = typer.Typer(no_args_is_help=True, help="Compare with a real Pulsar.")
+
+_WEB_PORT: Final = 8080
+
+_PATTERN = Annotated[
+    Optional[str],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+    typer.Option("--scenario", help="Only those whose name matches, as in 'seek.*', or holds this.", metavar="PATTERN"),
+]
+_FOLDERS = Annotated[
+    Optional[list[Path]],  # noqa: UP045
+    typer.Option("--scenarios", help="A folder with scenarios of your own. May be repeated.", metavar="FOLDER"),
+]
+_FILE: Final[dict[str, Any]] = {"metavar": "FILE", "dir_okay": False, "show_default": False}
+
+
+@command(app, "list")
+def list_scenarios(settings: Settings, scenario: _PATTERN = None, scenarios: _FOLDERS = None) -> None:
+    """The scenarios that there are."""
+    chosen, _ = _scenarios(scenario, scenarios)
+    if settings.json:
+        fields = ("name", "area", "title", "secured")
+        write_json([{**{f: getattr(found, f) for f in fields}, "client": found.client.value} for found in chosen])
+    else:
+        show_table(("name", "client", "title"), [(found.name, found.client.value, found.title) for found in chosen])
+
+
+@command(app, "run")
+def run(
+    settings: Settings,
+    pulsar: Annotated[str, typer.Option("--pulsar", help="A Pulsar cluster: pulsar://host:port.", metavar="URL")],
+    pulsar_admin: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--pulsar-admin", help="Its REST API.", metavar="URL", show_default="its host, port 8080"),
+    ] = None,
+    kafka: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--kafka", help="A Kafka cluster: kafka://host:port.", metavar="URL", show_default="that of --url"
+        ),
+    ] = None,
+    scenario: _PATTERN = None,
+    scenarios: _FOLDERS = None,
+    namespace: Annotated[str, typer.Option("--namespace", help="Where the topics are made.")] = "public/default",
+    differences: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--differences", help="Explained differences, TOML.", show_default="ours", dir_okay=False),
+    ] = None,
+    json_file: Annotated[Optional[Path], typer.Option("--json", help="Write the report as JSON.", **_FILE)] = None,  # noqa: UP045
+    junit: Annotated[Optional[Path], typer.Option("--junit", help="Write it as JUnit XML.", **_FILE)] = None,  # noqa: UP045
+    html: Annotated[Optional[Path], typer.Option("--html", help="Write it as one HTML file.", **_FILE)] = None,  # noqa: UP045
+    secured: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--secured", help="Clusters with TLS, tokens and rights, as JSON; see docs/compat.md.", **_FILE),
+    ] = None,
+    not_secured: Annotated[str, typer.Option("--not-secured", help="Why there are none.", hidden=True)] = NOT_GIVEN,
+    pulsar_jars: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option(
+            "--pulsar-jars",
+            help="The `lib` folder of a Pulsar, for scenarios of the Java client.",
+            metavar="FOLDER",
+            file_okay=False,
+            show_default="the cache of `make compat`",
+        ),
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", min=1, max=64, help="Worker processes at a time.")] = JOBS,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the topics that were made.")] = False,
+) -> None:
+    """Play scenarios on both clusters and say where they differ.
+
+    Ends with 1 when something differs that is not explained. Scenarios make topics of their own
+    and delete them afterwards; nothing else is touched.
+    """
+    settings = settings.overridden(url=kafka)
+    if importlib.util.find_spec("pulsar") is None:
+        raise CommandFailed("the official client is not installed: pip install 'pulsar-on-kafka[compat]'")
+    require_listener(settings.bootstrap)
+    chosen, known = _scenarios(scenario, scenarios)
+    try:
+        explanations = read_differences(differences or default_file())
+        sides = None if secured is None else read_secured(secured)
+    except (BadDifferences, BadSecured) as error:
+        raise CommandFailed(str(error)) from error
+    options: dict[str, Any] = {"kafka_config": dict(settings.kafka_config), "instance": settings.instance}
+    session = Session(
+        Target(Side.PULSAR, pulsar, pulsar_admin or _admin_of(pulsar), namespace, clean=not keep),
+        Target(Side.KAFKA, settings.url, "", namespace, options, clean=not keep),
+        tuple(scenarios or ()),
+        jobs,
+        not_secured if sides is None else _secured_targets(*sides, namespace, clean=not keep),
+        pulsar_jars or known_jars(),
+    )
+    finished = 0
+
+    def progress(found: object) -> None:
+        nonlocal finished
+        finished += 1
+        if finished % 20 == 0 or finished == len(chosen):
+            news(f"{finished} of {len(chosen)} scenarios played")
+
+    report = session.run(chosen, known, explanations, progress)
+    if json_file is not None:
+        json_file.write_text(json.dumps(json_report(report), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    if junit is not None:
+        junit.write_text(junit_xml(report), encoding="utf-8")
+    if html is not None:
+        html.write_text(html_page(report), encoding="utf-8")
+    _show(settings, report)
+    if not report.ok:
+        raise typer.Exit(EXIT_FAILED)
+
+
+def _secured_targets(pulsar: SecuredSide, kafka: SecuredSide, namespace: str, *, clean: bool) -> tuple[Target, Target]:
+    return (
+        Target(Side.PULSAR, pulsar.url, pulsar.admin_url, namespace, clean=clean, logins=pulsar.logins),
+        Target(Side.KAFKA, kafka.url, "", namespace, clean=clean, logins=kafka.logins),
+    )
+
+
+def _scenarios(pattern: str | None, folders: list[Path] | None) -> tuple[list[Scenario], Mapping[str, Scenario]]:
+    try:
+        known = load(folders or ())
+        return choose(known.values(), pattern), known
+    except ScenarioError as error:
+        raise CommandFailed(str(error)) from error
+
+
+def _admin_of(service_url: str) -> str:
+    host = urllib.parse.urlsplit(service_url.partition(",")[0]).hostname
+    if not host:
+        raise typer.BadParameter(f"expected pulsar://host:port, got {service_url!r}", param_hint="--pulsar")
+    return f"http://{host}:{_WEB_PORT}"
+
+
+def _show(settings: Settings, report: Report) -> None:
+    if settings.json:
+        write_json(json_report(report))
+    else:
+        show_report(report, Console(markup=False, highlight=False, emoji=False))

@@ -1,0 +1,70 @@
+"""`pok ledgers deletions`: what is asked for to be deleted, what was given up, and having that tried again."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from pulsar_on_kafka.admin.deletions import DEFAULT_LIMIT, Deletion, Deletions
+from pulsar_on_kafka.cli.shared.command import command
+from pulsar_on_kafka.cli.shared.confirm import YES_HELP, confirm
+from pulsar_on_kafka.cli.shared.connection import admin_of, client_of
+from pulsar_on_kafka.cli.shared.output import news, progress_bar, show_result, show_table, write_json
+from pulsar_on_kafka.cli.shared.settings import Settings
+from pulsar_on_kafka.cli.shared.values import printable, time_text
+from pulsar_on_kafka.service.ledgers.replaying import replay
+
+app = typer.Typer(help="Deletions of ledgers' data: asked for, given up, tried again.", no_args_is_help=True)
+
+LimitOption = Annotated[int, typer.Option("--limit", min=0, help="At most so many, the oldest ones.")]
+
+
+@command(app, "list")
+def list_deletions(settings: Settings, limit: LimitOption = DEFAULT_LIMIT) -> None:
+    """What was asked for and is not done yet. `pok serve` does it."""
+    with admin_of(settings) as admin:
+        _show(settings, admin.list_deletions(limit))
+
+
+@command(app, "dlq")
+def list_given_up(settings: Settings, limit: LimitOption = DEFAULT_LIMIT) -> None:
+    """What was given up after ten attempts, or refused at once, and why."""
+    with admin_of(settings) as admin:
+        _show(settings, admin.dead_deletions(limit))
+
+
+@command(app, "replay")
+def replay_given_up(settings: Settings, yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False) -> None:
+    """Ask again for all that was given up. Nothing is deleted that is listed or needed, whatever is asked for."""
+    with admin_of(settings) as admin, client_of(settings) as client:
+        there = admin.dead_deletions(0).count
+        done = 0
+        if there:
+            confirm(f"ask again for {there:,} deletions that were given up", yes)
+            with progress_bar("asking again", there, shown=not settings.json) as told:
+                done = replay(client, there, told)
+        show_result(settings, f"asked again for {done:,} deletions", {"replayed": done})
+
+
+def _show(settings: Settings, found: Deletions) -> None:
+    if settings.json:
+        write_json({"count": found.count, "first": [asdict(each) for each in found.first]})
+        return
+    columns = ("event", "ledger", "topic", "partition", "asked for", "put off", "reason")
+    show_table(columns, [_row(each) for each in found.first])
+    if found.count > len(found.first):
+        news(f"{len(found.first):,} of {found.count:,} are shown (--limit)")
+
+
+def _row(deletion: Deletion) -> tuple[object, ...]:
+    return (
+        deletion.event,
+        str(deletion.ledger_id) if deletion.ledger_id >= 0 else "-",
+        printable(deletion.topic) or "-",
+        deletion.partition if deletion.partition >= 0 else "-",
+        time_text(deletion.asked_ms),
+        f"{deletion.retries} times" if deletion.retries else "-",
+        printable(deletion.reason) or "-",
+    )

@@ -1,0 +1,53 @@
+"""`pok metrics`: backlogs and holes of a cluster in Prometheus's text form, once or for scraping."""
+
+from __future__ import annotations
+
+from typing import Annotated, Optional
+
+import typer
+from prometheus_client import CollectorRegistry, generate_latest, start_http_server
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cli.shared.command import command
+from pulsar_on_kafka.cli.shared.connection import admin_of
+from pulsar_on_kafka.cli.shared.failure import CommandFailed
+from pulsar_on_kafka.cli.shared.output import news, write_line
+from pulsar_on_kafka.cli.shared.settings import Settings
+from pulsar_on_kafka.cli.shared.stopping import told_to_stop
+from pulsar_on_kafka.metrics.cluster import ClusterCollector
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "metrics")(metrics)
+
+
+def metrics(
+    settings: Settings,
+    topics: Annotated[
+        Optional[list[str]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        typer.Argument(help="Topics; without any, all of the namespace."),
+    ] = None,
+    namespace: Annotated[str, typer.Option("--namespace", help="tenant/namespace.")] = "public/default",
+    port: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option("--port", min=0, max=65535, help="Answer GET /metrics there until Ctrl-C; 0: a free one."),
+    ] = None,
+) -> None:
+    """Backlog, holes and live processes of every subscription, for Prometheus (docs/metrics.md)."""
+    with admin_of(settings) as admin:
+        registry = CollectorRegistry()
+        registry.register(ClusterCollector(admin, topics or (), namespace, news))
+        if port is None:
+            write_line(generate_latest(registry).decode().rstrip("\n"))
+            return
+        try:
+            server, thread = start_http_server(port, registry=registry)
+        except OSError as taken:
+            raise CommandFailed(f"port {port} cannot be listened on: {taken.strerror}") from taken
+        news(f"metrics on port {server.server_port}")
+        with told_to_stop() as stop:
+            while not stop.wait(Deadline.after(3600).remaining_s()):
+                continue
+        server.shutdown()
+        server.server_close()
+        thread.join()

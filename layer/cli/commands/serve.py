@@ -1,0 +1,193 @@
+"""`pok serve`: a process that keeps what a cluster needs kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Optional
+
+import typer
+from prometheus_client import CollectorRegistry
+
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import InvalidOption
+from pulsar_on_kafka.base.processes import SERVICE
+from pulsar_on_kafka.base.role_state import DutyName
+from pulsar_on_kafka.cli.shared.cluster_config import ClusterConfigOption, read_cluster_config
+from pulsar_on_kafka.cli.shared.command import command
+from pulsar_on_kafka.cli.shared.http_options import (
+    LOCAL,
+    CertificateOption,
+    HostOption,
+    KeyOption,
+    TokenOption,
+    guard_of,
+)
+from pulsar_on_kafka.cli.shared.output import news, show_result
+from pulsar_on_kafka.cli.shared.settings import CONNECT_TIMEOUT_MS, OPERATION_TIMEOUT_S, Settings
+from pulsar_on_kafka.cli.shared.stopping import told_to_stop
+from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.exceptions import ConnectError, Timeout
+from pulsar_on_kafka.metrics import MetricsCollector
+from pulsar_on_kafka.service.health import KafkaAnswers, ServiceHealth
+from pulsar_on_kafka.service.running import RunningDuties
+from pulsar_on_kafka.service.web import ServiceServer
+from pulsar_on_kafka.transactions.coordinator.operators_limits import parsed_limits
+
+DEFAULT_PORT: Final = 9464
+_AGAIN_S: Final = 2.0
+_LOOK_FIRST_S: Final = 0.1
+_LOOK_S: Final = 2.0
+_PATIENCE_S: Final = 15.0
+_TELL_AGAIN_S: Final = 60.0
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "serve")(serve)
+
+
+def serve(
+    settings: Settings,
+    port: Annotated[
+        int,
+        typer.Option(
+            "--port", min=0, max=65535, help="Answer GET /metrics, /health/live and /health/ready; 0: a free one."
+        ),
+    ] = DEFAULT_PORT,
+    host: HostOption = LOCAL,
+    tls_certificate: CertificateOption = "",
+    tls_key: KeyOption = "",
+    token_file: TokenOption = "",
+    only: Annotated[
+        Optional[list[DutyName]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        typer.Option("--only", help="Do this and what else is named so. May be repeated."),
+    ] = None,
+    without: Annotated[
+        Optional[list[DutyName]],  # noqa: UP045
+        typer.Option("--without", help="Leave this to others. May be repeated."),
+    ] = None,
+    cluster_config: ClusterConfigOption = None,
+    transactions: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option(
+            "--transactions",
+            metavar="POLICY=VALUE",
+            help="A limit of the coordinators of transactions in this process, instead of the cluster's policy of that "
+            "name. May be repeated.",
+        ),
+    ] = None,
+    stop_timeout: Annotated[
+        float, typer.Option("--stop-timeout", min=0, max=3600, help="How long ending its work may take, in seconds.")
+    ] = 20.0,
+) -> None:
+    """Do what a cluster needs done until SIGTERM or Ctrl-C; several share it, and take over from each other.
+
+    Keeps lists of ledgers, expires messages (TTL), removes what dead processes left behind, serves transactions, and
+    copies topics to other clusters. A broker that is away is waited for.
+    """
+    duties = _chosen(only or (), without or ())
+    secrets = read_cluster_config(cluster_config or ())
+    limits = _limits(transactions or ())
+    health = ServiceHealth()
+    registry = CollectorRegistry()
+    registry.register(MetricsCollector())
+    with pulsar_errors():
+        guard = guard_of(tls_certificate, tls_key, token_file)
+        server = ServiceServer(host, port, registry, health, guard)
+    try:
+        news(f"metrics and health on port {server.port}")
+        with told_to_stop() as stop:
+            admin = _connected(settings, health, stop)
+            if admin is not None:
+                admin.node.transactions.limits = limits
+                try:
+                    _run(settings, admin, duties, secrets, health, stop, stop_timeout)
+                finally:
+                    admin.close()
+    finally:
+        server.close()
+
+
+def _chosen(only: list[DutyName] | tuple[()], without: list[DutyName] | tuple[()]) -> set[DutyName]:
+    chosen = set(only or DutyName) - set(without)
+    if not chosen:
+        raise typer.BadParameter("nothing is left to be done", param_hint="--without")
+    return chosen
+
+
+def _limits(words: Sequence[str]) -> dict[str, Any]:
+    """POLICY=VALUE, by name."""
+    for word in words:
+        if "=" not in word:
+            raise typer.BadParameter(f"expected POLICY=VALUE, got {word!r:.60}", param_hint="--transactions")
+    try:
+        return parsed_limits(
+            {name.strip(): value.strip() for name, _, value in (word.partition("=") for word in words)}
+        )
+    except InvalidOption as wrong:
+        raise typer.BadParameter(str(wrong), param_hint="--transactions") from wrong
+
+
+def _connected(settings: Settings, health: ServiceHealth, stop: threading.Event) -> AdminClient | None:
+    """As soon as a broker answers; None when told to stop before. Raises what waiting does not change."""
+    quiet = Deadline.after(0)
+    while not stop.is_set():
+        try:
+            return AdminClient(
+                settings.url,
+                operation_timeout_seconds=OPERATION_TIMEOUT_S,
+                connection_timeout_ms=CONNECT_TIMEOUT_MS,
+                kafka_config=settings.kafka_config,
+                instance=settings.instance,
+            )
+        except (ConnectError, Timeout) as away:
+            failure = str(away)
+        health.waits_for(failure)
+        if quiet.passed():
+            news(f"waiting for Kafka at {settings.bootstrap}: {failure}")
+            quiet = Deadline.after(_TELL_AGAIN_S)
+        stop.wait(_AGAIN_S)
+    return None
+
+
+def _run(
+    settings: Settings,
+    admin: AdminClient,
+    duties: set[DutyName],
+    secrets: Mapping[str, Mapping[str, str]],
+    health: ServiceHealth,
+    stop: threading.Event,
+    stop_timeout_s: float,
+) -> None:
+    with pulsar_errors():
+        running = RunningDuties(admin.node, duties, SERVICE, secrets)
+    kafka = KafkaAnswers(admin.node.admin)
+    health.runs(running.states, kafka)
+    try:
+        _tell_of(health, settings, duties, stop)
+    finally:
+        health.stops()
+        news("stopping ...")
+        deadline = Deadline.after(stop_timeout_s)
+        running.close(deadline)
+        if deadline.passed():
+            news(f"stopped after {stop_timeout_s:g} s with work under way; others take it over")
+
+
+def _tell_of(health: ServiceHealth, settings: Settings, duties: set[DutyName], stop: threading.Event) -> None:
+    """Say when it begins to serve, why it does not, and when it does again, until it is to stop."""
+    names = sorted(duty.value for duty in duties)
+    patience = Deadline.after(_PATIENCE_S)
+    served, said = False, tuple[str, ...]()
+    while not stop.wait(_LOOK_S if served else _LOOK_FIRST_S):
+        reasons = tuple(health.ready().reasons)
+        kinds = tuple(reason.partition(":")[0] for reason in reasons)  # librdkafka's words differ each time
+        if not served and not reasons:
+            result = {"serving": settings.url, "duties": names}
+            show_result(settings, f"serving {settings.url}: {', '.join(names)}", result)
+        elif kinds != said and (served or patience.passed()):
+            news(f"not ready: {'; '.join(reasons)}" if reasons else "ready again")
+        else:
+            continue
+        served, said = served or not reasons, kinds

@@ -1,0 +1,87 @@
+"""`pok standalone`: a Kafka broker in the foreground."""
+
+from __future__ import annotations
+
+import shutil
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Final, Optional
+
+import typer
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cli.shared.command import command
+from pulsar_on_kafka.cli.shared.confirm import YES_HELP, confirm
+from pulsar_on_kafka.cli.shared.failure import CommandFailed
+from pulsar_on_kafka.cli.shared.output import news, show_result
+from pulsar_on_kafka.cli.shared.settings import Settings
+from pulsar_on_kafka.cli.shared.stopping import told_to_stop
+from pulsar_on_kafka.embedded import BrokerOptions, open_broker, run_standalone
+from pulsar_on_kafka.embedded.standalone import DEFAULT_PORT, default_data_dir
+from pulsar_on_kafka.embedded.storage import wait_unlocked
+
+_OURS: Final = frozenset({"kafka", "broker.log", "server.properties", "log4j2.xml"})
+
+
+class BrokerChoice(str, Enum):
+    """Where the broker runs."""
+
+    EMBEDDED = "embedded"
+    DOCKER = "docker"
+
+
+def register(app: typer.Typer) -> None:
+    command(app, "standalone")(standalone)
+
+
+def standalone(
+    settings: Settings,
+    data_dir: Annotated[
+        Optional[Path],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        typer.Option("--data-dir", help="Where the data stay between runs.", show_default="one per user"),
+    ] = None,
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="On 127.0.0.1; 0: a free one.")] = DEFAULT_PORT,
+    broker: Annotated[
+        BrokerChoice, typer.Option("--broker", help="A Java process, or a container (whose data do not stay).")
+    ] = BrokerChoice.EMBEDDED,
+    wipe: Annotated[bool, typer.Option("--wipe", help="Start with no data: delete what is there first.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
+) -> None:
+    """Run a Kafka broker until Ctrl-C. Needs Java 17 or later (or Docker); fetches Kafka at the first run."""
+    if broker is BrokerChoice.DOCKER:
+        if data_dir is not None or wipe:
+            raise typer.BadParameter("a container's data do not stay: --data-dir and --wipe are for --broker embedded")
+        _run_docker(settings, port)
+        return
+    if wipe:
+        _wipe(data_dir or default_data_dir(), yes)
+    run_standalone(data_dir, port, announce=lambda line: _announce(settings, line), progress=news)
+
+
+def _run_docker(settings: Settings, port: int) -> None:
+    with told_to_stop() as stop, open_broker("docker", BrokerOptions(port=port), news) as running:
+        _announce(settings, f"Kafka is ready: kafka://{running.bootstrap}")
+        stop.wait()
+        news("stopping ...")
+
+
+def _announce(settings: Settings, line: str) -> None:
+    show_result(settings, line, {"url": line.rpartition(" ")[2]})
+
+
+def _wipe(data_dir: Path, yes: bool) -> None:
+    """Delete a broker's data.
+
+    Raises:
+        CommandFailed: there is something in the directory that no broker of ours put there, or nobody said yes.
+        DataDirBusy: a broker works on it.
+    """
+    there = sorted(found.name for found in data_dir.iterdir()) if data_dir.is_dir() else []
+    if not there:
+        return
+    foreign = [name for name in there if name not in _OURS]
+    if foreign:
+        raise CommandFailed(f"{data_dir} holds {', '.join(foreign[:3])}, which no broker put there: it stays as it is")
+    wait_unlocked(data_dir / "kafka", Deadline.after(0))
+    confirm(f"delete all data in {data_dir}", yes)
+    shutil.rmtree(data_dir)

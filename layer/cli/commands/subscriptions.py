@@ -1,0 +1,394 @@
+"""`pok subscriptions`: make, look at, move and delete subscriptions."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping
+from dataclasses import asdict
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Optional
+
+import typer
+
+from pulsar_on_kafka.admin import AdminClient, SubscriptionStats
+from pulsar_on_kafka.cli.commands.topics import TopicArgument
+from pulsar_on_kafka.cli.shared.cluster_config import ClusterConfigOption, read_cluster_config
+from pulsar_on_kafka.cli.shared.command import command
+from pulsar_on_kafka.cli.shared.confirm import YES_HELP, confirm
+from pulsar_on_kafka.cli.shared.connection import admin_of
+from pulsar_on_kafka.cli.shared.costs import cursors_as_json, show_costs
+from pulsar_on_kafka.cli.shared.failure import CommandFailed
+from pulsar_on_kafka.cli.shared.holes import LEGEND, drawn, save_png
+from pulsar_on_kafka.cli.shared.output import (
+    news,
+    show_names,
+    show_pairs,
+    show_result,
+    show_table,
+    write_json,
+    write_line,
+)
+from pulsar_on_kafka.cli.shared.settings import Settings
+from pulsar_on_kafka.cli.shared.values import message_id_text, parse_message_id, parse_time, printable, time_text
+from pulsar_on_kafka.client.values.message_id import NativeMessageId
+from pulsar_on_kafka.mapping.errors import InvalidSubscriptionName
+from pulsar_on_kafka.mapping.state_records.metadata import ReplicatedBy
+from pulsar_on_kafka.mapping.subscription_group import check_subscription_name
+
+app = typer.Typer(help="Make, look at, move and delete subscriptions.", no_args_is_help=True)
+
+
+def _checked_name(subscription: str) -> str:
+    """Raises typer.BadParameter for what no subscription can be called."""
+    try:
+        check_subscription_name(subscription)
+    except InvalidSubscriptionName as error:
+        raise typer.BadParameter(str(error)) from error
+    return subscription
+
+
+SubscriptionOption = Annotated[
+    str, typer.Option("--subscription", "-s", help="Name of the subscription.", callback=_checked_name)
+]
+YesOption = Annotated[bool, typer.Option("--yes", help=YES_HELP)]
+
+
+class Initial(str, Enum):
+    """Where a new subscription starts."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+
+
+@command(app, "list")
+def list_subscriptions(settings: Settings, topic: TopicArgument) -> None:
+    """The subscriptions of a topic, one a line."""
+    with admin_of(settings) as admin:
+        show_names(settings, admin.list_subscriptions(topic))
+
+
+@command(app, "create")
+def create(
+    settings: Settings,
+    topic: TopicArgument,
+    subscription: SubscriptionOption,
+    initial: Annotated[Initial, typer.Option("--initial", help="Where it starts.")] = Initial.LATEST,
+) -> None:
+    """Make a subscription."""
+    with admin_of(settings) as admin:
+        admin.create_subscription(topic, subscription, from_earliest=initial is Initial.EARLIEST)
+        show_result(
+            settings,
+            f"created {printable(subscription)} at the {initial.value} message",
+            {"created": subscription, "initial": initial.value},
+        )
+
+
+@command(app, "replicate")
+def replicate(
+    settings: Settings,
+    topic: TopicArgument,
+    subscription: SubscriptionOption,
+    by: Annotated[
+        ReplicatedBy,
+        typer.Option(
+            "--by",
+            help="How other clusters hear what is acknowledged here: each acknowledgement, or mark-delete alone, by "
+            "snapshots in the topic, as Pulsar does.",
+        ),
+    ] = ReplicatedBy.ACKNOWLEDGEMENTS,
+    off: Annotated[
+        bool, typer.Option("--off", help="Tell and hear nothing more of it in this cluster; it stays as it is.")
+    ] = False,
+) -> None:
+    """Replicate a subscription to the clusters that its topic is copied to, or stop that."""
+    with admin_of(settings) as admin:
+        if off:
+            admin.stop_replicating_subscription(topic, subscription)
+            show_result(
+                settings,
+                f"{printable(subscription)} is not replicated here any more",
+                {"subscription": subscription, "replicated_by": ""},
+            )
+            return
+        admin.replicate_subscription(topic, subscription, by=by.value)
+        show_result(
+            settings,
+            f"{printable(subscription)} is replicated by {by.value}",
+            {"subscription": subscription, "replicated_by": by.value},
+        )
+
+
+@command(app, "stats")
+def show_stats(settings: Settings, topic: TopicArgument, subscription: SubscriptionOption) -> None:
+    """Backlog, mark-delete, holes and owner of each partition, as last saved, and every consumer in every process."""
+    with admin_of(settings) as admin:
+        stats = admin.subscription_stats(topic, subscription)
+        consumers = admin.subscription_consumers(topic, subscription) if stats.consumers else []
+    if settings.json:
+        write_json({**asdict(stats), "consumers_told": [asdict(consumer) for consumer in consumers]})
+        return
+    show_pairs(
+        {
+            "subscription": stats.subscription,
+            "topic": stats.topic,
+            "type": stats.type + ("" if stats.durable else ", not durable"),
+            "group": stats.group,
+            "backlog": stats.backlog,
+            "acked above mark-delete": stats.individually_deleted,
+            "replicated by": stats.replicated_by or "nothing",
+            "consumers": ", ".join(stats.consumers) or "none",
+        }
+    )
+    write_line("")
+    show_table(
+        ("partition", "start", "end", "mark-delete", "backlog", "acked above", "holes", "saved in", "owner"),
+        [
+            (
+                p.partition,
+                p.start,
+                p.end,
+                p.mark_delete,
+                p.backlog,
+                p.individually_deleted,
+                p.holes,
+                p.saved_in,
+                p.owner,
+            )
+            for p in stats.partitions
+        ],
+    )
+    for line in suspects_told(stats):
+        write_line(line)
+    for p in stats.partitions:
+        if p.unreadable:
+            write_line(f"partition {p.partition} is not served until the subscription is reset: {p.unreadable}")
+    if consumers:
+        write_line("")
+        show_table(
+            ("consumer", "priority", "permits", "unacked", "delivered", "per s", "last lease, s", "process"),
+            [
+                ("(does not tell)", "", "", "", "", "", "", c.process)
+                if c.permits < 0
+                else (
+                    c.consumer_name, c.priority, c.permits, c.unacked, c.delivered, c.rate,
+                    "" if c.lease_age_s < 0 else c.lease_age_s, c.process,
+                )
+                for c in consumers
+            ],
+        )  # fmt: skip
+
+
+@command(app, "show")
+def show(
+    settings: Settings,
+    topic: TopicArgument,
+    subscription: SubscriptionOption,
+    png: Annotated[
+        Optional[Path],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        typer.Option("--png", metavar="FILE", help="Draw it into a PNG file, too.", show_default=False),
+    ] = None,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Have live consumers' processes save first.")] = False,
+) -> None:
+    """Draw what is acknowledged of each partition, and say what each ledger of it costs. Disturbs nobody."""
+    with admin_of(settings) as admin:
+        cursors = admin.subscription_cursors(topic, subscription, fresh=fresh)
+        suspects = [] if settings.json else suspects_told(admin.subscription_stats(topic, subscription))
+    if png is not None:
+        try:
+            save_png(cursors, f"{printable(subscription)} of {printable(topic)}", png)
+        except ModuleNotFoundError as error:
+            raise CommandFailed("--png is drawn by Pillow: pip install 'pulsar-on-kafka[png]'") from error
+        except OSError as error:
+            raise CommandFailed(f"--png: {error}") from error
+    if settings.json:
+        write_json(cursors_as_json(cursors))
+        return
+    width = shutil.get_terminal_size((100, 24)).columns
+    for cursor in cursors:
+        write_line(
+            f"partition {cursor.partition}: backlog {cursor.backlog:,}, mark-delete {cursor.mark_delete:,}, "
+            f"{cursor.acknowledged:,} acknowledged above it, {cursor.holes:,} holes"
+        )
+        for line in drawn(cursor, width):
+            write_line(line)
+        write_line("")
+    for told in suspects:
+        write_line(told)
+    write_line(LEGEND)
+    write_line("")
+    show_costs(cursors)
+    if png is not None:
+        news(f"drawn to {png}")
+
+
+@command(app, "reset")
+def reset(
+    settings: Settings,
+    topic: TopicArgument,
+    subscription: SubscriptionOption,
+    moment: Annotated[
+        Optional[str],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        typer.Option(
+            "--time",
+            metavar="TIME",
+            help="The first message published at or after it comes next: ISO 8601 (local time unless it has an "
+            "offset), Unix milliseconds, or so long ago (90s, 1h, 2d).",
+            show_default=False,
+        ),
+    ] = None,
+    message_id: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--message-id",
+            metavar="ID",
+            help="This message comes next: ledger:entry[:partition] as produce and consume print it; earliest; latest.",
+            show_default=False,
+        ),
+    ] = None,
+    yes: YesOption = False,
+) -> None:
+    """Set a subscription to a place, live consumers with it. What was acknowledged on it is forgotten."""
+    timestamp_ms, wanted, place = _place(moment, message_id)
+    with admin_of(settings) as admin:
+        stats = admin.subscription_stats(topic, subscription)
+        lost = admin.unreadable_cursors(topic, subscription)
+        confirm(f"set {_told(stats)} to {place}{_lost(lost)}", yes)
+        admin.reset_cursor(topic, subscription, timestamp_ms=timestamp_ms, message_id=wanted)
+        _show_backlog(settings, admin, stats, f"set to {place}", {"reset_to": place})
+
+
+@command(app, "skip")
+def skip(
+    settings: Settings,
+    topic: TopicArgument,
+    subscription: SubscriptionOption,
+    count: Annotated[int, typer.Option("--count", "-n", help="Unacknowledged messages to skip, in each partition.")],
+    yes: YesOption = False,
+) -> None:
+    """Acknowledge the next messages unread. Live consumers still get what is in their inboxes."""
+    with admin_of(settings) as admin:
+        stats = admin.subscription_stats(topic, subscription)
+        confirm(f"skip up to {count:,} messages of each partition of {_told(stats)}", yes)
+        skipped = admin.skip(topic, subscription, count)
+        _show_backlog(settings, admin, stats, f"{skipped:,} messages skipped", {"skipped": skipped})
+
+
+@command(app, "clear-backlog")
+def clear_backlog(
+    settings: Settings, topic: TopicArgument, subscription: SubscriptionOption, yes: YesOption = False
+) -> None:
+    """Acknowledge everything up to the end unread. Live consumers still get what is in their inboxes."""
+    with admin_of(settings) as admin:
+        stats = admin.subscription_stats(topic, subscription)
+        lost = admin.unreadable_cursors(topic, subscription)
+        confirm(f"acknowledge the whole backlog of {_told(stats)}{_lost(lost)}", yes)
+        admin.clear_backlog(topic, subscription)
+        _show_backlog(settings, admin, stats, "cleared", {"cleared": stats.backlog})
+
+
+@command(app, "unsubscribe")
+def unsubscribe(
+    settings: Settings,
+    topic: TopicArgument,
+    subscription: SubscriptionOption,
+    force: Annotated[bool, typer.Option("--force", help="End its live consumers before.")] = False,
+    yes: YesOption = False,
+) -> None:
+    """Delete a subscription with everything acknowledged on it; one with live consumers only by force."""
+    with admin_of(settings) as admin:
+        stats = admin.subscription_stats(topic, subscription)
+        live = f", which {len(stats.consumers)} live processes consume" if force and stats.consumers else ""
+        confirm(f"delete {_told(stats)}{live}", yes)
+        admin.unsubscribe(topic, subscription, force=force)
+        show_result(
+            settings,
+            f"deleted {printable(subscription)} of {stats.topic}",
+            {"deleted": subscription, "topic": stats.topic},
+        )
+
+
+def _place(moment: str | None, message_id: str | None) -> tuple[int | None, NativeMessageId | None, str]:
+    """(time, message id, the same in words); exactly one of the first two is there."""
+    if (moment is None) == (message_id is None):
+        raise typer.BadParameter("say where to: either --time or --message-id")
+    try:
+        if moment is not None:
+            timestamp_ms = parse_time(moment, time.time_ns() // 1_000_000)
+            return timestamp_ms, None, time_text(timestamp_ms)
+        wanted = parse_message_id(message_id or "")
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--message-id" if moment is None else "--time") from error
+    return None, wanted, message_id_text(wanted)
+
+
+def suspects_told(stats: SubscriptionStats) -> list[str]:
+    """A line for each partition whose messages come slowly because their consumer died."""
+    return [
+        f"partition {p.partition}: {p.suspects:,} messages are delivered few at a time because their consumer died"
+        for p in stats.partitions
+        if p.suspects
+    ]
+
+
+def _told(stats: SubscriptionStats) -> str:
+    return (
+        f"subscription {printable(stats.subscription)} of {stats.topic} "
+        f"(backlog {stats.backlog:,}, {stats.individually_deleted:,} acknowledged above mark-delete)"
+    )
+
+
+def _lost(unreadable: Mapping[int, str]) -> str:
+    """What moving these cursors puts an end to."""
+    return "".join(
+        f"\npartition {partition}: what is acknowledged above mark-delete cannot be read and is forgotten ({reason})"
+        for partition, reason in unreadable.items()
+    )
+
+
+def _show_backlog(
+    settings: Settings, admin: AdminClient, before: SubscriptionStats, what: str, result: dict[str, object]
+) -> None:
+    backlog = admin.subscription_stats(before.topic, before.subscription).backlog
+    show_result(
+        settings,
+        f"{printable(before.subscription)} of {before.topic}: {what}, backlog {before.backlog:,} -> {backlog:,}",
+        {"subscription": before.subscription, "topic": before.topic, **result, "backlog": backlog},
+    )
+
+
+@command(app, "compare")
+def compare(
+    settings: Settings,
+    topic: TopicArgument,
+    subscription: SubscriptionOption,
+    cluster: Annotated[str, typer.Option("--with", metavar="CLUSTER", help="A registered cluster.")],
+    cluster_config: ClusterConfigOption = None,
+) -> None:
+    """Whether the subscription has acknowledged the same messages here and there; exit code 1 when it has not."""
+    secrets = read_cluster_config(cluster_config or ())
+    with admin_of(settings) as admin:
+        found = admin.compare_subscription(topic, subscription, cluster, kafka_config=secrets.get(cluster))
+    equal = all(partition.equal for partition in found)
+    if settings.json:
+        write_json({"equal": equal, "partitions": [{"equal": each.equal, **asdict(each)} for each in found]})
+    else:
+        show_table(
+            ("partition", "equal", "in both logs", "acked here only", "acked there only", "batches differ", "digest"),
+            [
+                (
+                    each.partition,
+                    each.equal,
+                    each.common,
+                    each.only_here,
+                    each.only_there,
+                    each.in_part,
+                    each.here.digest if each.equal else f"{each.here.digest} {each.there.digest}",
+                )
+                for each in found
+            ],
+        )
+    if not equal:
+        raise typer.Exit(1)

@@ -1,0 +1,241 @@
+"""`pok topics`: make, look at and delete topics."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Optional
+
+import typer
+
+from pulsar_on_kafka.admin import PublisherStats, TopicStats
+from pulsar_on_kafka.cli.shared.command import command
+from pulsar_on_kafka.cli.shared.confirm import YES_HELP, confirm
+from pulsar_on_kafka.cli.shared.connection import admin_of
+from pulsar_on_kafka.cli.shared.failure import CommandFailed
+from pulsar_on_kafka.cli.shared.output import show_names, show_pairs, show_result, show_table, write_json, write_line
+from pulsar_on_kafka.cli.shared.policies import (
+    AppliedOption,
+    PolicyArgument,
+    PolicyOrAllArgument,
+    ValueArgument,
+    remove_policy,
+    set_policy,
+    show_policies,
+)
+from pulsar_on_kafka.cli.shared.settings import Settings
+from pulsar_on_kafka.cli.shared.values import printable, time_text
+from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.mapping.topic_name import TopicName
+
+app = typer.Typer(help="Make, look at and delete topics.", no_args_is_help=True)
+
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="orders, or persistent://tenant/namespace/orders.")]
+
+policy = typer.Typer(help="Policies of a topic, which count before those of its namespace.", no_args_is_help=True)
+app.add_typer(policy, name="policy")
+
+
+@command(app, "list")
+def list_topics(
+    settings: Settings,
+    namespace: Annotated[str, typer.Argument(metavar="[NAMESPACE]", help="tenant/namespace.")] = "public/default",
+) -> None:
+    """The topics of a namespace, one a line (partitioned ones once)."""
+    with admin_of(settings) as admin:
+        show_names(settings, admin.list_topics(namespace))
+
+
+@command(app, "create")
+def create(
+    settings: Settings,
+    topic: TopicArgument,
+    partitions: Annotated[
+        Optional[int],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        typer.Option("--partitions", help="1 to 8192; left out: a non-partitioned topic.", show_default=False),
+    ] = None,
+    entries_per_ledger: Annotated[
+        Optional[int],  # noqa: UP045
+        typer.Option(
+            "--entries-per-ledger", help="Size of a ledger, fixed for the topic's life.", show_default="50000"
+        ),
+    ] = None,
+) -> None:
+    """Make a topic."""
+    with admin_of(settings) as admin:
+        if partitions is None:
+            admin.create_topic(topic, entries_per_ledger=entries_per_ledger)
+        else:
+            admin.create_partitioned_topic(topic, partitions, entries_per_ledger=entries_per_ledger)
+        made = _full_name(topic)
+        kind = "non-partitioned" if partitions is None else f"{partitions:,} partitions"
+        show_result(settings, f"created {made} ({kind})", {"created": made, "partitions": partitions or 0})
+
+
+@command(app, "delete")
+def delete(
+    settings: Settings,
+    topic: TopicArgument,
+    force: Annotated[
+        bool, typer.Option("--force", help="Also with subscriptions, which are lost too, and with live producers.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
+) -> None:
+    """Delete a topic with its data."""
+    with pulsar_errors():
+        name = TopicName.parse(topic)
+    if name.partition >= 0:
+        raise CommandFailed(f"{name} is a partition: only the whole topic {name.base} can be deleted")
+    with admin_of(settings) as admin:
+        stats = admin.topic_stats(topic)
+        if stats.subscriptions and not force:
+            raise CommandFailed(
+                f"topic {stats.topic} has subscriptions: {', '.join(stats.subscriptions)}; unsubscribe them, or --force"
+            )
+        confirm(_deletion_plan(stats), yes)
+        admin.delete_topic(topic, force=force)
+        show_result(settings, f"deleted {stats.topic}", {"deleted": stats.topic})
+
+
+@command(app, "stats")
+def show_stats(settings: Settings, topic: TopicArgument) -> None:
+    """What is in a topic, and the backlog of each subscription."""
+    with admin_of(settings) as admin:
+        stats = admin.topic_stats(topic)
+    if settings.json:
+        write_json(asdict(stats))
+        return
+    show_pairs(
+        {
+            "topic": stats.topic,
+            "kafka topic": f"{stats.kafka_topic}{' (bound)' if stats.bound else ''}",
+            "partitions": stats.partitions if stats.partitioned else "non-partitioned",
+            "entries": stats.entries,
+            "entries per ledger": stats.entries_per_ledger,
+            **_transactions(stats),
+            **_refusing(stats),
+        }
+    )
+    write_line("")
+    starts, ends = stats.start_offsets, stats.end_offsets
+    show_table(("partition", "start", "end", "entries"), [(p, starts[p], ends[p], ends[p] - starts[p]) for p in ends])
+    if stats.subscriptions:
+        write_line("")
+        show_table(("subscription", "backlog"), list(stats.subscriptions.items()))
+    if stats.replication:
+        write_line("")
+        rows = [(cluster, found.backlog, found.connected or "-") for cluster, found in stats.replication.items()]
+        show_table(("copied to", "backlog", "by"), rows)
+    if stats.publishers:
+        write_line("")
+        show_table(
+            ("producer", "access mode", "sent", "failed", "since", "process", "properties"),
+            [_publisher_row(publisher) for publisher in stats.publishers],
+        )
+    if stats.unlisted_publishers:
+        write_line(f"and {stats.unlisted_publishers:,} producers more")
+
+
+@command(app, "partitions")
+def show_partitions(
+    settings: Settings,
+    topic: TopicArgument,
+    grow: Annotated[
+        Optional[int],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        typer.Option("--grow", metavar="N", help="Raise the number of partitions to N first.", show_default=False),
+    ] = None,
+) -> None:
+    """The names of a topic's partitions. There is no way back from --grow."""
+    with admin_of(settings) as admin:
+        if grow is not None:
+            admin.update_partitions(topic, grow)
+        show_names(settings, admin.list_partitions(topic))
+
+
+@command(app, "compact")
+def compact(settings: Settings, topic: TopicArgument) -> None:
+    """Have compacted reads show only the newest message of each key, of what is in the topic now. Removes nothing."""
+    with admin_of(settings) as admin:
+        admin.compact(topic)
+        show_result(settings, f"compacted {_full_name(topic)}", {"compacted": _full_name(topic)})
+
+
+@command(app, "compaction-status")
+def compaction_status(settings: Settings, topic: TopicArgument) -> None:
+    """Up to where compacted reads show only the newest message of each key."""
+    with admin_of(settings) as admin:
+        status = admin.compaction_status(topic)
+    if settings.json:
+        write_json({"compacted_to": status})
+    elif not status:
+        write_line("never compacted")
+    else:
+        show_table(("partition", "compacted to"), sorted(status.items()))
+
+
+@command(app, "bind")
+def bind(
+    settings: Settings,
+    topic: TopicArgument,
+    kafka_topic: Annotated[str, typer.Argument(metavar="KAFKA_TOPIC", help="A Kafka topic that is there already.")],
+) -> None:
+    """Give an existing Kafka topic a Pulsar name; its data and its configuration stay as they are."""
+    with admin_of(settings) as admin:
+        admin.bind_topic(topic, kafka_topic)
+        bound = _full_name(topic)
+        show_result(settings, f"bound {bound} to {kafka_topic}", {"bound": bound, "kafka_topic": kafka_topic})
+
+
+def _transactions(stats: TopicStats) -> dict[str, object]:
+    """Nothing where there are none."""
+    if not stats.ongoing_txn_count and not stats.aborted_txn_count:
+        return {}
+    return {"transactions": f"{stats.ongoing_txn_count:,} ongoing, {stats.aborted_txn_count:,} aborted"}
+
+
+def _refusing(stats: TopicStats) -> dict[str, object]:
+    return {"producers": stats.backlog_exceeded} if stats.backlog_exceeded else {}
+
+
+def _publisher_row(publisher: PublisherStats) -> tuple[object, ...]:
+    since = time_text(publisher.connected_since_ms)
+    properties = ", ".join(f"{printable(name)}={printable(value)}" for name, value in publisher.properties.items())
+    return (
+        printable(publisher.producer_name), publisher.access_mode, publisher.sent, publisher.failed, since,
+        publisher.process.rpartition(":")[0], properties,
+    )  # fmt: skip
+
+
+@command(policy, "set", negative_numbers=True)
+def set_one_policy(settings: Settings, topic: TopicArgument, name: PolicyArgument, value: ValueArgument) -> None:
+    """Set a policy. Producers follow `deduplication` within two seconds; schemas are judged by it from now on."""
+    set_policy(settings, topic, name, value)
+
+
+@command(policy, "get")
+def get_policies(
+    settings: Settings, topic: TopicArgument, name: PolicyOrAllArgument = None, applied: AppliedOption = False
+) -> None:
+    """What is set here (`-`: nothing), or with --applied what counts here."""
+    show_policies(settings, topic, name, applied=applied)
+
+
+@command(policy, "remove")
+def remove_one_policy(settings: Settings, topic: TopicArgument, name: PolicyArgument) -> None:
+    """Have what is set above, or the default, count again."""
+    remove_policy(settings, topic, name)
+
+
+def _full_name(topic: str) -> str:
+    return str(TopicName.parse(topic))
+
+
+def _deletion_plan(stats: TopicStats) -> str:
+    what = f"delete topic {stats.topic}"
+    if stats.bound:
+        data = f"the Kafka topic {stats.kafka_topic} and its {stats.entries:,} records stay"
+    else:
+        data = f"with {stats.entries:,} entries in {stats.partitions:,} partition{'s' if stats.partitions > 1 else ''}"
+    subscriptions = "".join(
+        f", subscription {name} (backlog {backlog:,})" for name, backlog in stats.subscriptions.items()
+    )
+    return f"{what}: {data}{subscriptions}"

@@ -1,0 +1,333 @@
+"""`pok transactions`: look at transactions, their coordinators and what they hold; abort one."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from enum import Enum
+from typing import Annotated, Optional
+
+import typer
+
+from pulsar_on_kafka.admin import CoordinatorStats, TransactionDetails, TransactionInfo, VerifiedBuffer
+from pulsar_on_kafka.cli.commands.subscriptions import SubscriptionOption, YesOption
+from pulsar_on_kafka.cli.commands.topics import TopicArgument
+from pulsar_on_kafka.cli.shared.command import command
+from pulsar_on_kafka.cli.shared.confirm import confirm
+from pulsar_on_kafka.cli.shared.connection import admin_of
+from pulsar_on_kafka.cli.shared.failure import CommandFailed
+from pulsar_on_kafka.cli.shared.output import (
+    progress_towards,
+    show_pairs,
+    show_result,
+    show_table,
+    write_json,
+    write_line,
+)
+from pulsar_on_kafka.cli.shared.settings import Settings
+from pulsar_on_kafka.cli.shared.transaction_values import (
+    MEANINGS,
+    coordinator_as_json,
+    details_as_json,
+    fields_as_json,
+    info_as_json,
+    verified_as_json,
+)
+from pulsar_on_kafka.cli.shared.values import duration_text, parse_duration, printable, ranges_text, time_text
+from pulsar_on_kafka.mapping.errors import MappingError
+from pulsar_on_kafka.mapping.txn_id import TxnId
+
+app = typer.Typer(help="Look at transactions, their coordinators and what they hold; abort one.", no_args_is_help=True)
+
+
+def _parsed_id(text: str | TxnId) -> TxnId:
+    try:
+        return text if isinstance(text, TxnId) else TxnId.parse(text)
+    except MappingError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _parsed_duration(text: str | int) -> int:
+    try:
+        return text if isinstance(text, int) else parse_duration(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+TxnArgument = Annotated[
+    TxnId, typer.Argument(metavar="TXNID", parser=_parsed_id, help="(most,least), as Pulsar prints it, or most:least.")
+]
+CoordinatorOption = Annotated[
+    Optional[int],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+    typer.Option("--coordinator-id", "-c", min=0, help="Only of this coordinator.", show_default=False),
+]
+
+
+class Status(str, Enum):
+    """What `list` shows."""
+
+    OPEN = "open"
+    COMMITTING = "committing"
+    COMMITTED = "committed"
+    ABORTING = "aborting"
+    ABORTED = "aborted"
+
+
+@command(app, "list")
+def list_transactions(
+    settings: Settings,
+    coordinator: CoordinatorOption = None,
+    status: Annotated[
+        Optional[Status],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        typer.Option("--status", help="Only those of this status.", show_default=False),
+    ] = None,
+    finished: Annotated[
+        bool, typer.Option("--all", help="Also those that ended in the last minute, before they are forgotten.")
+    ] = False,
+) -> None:
+    """Transactions that are not finished, the oldest first."""
+    with admin_of(settings) as admin:
+        finished = finished or status in (Status.COMMITTED, Status.ABORTED)
+        found = admin.list_transactions(coordinator, finished=finished)
+    _show_infos(settings, [each for each in found if status is None or each.status.value == status.name])
+
+
+@command(app, "slow")
+def slow(
+    settings: Settings,
+    at_least_ms: Annotated[
+        int,
+        typer.Option(
+            "--time",
+            "-t",
+            parser=_parsed_duration,
+            metavar="DURATION",
+            help="Not finished for so long: 90s, 5m, 1h30m.",
+        ),
+    ] = 60_000,
+    coordinator: CoordinatorOption = None,
+) -> None:
+    """Transactions that are not finished after a while, the oldest first: open ones, and those that do not get done."""
+    with admin_of(settings) as admin:
+        _show_infos(settings, admin.get_slow_transactions(at_least_ms, coordinator))
+
+
+@command(app, "show")
+def show(settings: Settings, txn: TxnArgument) -> None:
+    """One transaction, and what is on record of it in each partition and subscription."""
+    with admin_of(settings) as admin:
+        details = admin.get_transaction_metadata(txn)
+    if settings.json:
+        write_json(details_as_json(details))
+        return
+    info = details.info
+    show_pairs(
+        {
+            "transaction": str(info.id),
+            "coordinator": info.id.coordinator,
+            "status": info.status.value,
+            "opened": time_text(info.opened_at_ms),
+            "times out": f"{time_text(info.timeout_at_ms)}{_left(details)}",
+        }
+    )
+    if details.buffers:
+        write_line("")
+        show_table(
+            ("topic", "partition", "on record", "from offset", "records", "offsets"),
+            [
+                (each.topic, each.partition, _on_record(each.on_record.value, each.sealed),
+                 "" if each.lower_bound is None else each.lower_bound, each.records, ranges_text(each.ranges))
+                for each in details.buffers
+            ],
+        )  # fmt: skip
+    if details.pending_acks:
+        write_line("")
+        show_table(
+            ("topic", "partition", "subscription", "entries", "parts of batches", "up to", "offsets", "ended"),
+            [
+                (each.topic, each.partition, each.subscription, each.entries, each.batches,
+                 "" if each.cumulative is None else each.cumulative, ranges_text(each.ranges), each.ended)
+                for each in details.pending_acks
+            ],
+        )  # fmt: skip
+    if details.gone:
+        write_line("")
+        write_line("deleted since: " + ", ".join(printable("/".join(map(str, each))) for each in details.gone))
+
+
+@command(app, "abort")
+def abort(settings: Settings, txn: TxnArgument, yes: YesOption = False) -> None:
+    """Abort a transaction: its messages are never seen, what it acknowledged is delivered again."""
+    with admin_of(settings) as admin:
+        details = admin.get_transaction_metadata(txn)
+        confirm(f"abort transaction {_told(details.info)}", yes)
+        admin.abort_transaction(txn)
+        show_result(settings, f"aborted {txn}", {"aborted": str(txn)})
+
+
+@command(app, "coordinators")
+def coordinators(settings: Settings, coordinator: CoordinatorOption = None) -> None:
+    """What each coordinator has given and not finished, and which session served it last."""
+    with admin_of(settings) as admin:
+        found = (
+            admin.list_transaction_coordinators() if coordinator is None else [admin.get_coordinator_stats(coordinator)]
+        )
+    if settings.json:
+        write_json([coordinator_as_json(each) for each in found])
+        return
+    show_table(
+        ("coordinator", "open", "ending", "last id", "all over up to", "taken over"),
+        [(each.coordinator, each.open, each.ending, each.highest_id, each.low_water, _owner(each)) for each in found],
+    )
+
+
+@command(app, "scale-coordinators")
+def scale_coordinators(
+    settings: Settings,
+    count: Annotated[int, typer.Argument(metavar="COUNT", min=1, help="How many there are to be: never fewer.")],
+) -> None:
+    """Have more coordinators: each appends to a log of its own."""
+    with admin_of(settings) as admin:
+        admin.scale_transaction_coordinators(count)
+        show_result(settings, f"there are {count} coordinators", {"coordinators": count})
+
+
+@command(app, "buffer")
+def show_buffer(
+    settings: Settings,
+    topic: TopicArgument,
+    each: Annotated[bool, typer.Option("--transactions", help="Every transaction that is on record, too.")] = False,
+) -> None:
+    """What is on record of transactions in each partition of a topic."""
+    with admin_of(settings) as admin:
+        stats = admin.get_transaction_buffer_stats(topic)
+        listed = admin.list_transactions_in_buffer(topic) if each else []
+    if settings.json:
+        _write_places(stats, listed if each else None)
+        return
+    show_table(
+        ("partition", "ongoing", "from offset", "aborted", "not sealed", "left out", "entries", "to be cleaned"),
+        [
+            (found.partition, found.ongoing, "" if found.bound is None else found.bound, found.aborted, found.unsealed,
+             found.excluded, found.entries, found.waiting)
+            for found in stats
+        ],
+    )  # fmt: skip
+    if each:
+        write_line("")
+        show_table(
+            ("transaction", "partition", "on record", "from offset", "records", "offsets"),
+            [
+                (str(found.txn), found.partition, _on_record(found.on_record.value, found.sealed),
+                 "" if found.lower_bound is None else found.lower_bound, found.records, ranges_text(found.ranges))
+                for found in listed
+            ],
+        )  # fmt: skip
+
+
+@command(app, "pending-acks")
+def show_pending_acks(
+    settings: Settings,
+    topic: TopicArgument,
+    subscription: SubscriptionOption,
+    each: Annotated[bool, typer.Option("--transactions", help="Every transaction that holds something, too.")] = False,
+) -> None:
+    """What transactions hold of a subscription: acknowledged when they commit, delivered again when they do not."""
+    with admin_of(settings) as admin:
+        stats = admin.get_pending_ack_stats(topic, subscription)
+        listed = admin.list_transactions_in_pending_ack(topic, subscription) if each else []
+    if settings.json:
+        _write_places(stats, listed if each else None)
+        return
+    show_table(
+        ("partition", "ongoing", "entries", "parts of batches", "up to", "ended", "of former lives"),
+        [
+            (found.partition, found.ongoing, found.entries, found.batches,
+             "" if found.cumulative is None else found.cumulative, found.ended, found.former_lives)
+            for found in stats
+        ],
+    )  # fmt: skip
+    if each:
+        write_line("")
+        show_table(
+            ("transaction", "partition", "entries", "parts of batches", "up to", "offsets", "ended"),
+            [
+                (str(found.txn), found.partition, found.entries, found.batches,
+                 "" if found.cumulative is None else found.cumulative, ranges_text(found.ranges), found.ended)
+                for found in listed
+            ],
+        )  # fmt: skip
+
+
+@command(app, "verify")
+def verify(settings: Settings, topic: TopicArgument) -> None:
+    """Read a topic's data, rebuild its transaction buffers from the markers there, and compare them with what is on
+    record: exit code 1 when something differs."""
+    with admin_of(settings) as admin, progress_towards("reading", shown=True) as progress:
+        found = list(admin.verify_transaction_buffer(topic, progress=progress))
+    harmful = sum(len(each.harmful) for each in found)
+    if settings.json:
+        write_json({"agrees": not harmful, "partitions": [verified_as_json(each) for each in found]})
+    else:
+        _show_verified(found)
+    if harmful:
+        raise CommandFailed(
+            f"{harmful:,} difference{'s' if harmful > 1 else ''} between the log of {printable(topic)} and its buffer"
+        )
+
+
+def _write_places(stats: Sequence[object], listed: Sequence[object] | None) -> None:
+    """`transactions` is there only when they were asked for."""
+    found = {"partitions": [fields_as_json(each) for each in stats]}
+    if listed is not None:
+        found["transactions"] = [fields_as_json(each) for each in listed]
+    write_json(found)
+
+
+def _show_verified(found: list[VerifiedBuffer]) -> None:
+    show_table(
+        ("partition", "from", "to", "transactions", "records", "differences"),
+        [(v.where.partition, v.start, v.end, v.transactions, v.records, len(v.differences)) for v in found],
+    )
+    for each in found:
+        for difference in each.differences:
+            write_line("")
+            write_line(f"partition {each.where.partition}, {difference}")
+            write_line(f"    {MEANINGS[difference.finding]}")
+
+
+def _show_infos(settings: Settings, found: list[TransactionInfo]) -> None:
+    if settings.json:
+        write_json([info_as_json(each) for each in found])
+        return
+    now_ms = time.time_ns() // 1_000_000
+    show_table(
+        ("transaction", "status", "opened", "ago", "time left", "partitions", "subscriptions"),
+        [
+            (str(each.id), each.status.value, time_text(each.opened_at_ms), duration_text(now_ms - each.opened_at_ms),
+             duration_text(each.timeout_at_ms - now_ms) if each.status.value == "OPEN" else "",
+             len(each.partitions), len(each.subscriptions))
+            for each in found
+        ],
+    )  # fmt: skip
+
+
+def _told(info: TransactionInfo) -> str:
+    places = f"{len(info.partitions):,} partitions, {len(info.subscriptions):,} subscriptions"
+    return f"{info.id} ({info.status.value}, opened {time_text(info.opened_at_ms)}, {places})"
+
+
+def _left(details: TransactionDetails) -> str:
+    if details.left_ms is None:
+        return ""
+    if details.left_ms >= 0:
+        return f" (in {duration_text(details.left_ms)})"
+    return f" ({duration_text(-details.left_ms)} ago: nobody serves its coordinator, or clocks differ)"
+
+
+def _on_record(entry: str, sealed: bool) -> str:
+    return f"{entry}, not sealed" if entry == "ABORTED" and not sealed else entry
+
+
+def _owner(stats: CoordinatorStats) -> str:
+    return "never" if stats.owner is None else f"{stats.owner[1]:,} times, last by {stats.owner[0]}"

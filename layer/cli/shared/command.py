@@ -1,0 +1,113 @@
+"""How a command is registered: options that all share, and errors that end in one line."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, Final, Optional, get_type_hints
+
+import typer
+
+from pulsar_on_kafka.cli.shared.failure import failures
+from pulsar_on_kafka.cli.shared.settings import OutputFormat, Settings
+from pulsar_on_kafka.kafka.settings import LIBRDKAFKA_LOG
+
+_PANEL: Final = "Options of every command"
+_LOG: Final = logging.getLogger("pulsar_on_kafka")
+_DEBUG_FORMAT: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+URL_HELP: Final = "Where the cluster is: kafka://host:port[,host:port...]."
+KAFKA_CONFIG_HELP: Final = "A librdkafka option as key=value, or a file of such lines. May be repeated."
+OUTPUT_HELP: Final = "For people or for programs; JSON is all that is on standard output then."
+DEBUG_HELP: Final = "Show tracebacks and the log."
+INSTANCE_HELP: Final = "Whose state it is, where several share the cluster who do not trust one another."
+
+
+def _everywhere(
+    *,
+    url: Annotated[
+        Optional[str],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        typer.Option("--url", help=URL_HELP, rich_help_panel=_PANEL, show_default=False),
+    ] = None,
+    kafka_config: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Option("--kafka-config", help=KAFKA_CONFIG_HELP, rich_help_panel=_PANEL, metavar="FILE|KEY=VALUE"),
+    ] = None,
+    output: Annotated[
+        Optional[OutputFormat],  # noqa: UP045
+        typer.Option("--output", help=OUTPUT_HELP, rich_help_panel=_PANEL, show_default=False),
+    ] = None,
+    debug: Annotated[bool, typer.Option("--debug", help=DEBUG_HELP, rich_help_panel=_PANEL)] = False,
+    instance: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--instance", help=INSTANCE_HELP, rich_help_panel=_PANEL, metavar="NAME", show_default=False),
+    ] = None,
+) -> None:
+    """Only its signature is used: what may be said after the verb as well as before the noun."""
+
+
+_SHARED: Final = inspect.signature(_everywhere, eval_str=True).parameters
+_CONTEXT: Final = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+
+
+def command(
+    app: typer.Typer, name: str, *, negative_numbers: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Register a function as `name` of `app`. Its first parameter is `settings`, the others are typer's; one whose type
+    is a dataclass stands for all of its fields, which several commands may share.
+
+    `negative_numbers`: its arguments may be such, which else look like options.
+    """
+
+    def register(function: Callable[..., None]) -> Callable[..., None]:
+        own = list(inspect.signature(function, eval_str=True).parameters.values())[1:]
+        groups: dict[str, Any] = {p.name: p.annotation for p in own if dataclasses.is_dataclass(p.annotation)}
+        flat = [each for p in own for each in (_fields(p.annotation) if p.name in groups else [p])]
+
+        @functools.wraps(function)
+        def run(**given: Any) -> None:
+            context: typer.Context = given.pop("ctx")
+            shared = {option: given.pop(option) for option in _SHARED}
+            settings: Settings = context.obj.overridden(**shared)
+            with log_on_stderr(settings.debug), failures(settings.debug):
+                for group, kind in groups.items():
+                    given[group] = kind(**{field.name: given.pop(field.name) for field in dataclasses.fields(kind)})
+                function(settings, **given)
+
+        del run.__wrapped__
+        parameters = [_CONTEXT, *(p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in flat), *_SHARED.values()]
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+        run.__annotations__ = {p.name: p.annotation for p in parameters}
+        app.command(name, context_settings={"ignore_unknown_options": negative_numbers})(run)
+        return function
+
+    return register
+
+
+def _fields(kind: type) -> list[inspect.Parameter]:
+    """A parameter for each field."""
+    hints = get_type_hints(kind, include_extras=True)
+    return [p.replace(annotation=hints[p.name]) for p in inspect.signature(kind).parameters.values()]
+
+
+@contextmanager
+def log_on_stderr(debug: bool) -> Iterator[None]:
+    """Warnings of this package go to standard error; librdkafka's own lines only with `debug`."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter(_DEBUG_FORMAT if debug else "pok: %(message)s"))
+    kinds = {_LOG: handler, LIBRDKAFKA_LOG: handler if debug else logging.NullHandler()}
+    before = [(logger, logger.handlers[:], logger.propagate, logger.level) for logger in kinds]
+    for logger, its_handler in kinds.items():
+        logger.handlers[:], logger.propagate = [its_handler], False
+        logger.setLevel(logging.DEBUG if debug else logging.WARNING)
+    try:
+        yield
+    finally:
+        for logger, handlers, propagate, level in before:
+            logger.handlers[:], logger.propagate = handlers, propagate
+            logger.setLevel(level)

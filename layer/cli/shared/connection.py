@@ -1,0 +1,67 @@
+"""A client or an admin client for the length of a command."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.cli.shared.failure import CommandFailed
+from pulsar_on_kafka.cli.shared.settings import CONNECT_TIMEOUT_MS, OPERATION_TIMEOUT_S, Settings
+from pulsar_on_kafka.client.client import Client
+
+_LOOK_S: Final = 3.0
+
+
+@contextmanager
+def admin_of(settings: Settings) -> Iterator[AdminClient]:
+    require_listener(settings.bootstrap)
+    with AdminClient(
+        settings.url,
+        operation_timeout_seconds=OPERATION_TIMEOUT_S,
+        connection_timeout_ms=CONNECT_TIMEOUT_MS,
+        kafka_config=settings.kafka_config,
+        instance=settings.instance,
+    ) as admin:
+        yield admin
+
+
+@contextmanager
+def client_of(settings: Settings) -> Iterator[Client]:
+    """Closed at the end: what was acknowledged is saved, what was sent is answered."""
+    require_listener(settings.bootstrap)
+    client = Client(
+        settings.url,
+        operation_timeout_seconds=OPERATION_TIMEOUT_S,
+        connection_timeout_ms=CONNECT_TIMEOUT_MS,
+        kafka_config=settings.kafka_config,
+        instance=settings.instance,
+    )
+    try:
+        yield client
+    except BaseException:
+        client.shutdown()
+        raise
+    client.close()
+
+
+def require_listener(bootstrap: str) -> None:
+    """Say at once what librdkafka would say after its connection time-out.
+
+    Raises:
+        CommandFailed: nobody accepts a connection at any of the addresses.
+    """
+    reasons = []
+    for server in bootstrap.split(","):
+        host, _, port = server.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_LOOK_S).close()
+        except OSError as error:
+            reasons.append(f"{server}: {error.strerror or error}")
+        else:
+            return
+    raise CommandFailed(
+        f"no broker answers ({'; '.join(reasons)}); start one (`pok standalone`) or name yours with --url"
+    )

@@ -1,0 +1,121 @@
+"""Pictures of a subscription's cursors: what is acknowledged where, as text and as a PNG."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pulsar_on_kafka.admin.cursor_view import PartitionCursor
+
+if TYPE_CHECKING:
+    from PIL.ImageDraw import ImageDraw
+
+LEGEND: Final = "█ acknowledged   ▓ ▒ ░ two thirds, one third, less   · nothing   ┬ a ledger begins   ▲ mark-delete"
+
+_WIDTH: Final = 1000
+_MARGIN: Final = 12
+_HEADING: Final = 34
+_CELL: Final = 4
+_ROWS: Final = 40
+_GAP: Final = 14
+_WHITE: Final = (255, 255, 255)
+_INK: Final = (30, 30, 40)
+_NOTHING: Final = (236, 240, 245)
+_ALL: Final = (22, 84, 150)
+_BEHIND: Final = (150, 158, 168)
+_LEDGER: Final = (214, 69, 56)
+
+
+def drawn(cursor: PartitionCursor, width: int) -> list[str]:
+    """Lines of `width` characters at most: the entries from the ledger of mark-delete to the log's end, and below them
+    where ledgers begin, with the offsets at both ends."""
+    edges = cursor.edges(max(1, width))
+    if cursor.end <= cursor.drawn_from:
+        return [f"everything up to the log's end, {cursor.end:,}, is acknowledged"]
+    blocks = "".join(map(_block, cursor.shares(edges)))
+    ruler = [" "] * len(blocks)
+    for cell in _ledger_cells(cursor, edges):
+        ruler[cell] = "┬"
+    if edges[0] <= cursor.mark_delete < edges[-1]:
+        ruler[_cell_of(edges, cursor.mark_delete)] = "▲"
+    scale = -(-(edges[-1] - edges[0]) // len(blocks))
+    left, right = f"{edges[0]:,}", f"{edges[-1] - 1:,}"
+    middle = f"{scale:,} offsets a character" if scale > 1 else ""
+    room = max(len(blocks) - len(left) - len(right), len(middle) + 2)
+    return [blocks, "".join(ruler).rstrip(), f"{left}{middle:^{room}}{right}"]
+
+
+def save_png(cursors: Sequence[PartitionCursor], title: str, file: Path) -> None:
+    """One field of cells for each partition, read line by line; a red cell is where a ledger begins,
+    grey ones lie at or below mark-delete, the bluer another one is the more of it is acknowledged.
+
+    Raises:
+        ModuleNotFoundError: Pillow is not installed.
+        OSError: the file cannot be written.
+    """
+    from PIL import Image, ImageDraw, ImageFont
+
+    fields = [(cursor, cursor.edges(_columns() * _ROWS)) for cursor in cursors]
+    heights = [_HEADING + _CELL * _lines(edges) + _GAP for _, edges in fields]
+    image = Image.new("RGB", (_WIDTH, 2 * _MARGIN + _HEADING + sum(heights)), _WHITE)
+    draw, small, large = ImageDraw.Draw(image), ImageFont.load_default(13), ImageFont.load_default(17)
+    draw.text((_MARGIN, _MARGIN), title, _INK, large)
+    top = _MARGIN + _HEADING
+    for (cursor, edges), height in zip(fields, heights, strict=True):
+        draw.text((_MARGIN, top), _heading(cursor, edges), _INK, small)
+        _draw_field(draw, cursor, edges, top + _HEADING - 12)
+        top += height
+    image.save(file, "PNG")
+
+
+def _draw_field(draw: ImageDraw, cursor: PartitionCursor, edges: Sequence[int], top: int) -> None:
+    begins = set(_ledger_cells(cursor, edges))
+    for cell, share in enumerate(cursor.shares(edges)):
+        line, column = divmod(cell, _columns())
+        x, y = _MARGIN + _CELL * column, top + _CELL * line
+        behind = edges[cell + 1] - 1 <= cursor.mark_delete
+        colour = _LEDGER if cell in begins else _BEHIND if behind else _between(_NOTHING, _ALL, share)
+        draw.rectangle((x, y, x + _CELL - 1, y + _CELL - 1), colour)
+
+
+def _heading(cursor: PartitionCursor, edges: Sequence[int]) -> str:
+    scale = -(-(edges[-1] - edges[0]) // (len(edges) - 1))
+    return (
+        f"partition {cursor.partition}: offsets {edges[0]:,} to {edges[-1]:,}, {scale:,} a cell; mark-delete "
+        f"{cursor.mark_delete:,}, {cursor.acknowledged:,} acknowledged above it, {cursor.holes:,} holes, "
+        f"{cursor.total_bytes:,} bytes on Kafka"
+    )
+
+
+def _columns() -> int:
+    return (_WIDTH - 2 * _MARGIN) // _CELL
+
+
+def _lines(edges: Sequence[int]) -> int:
+    return -(-(len(edges) - 1) // _columns())
+
+
+def _between(low: tuple[int, int, int], high: tuple[int, int, int], share: float) -> tuple[int, int, int]:
+    red, green, blue = (round(a + (b - a) * share) for a, b in zip(low, high, strict=True))
+    return red, green, blue
+
+
+def _block(share: float) -> str:
+    if share >= 1:
+        return "█"
+    if share <= 0:
+        return "·"
+    return "▓" if share >= 2 / 3 else "▒" if share >= 1 / 3 else "░"
+
+
+def _ledger_cells(cursor: PartitionCursor, edges: Sequence[int]) -> list[int]:
+    """The cells in which a ledger's first entry lies."""
+    size = cursor.entries_per_ledger
+    first = -(-edges[0] // size) * size
+    return sorted({_cell_of(edges, offset) for offset in range(first, edges[-1], size)})
+
+
+def _cell_of(edges: Sequence[int], offset: int) -> int:
+    return bisect_left(edges, offset + 1) - 1

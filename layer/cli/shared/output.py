@@ -1,0 +1,110 @@
+"""Results on standard output, as a table or as JSON; news on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from pulsar_on_kafka.cli.shared.settings import Settings
+from pulsar_on_kafka.cli.shared.values import printable
+
+_PIPE_COLUMNS: Final = 1000  # nobody folds what goes into a file
+
+
+def write_json(value: object) -> None:
+    """One JSON value on one line."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
+
+
+def write_line(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def show_result(settings: Settings, sentence: str, result: Mapping[str, Any]) -> None:
+    """What a command did."""
+    if settings.json:
+        write_json(result)
+    else:
+        write_line(sentence)
+
+
+def show_names(settings: Settings, names: Sequence[str]) -> None:
+    """One name a line, or a JSON array."""
+    if settings.json:
+        write_json(list(names))
+    else:
+        for name in names:
+            write_line(printable(name))
+
+
+def show_pairs(pairs: Mapping[str, object]) -> None:
+    """`name  value` lines, aligned."""
+    width = max(map(len, pairs))
+    for name, value in pairs.items():
+        write_line(f"{name:<{width}}  {_cell(value)}")
+
+
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """Numbers to the right; on a terminal long cells are folded."""
+    table = Table(box=SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    for index, column in enumerate(columns):
+        numeric = bool(rows) and all(isinstance(row[index], int) for row in rows)
+        table.add_column(column, justify="right" if numeric else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(_cell(value)) for value in row))
+    console = Console(markup=False, highlight=False, emoji=False)
+    if not console.is_terminal:
+        console.width = _PIPE_COLUMNS
+    console.print(table)
+
+
+def news(line: str) -> None:
+    """For the person who waits; never part of the result."""
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()
+
+
+@contextmanager
+def progress_bar(what: str, total: int | None, *, shown: bool) -> Iterator[Callable[[int], None]]:
+    """Calls with the number of newly finished things move a bar on standard error, if that is a terminal.
+
+    `shown` False for none at all, as where results scroll by on the same terminal.
+    """
+    console = Console(stderr=True)
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal)) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda finished: bar.advance(task, finished)
+
+
+@contextmanager
+def progress_towards(what: str, *, shown: bool) -> Iterator[Callable[[int, int], None]]:
+    """The same for whoever calls with how many of how many things are finished."""
+    console = Console(stderr=True)
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not (shown and console.is_terminal)) as bar:
+        task = bar.add_task(what, total=None)
+        yield lambda finished, total: bar.update(task, completed=finished, total=total)
+
+
+def results_scroll_by() -> bool:
+    return sys.stdout.isatty()
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    return printable(str(value))

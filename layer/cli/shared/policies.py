@@ -1,0 +1,67 @@
+"""What `pok cluster policy`, `pok namespaces policy` and `pok topics policy` have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated, Optional
+
+import typer
+
+from pulsar_on_kafka.cli.shared.connection import admin_of
+from pulsar_on_kafka.cli.shared.output import show_pairs, show_result, write_json, write_line
+from pulsar_on_kafka.cli.shared.settings import Settings
+from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.metadata.namespaces import CLUSTER
+from pulsar_on_kafka.metadata.policies import POLICIES, policy_named
+
+PolicyArgument = Annotated[str, typer.Argument(metavar="POLICY", help=f"One of: {', '.join(POLICIES)}.")]
+PolicyOrAllArgument = Annotated[
+    Optional[str],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+    typer.Argument(metavar="[POLICY]", help="Left out: all of them.", show_default=False),
+]
+ValueArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="VALUE",
+        help="What the policy takes: true or false; a number; a word, in any case; a size as 10G; names with commas.",
+    ),
+]
+AppliedOption = Annotated[bool, typer.Option("--applied", help="What counts here, wherever it is set.")]
+
+
+def set_policy(settings: Settings, where: str, name: str, value: str) -> None:
+    with pulsar_errors():
+        parsed = policy_named(name).parse(value)
+    with admin_of(settings) as admin:
+        admin.set_policy(where, name, parsed)
+        done = f"policy {name} of {_named(where)} is {_shown(parsed)}"
+        show_result(settings, done, {"where": where, "policy": name, "value": parsed})
+
+
+def show_policies(settings: Settings, where: str, name: str | None, *, applied: bool) -> None:
+    """One policy's value alone, or all with their names."""
+    with admin_of(settings) as admin:
+        there = [each.name for each in POLICIES.values() if where == CLUSTER or not each.of_cluster]
+        names = there if name is None else [name]
+        found = {each: admin.get_policy(where, each, applied_value=applied) for each in names}
+    if settings.json:
+        write_json(found if name is None else found[name])
+    elif name is None:
+        show_pairs({each: _shown(value) for each, value in found.items()})
+    else:
+        write_line(_shown(found[name]))
+
+
+def remove_policy(settings: Settings, where: str, name: str) -> None:
+    with admin_of(settings) as admin:
+        admin.remove_policy(where, name)
+        show_result(settings, f"removed policy {name} of {_named(where)}", {"where": where, "removed": name})
+
+
+def _named(where: str) -> str:
+    return "the cluster" if where == CLUSTER else where
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, (list, tuple)):
+        return ",".join(value) or "none"
+    return "-" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

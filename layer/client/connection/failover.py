@@ -1,0 +1,106 @@
+"""`AutoClusterFailover` at work: which of several clusters answers.
+
+Source: `AutoClusterFailover.cc` of the C++ client, which pulsar-client 3.13.0 is built on.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from pulsar_on_kafka.client.values.service_info import AutoClusterFailover, ServiceInfo, ServiceInfoProvider
+from pulsar_on_kafka.client.values.service_url import parse_service_url
+
+_log: Final = logging.getLogger(__name__)
+
+_END_S: Final = 3.0
+"""How long `close` waits for a connection that is being tried; its thread is a daemon and changes nothing after."""
+
+Probe = Callable[[ServiceInfo], bool]
+"""Whether a cluster answers."""
+
+
+class Failover:
+    """Which cluster to use, by what probes say. One thread."""
+
+    def __init__(self, config: AutoClusterFailover, probe: Probe) -> None:
+        self._config = config
+        self._probe = probe
+        self.current = config.primary
+        self._failures = 0
+        """Of the cluster in use, one after the other."""
+        self._recoveries = 0
+        """Answers of the primary, one after the other, while a secondary is in use."""
+
+    def check(self) -> bool:
+        """Probe; whether another cluster is in use now."""
+        before = self.current
+        if self._probe(self.current):
+            self._failures = 0
+        else:
+            self._failures += 1
+        failed = self._failures >= self._config.failover_threshold
+        if self.current is self._config.primary:
+            if failed:
+                self._use(next(filter(self._probe, self._config.secondary), self.current))
+        elif not self._probe(self._config.primary):
+            self._recoveries = 0
+        else:
+            self._recoveries += 1
+            if failed or self._recoveries >= self._config.switch_back_threshold:
+                self._use(self._config.primary)
+        return self.current is not before
+
+    def _use(self, info: ServiceInfo) -> None:
+        if info is not self.current:
+            self.current, self._failures, self._recoveries = info, 0, 0
+
+
+class ProbedClusters(ServiceInfoProvider):
+    """Tells the client of the cluster that answers. One thread from `initialize` until `close`."""
+
+    def __init__(self, config: AutoClusterFailover, connect_timeout_s: float) -> None:
+        """`connect_timeout_s`: how long one broker may take to accept a connection."""
+        self._connect_timeout_s = connect_timeout_s
+        self._interval_s = config.check_interval_ms / 1000
+        self._failover = Failover(config, self._answers)
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def initial_service_info(self) -> ServiceInfo:
+        """The primary, whether it answers or not."""
+        return self._failover.current
+
+    def initialize(self, on_service_info_update: Callable[[ServiceInfo], None]) -> None:
+        self._thread = threading.Thread(
+            target=self._watch, args=(on_service_info_update,), name="pok-cluster-failover", daemon=True
+        )
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join(_END_S)
+
+    def _watch(self, tell: Callable[[ServiceInfo], None]) -> None:
+        while not self._closed.wait(self._interval_s):
+            before = self._failover.current.service_url
+            if self._failover.check() and not self._closed.is_set():
+                _log.warning("cluster %s is left for %s", before, self._failover.current.service_url)
+                tell(self._failover.current)
+
+    def _answers(self, info: ServiceInfo) -> bool:
+        return any(self._accepts(server) for server in parse_service_url(info.service_url).bootstrap.split(","))
+
+    def _accepts(self, server: str) -> bool:
+        if self._closed.is_set():
+            return False
+        host, _, port = server.rpartition(":")
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), self._connect_timeout_s):
+                return True
+        except OSError:
+            return False

@@ -1,0 +1,196 @@
+"""What one Client has open, from its first producer or consumer until its `close`."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.connection.client_options import ClientOptions
+from pulsar_on_kafka.client.connection.partition_discovery import Growth
+from pulsar_on_kafka.client.connection.policy_watch import PolicyWatch
+from pulsar_on_kafka.client.consumer.consumer import Consumer
+from pulsar_on_kafka.client.consumer.dead_letters import OpenProducer
+from pulsar_on_kafka.client.consumer.letter_versions import LetterVersions
+from pulsar_on_kafka.client.producer.producer import Producer
+from pulsar_on_kafka.client.reader.reader import Reader
+from pulsar_on_kafka.client.reader.table_view import TableView
+from pulsar_on_kafka.client.receiving.listener import ListenerThreads
+from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.client.values.options import check_range
+from pulsar_on_kafka.client.values.periodic import Periodic
+from pulsar_on_kafka.client.values.stats_log import StatsLine, StatsLog
+from pulsar_on_kafka.client.values.transaction import Transaction
+from pulsar_on_kafka.exceptions import AlreadyClosed, ConnectError, InvalidConfiguration
+from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.node.node import Node, acquire, release
+from pulsar_on_kafka.node.standing_in import LOOK_S
+
+if TYPE_CHECKING:
+    from pulsar_on_kafka.metrics.server import MetricsServer
+
+
+class Session:
+    """The node, the producers, consumers and readers of one client, and the threads that serve them. Thread-safe.
+
+    Memory: an entry for each producer, consumer and reader until it is closed.
+    """
+
+    def __init__(self, options: ClientOptions, settings: KafkaSettings, letter_producer: OpenProducer) -> None:
+        self.operation_timeout_s = float(options.operation_timeout_seconds)
+        self.ack_persist_interval_s = options.ack_persist_interval_ms / 1000
+        self.max_pattern_topics = options.max_pattern_topics
+        self._cursor_memory_limit_bytes = options.cursor_memory_limit_bytes
+        self._transactions_enabled = options.enable_transaction
+        self._stands_in = options.stands_in()
+        self.letter_producer = letter_producer
+        """For copies of messages."""
+        self.threads = ListenerThreads(options.message_listener_threads)
+        self.periodic = Periodic("pok-discovery")
+        self._settings = settings
+        self._connect_timeout_s = min(options.connection_timeout_ms / 1000, self.operation_timeout_s)
+        self._growth = Growth(self.periodic, self.node, self.operation_timeout_s)
+        self._policies = PolicyWatch(self.periodic, self.node, self.operation_timeout_s)
+        self._stats_log = StatsLog(options.stats_interval_in_seconds, self._stats_lines, self.periodic)
+        self._metrics_server = None if options.metrics_port is None else serve_metrics(options.metrics_port)
+        self._producers: set[Producer] = set()
+        self._consumers: set[Consumer] = set()
+        self._readers: set[Reader] = set()
+        self._node: Node | None = None
+        self._lock = threading.RLock()
+        self._closed = False
+
+    def node(self) -> Node:
+        """The process's node for this cluster; the first call connects.
+
+        Raises:
+            AlreadyClosed: the client was closed.
+            ConnectFailed: no broker answered in the connection timeout.
+        """
+        with self._lock:
+            if self._closed:
+                raise AlreadyClosed("the client is closed")
+            if self._node is None:
+                self._node = acquire(self._settings, Deadline.after(self._connect_timeout_s))
+                self._node.store.budget.allow(self._cursor_memory_limit_bytes)
+                if self._stands_in:
+                    self._node.stand_in.wanted()
+                    self.periodic.every(LOOK_S, self._node.stand_in.look)
+            return self._node
+
+    def check_answers(self, deadline: Deadline) -> None:
+        """Raises ConnectError: no broker answers now, though one may have when the process connected."""
+        try:
+            self.node().admin.cluster_id(deadline)
+        except errors.LayerError as failure:
+            raise ConnectError(str(failure)) from failure
+
+    def letter_versions(self) -> LetterVersions:
+        return LetterVersions(self.node().schemas, self.operation_timeout_s)
+
+    def new_transaction(self, timeout_ms: int) -> Transaction:
+        """Raises as `Client.new_transaction`."""
+        if not self._transactions_enabled:
+            raise InvalidConfiguration("transactions are not enabled: make the Client with enable_transaction=True")
+        check_range("timeout_ms", timeout_ms, 1)
+        with pulsar_errors():
+            deadline = self.deadline()
+            node = self.node()
+            begun = node.transactions.client(deadline).begin(timeout_ms, deadline)
+            return Transaction(begun, self.operation_timeout_s, node.cluster_id)
+
+    def deadline(self) -> Deadline:
+        """A new one, for one call to the cluster."""
+        return Deadline.after(self.operation_timeout_s)
+
+    @property
+    def metrics_port(self) -> int | None:
+        return None if self._metrics_server is None else self._metrics_server.port
+
+    # Who is open --------------------------------------------------------------------------------------------------
+
+    def producer_opened(self, producer: Producer, topic: Topic) -> None:
+        self._producers.add(producer)
+        self._growth.watch(topic, producer)
+        self._policies.watch(topic, producer)
+        self._stats_log.start()
+
+    def producer_closed(self, producer: Producer) -> None:
+        self._producers.discard(producer)
+        self._policies.unwatch(producer)
+
+    def consumer_opened(self, consumer: Consumer) -> None:
+        self._consumers.add(consumer)
+        self._stats_log.start()
+
+    def consumer_closed(self, consumer: Consumer) -> None:
+        self._consumers.discard(consumer)
+
+    def reader_opened(self, reader: Reader) -> None:
+        self._readers.add(reader)
+        self._growth.watch(reader.opened_topic, reader)
+        self._stats_log.start()
+
+    def table_view_opened(self, view: TableView, reader: Reader) -> None:
+        """`reader` is the view's: it ends with it."""
+        meter = self.node().meters.reader(str(reader.opened_topic.name))
+        meter.view_opened(view)
+        reader.when_closed(lambda _: meter.view_closed(view))
+
+    def reader_closed(self, reader: Reader) -> None:
+        self._readers.discard(reader)
+
+    def _stats_lines(self) -> list[StatsLine]:
+        producers = [producer.stats_line() for producer in list(self._producers)]
+        consumers = [line for consumer in list(self._consumers) for line in consumer.stats_lines()]
+        return producers + consumers + [reader.stats_line() for reader in list(self._readers)]
+
+    # The end ------------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Close everything, end every thread.
+
+        Raises:
+            AlreadyClosed: it was closed before.
+        """
+        with self._lock:
+            if self._closed:
+                raise AlreadyClosed("the client is closed already")
+            self._closed = True
+            node, self._node = self._node, None
+        try:
+            self.periodic.close()
+            for consumer in list(self._consumers):
+                consumer.stop_receiving()  # or the messages of the first to leave would go to the next one
+            for consumer in list(self._consumers):
+                consumer.leave()
+            for reader in list(self._readers):
+                reader.leave()
+            for producer in list(self._producers):
+                producer.close()
+        finally:
+            self.threads.close()
+            if self._metrics_server is not None:
+                release_metrics(self._metrics_server)
+            if node is not None:
+                if self._stands_in:
+                    node.stand_in.unwanted()
+                release(node)
+
+
+# Not at the top: most programs need no HTTP server.
+
+
+def serve_metrics(port: int) -> MetricsServer:
+    from pulsar_on_kafka.metrics.server import serve
+
+    with pulsar_errors():
+        return serve(port)
+
+
+def release_metrics(server: MetricsServer) -> None:
+    from pulsar_on_kafka.metrics.server import release
+
+    release(server)

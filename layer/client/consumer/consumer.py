@@ -1,0 +1,400 @@
+"""`Consumer`: receives and acknowledges the messages of one subscription."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, cast
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.client.consumer.dead_letters import DeadLetterWriter
+from pulsar_on_kafka.client.consumer.places import Places
+from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay, begin_acknowledging, cumulative, individual
+from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceivePolicy
+from pulsar_on_kafka.client.receiving.last_message import last_message
+from pulsar_on_kafka.client.receiving.listener import ListenerThreads
+from pulsar_on_kafka.client.receiving.receiving import Inbox, MessageListener, Receiving
+from pulsar_on_kafka.client.values.enums import ConsumerType
+from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.client.values.message import BatchedMessage, Message
+from pulsar_on_kafka.client.values.message_id import (
+    BatchedMessageId,
+    NativeMessageId,
+    PartitionOrigin,
+    StoredMessageId,
+    native,
+)
+from pulsar_on_kafka.client.values.options import check_type
+from pulsar_on_kafka.client.values.redelivery_backoff import RedeliveryBackoff
+from pulsar_on_kafka.client.values.stats_log import StatsLine
+from pulsar_on_kafka.client.values.transaction import Transaction
+from pulsar_on_kafka.exceptions import (
+    BrokerMetadataError,
+    CumulativeAcknowledgementNotAllowedError,
+    InvalidConfiguration,
+    NotConnected,
+    OperationNotSupported,
+    UnknownError,
+)
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.state_records.pending_acks import TxnAck
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
+from pulsar_on_kafka.subscriptions.records.delivery import PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+
+_log = logging.getLogger(__name__)
+
+
+class Consumer(Receiving):
+    """A consumer of one subscription. Thread-safe. Source: `pulsar.Consumer`.
+
+    Memory: an inbox of `receiver_queue_size` messages, besides what its subscription's member holds.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        subscription: Subscription,
+        member: SubscriptionMember,
+        endpoint: Endpoint,
+        *,
+        kind: ConsumerType,
+        nack_delay_ms: int,
+        nack_backoff: RedeliveryBackoff | None,
+        dead_letters: DeadLetterWriter | None,
+        operation_timeout_s: float,
+        seek_inclusive: bool,
+        batch_policy: ConsumerBatchReceivePolicy | None,
+        listener: MessageListener | None,
+        threads: ListenerThreads,
+        on_close: Callable[[Consumer], None],
+    ) -> None:
+        self._node = node
+        self._subscription = subscription
+        self._member = member
+        super().__init__(
+            cast("Inbox", endpoint),  # it makes Messages
+            subscription=subscription.name,
+            operation_timeout_s=operation_timeout_s,
+            batch_policy=batch_policy,
+            listener=listener,
+            threads=threads,
+        )
+        self._endpoint = endpoint
+        self._places = Places(node, subscription, member, operation_timeout_s)
+        self._open_inbox: Endpoint | None = endpoint  # None once closed, so that the fast paths need no other check
+        self._kind = kind
+        self._transient = not subscription.topic.name.is_persistent
+        self._nack_delay_s = nack_delay_ms / 1000
+        self._nack_backoff = nack_backoff
+        self._dead_letters = dead_letters
+        self._seek_inclusive = seek_inclusive
+        self._on_close = on_close
+        self._close_called = False
+        self._losses_seen = member.losses()
+        self._begin_to_listen()
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """Where its messages arrive. Ours, for consumers of several topics."""
+        return self._endpoint
+
+    def endpoints(self) -> list[Endpoint]:
+        """Where messages arrive, one for each topic. Ours, for clients that follow a map of tenants."""
+        return [self._endpoint]
+
+    def layouts(self) -> list[LedgerLayout]:
+        """What its messages' ids are made with. Ours, for clients that follow a map of tenants."""
+        return [self._member.slot(self._subscription.partition or 0).layout]
+
+    def stats_lines(self) -> list[StatsLine]:
+        """What it counted; for the log."""
+        inbox, subscription = self._endpoint, self._subscription
+        who = f"consumer={inbox.name} subscription={subscription.name} topic={subscription.place}"
+        now = {"inbox": len(inbox.queue), "unacknowledged": inbox.unacked}
+        return [StatsLine(who, {"received": inbox.delivered}, now)]
+
+    # Acknowledging ------------------------------------------------------------------------------------------------
+
+    def acknowledge(
+        self, message: Message | NativeMessageId | Any, *, txn: Transaction | None = None, wait: bool = False
+    ) -> None:
+        """Acknowledge one message. It is durable within `ack_persist_interval_ms`; with `wait` when this returns.
+
+        With `txn` the transaction holds it, durably, when this returns: nobody else gets it, it is acknowledged when
+        the transaction is committed, and delivered again when that is aborted. Ours, after Java's `acknowledgeAsync`.
+
+        Raises:
+            AlreadyClosed: the consumer was closed.
+            TypeError: neither a message nor an id.
+            InvalidMessage: an id of another topic.
+            TransactionConflict, InvalidTxnStatusError, NotConnected, Timeout and others: with `txn`, see
+                `transactional_acks.begin_acknowledging`.
+        """
+        if txn is not None:
+            self.begin_acknowledging(message, txn).wait()
+            return
+        if type(message) is Message and message.feed.endpoint is self._open_inbox:
+            message.feed.slot.ack(message.offset)
+        elif type(message) is BatchedMessage and message.feed.endpoint is self._open_inbox:
+            message.feed.slot.ack_in_batch((message.offset, message.batch_index, message.entry.size))
+        else:
+            slot, offset = self._locate(message)
+            place = self._places.in_batch(message, slot, offset)
+            if place is None:
+                slot.ack(offset)
+                if (first := self._places.first_chunk(message, slot)) is not None:
+                    slot.ack(first)
+            else:
+                slot.ack_in_batch((offset, *place))
+        if wait:
+            self.flush()
+
+    def acknowledge_cumulative(
+        self, message: Message | NativeMessageId | Any, *, txn: Transaction | None = None, wait: bool = False
+    ) -> None:
+        """Acknowledge this message and every one before it in its partition; in a transaction with `txn`, as
+        `acknowledge` does.
+
+        Raises:
+            CumulativeAcknowledgementNotAllowedError: on a Shared or Key_Shared subscription.
+        """
+        if txn is not None:
+            self.begin_acknowledging_cumulative(message, txn).wait()
+            return
+        slot, offset = self._located_for_cumulative(message)
+        place = self._places.in_batch(message, slot, offset)
+        if place is None:
+            slot.cumulative.append(offset)
+        else:
+            slot.cumulative_in_batch.append((offset, *place))
+        if wait:
+            self.flush()
+
+    def begin_acknowledging(self, message: Message | NativeMessageId | Any, txn: Transaction) -> AckUnderWay:
+        """`acknowledge` in a transaction, up to where its answer has to be waited for. Ours, for asyncio."""
+        slot, offset = self._locate(message)
+        place = self._places.in_batch(message, slot, offset)
+        first = None if isinstance(message, Message) else self._places.first_chunk(message, slot)
+        return self._begin_acknowledging(txn, slot, individual(offset, place, first))
+
+    def begin_acknowledging_cumulative(self, message: Message | NativeMessageId | Any, txn: Transaction) -> AckUnderWay:
+        """The same of `acknowledge_cumulative`."""
+        slot, offset = self._located_for_cumulative(message)
+        return self._begin_acknowledging(txn, slot, cumulative(offset, self._places.in_batch(message, slot, offset)))
+
+    def _located_for_cumulative(self, message: Message | NativeMessageId | Any) -> tuple[PartitionSlot, int]:
+        located = self._locate(message)
+        if self._kind in (ConsumerType.Shared, ConsumerType.KeyShared):
+            raise CumulativeAcknowledgementNotAllowedError(
+                f"subscription {self.subscription_name()} is {self._kind.name}: acknowledge messages one by one"
+            )
+        return located
+
+    def _begin_acknowledging(self, txn: Transaction, slot: PartitionSlot, ack: TxnAck) -> AckUnderWay:
+        if self._transient:
+            raise OperationNotSupported(
+                f"{self._subscription.topic.name} is not persistent: no transaction can be there"
+            )
+        topic, name = str(self._subscription.topic.name), self._subscription.name
+        cluster_id = self._node.cluster_id
+        return begin_acknowledging(txn, self._member, topic, slot.number, name, ack, self._deadline(), cluster_id)
+
+    def negative_acknowledge(self, message: Message | NativeMessageId) -> None:
+        """Have this message delivered again after the negative-ack delay.
+
+        On Exclusive and Failover everything unacknowledged comes again then, as with the official client. On a closed
+        consumer this does nothing: what it left comes again anyway.
+        """
+        if native(message) is not None and not isinstance(message, NativeMessageId):
+            raise TypeError("negative_acknowledge takes a message or the id that message.message_id() gave")
+        if self._closed or self._transient:
+            return
+        slot, offset = self._locate(message)
+        delay_s = self._nack_delay_s
+        if self._nack_backoff is not None:
+            delay_s = self._nack_backoff.next(message.redelivery_count() if isinstance(message, Message) else 0) / 1000
+        place = self._places.in_batch(message, slot, offset) if self._member.type.is_shared else None
+        self._member.negative_acknowledge(slot, offset, self._endpoint, delay_s, place)
+
+    def reconsume_later(self, message: Message, delay_ms: int, properties: dict[str, str] | None = None) -> None:
+        """Have a copy of this message delivered after `delay_ms` (0 to ten years), and acknowledge the message.
+
+        For consumers made with `retry_enable`. Returns when the copy is durable and the message acknowledged; a crash
+        between the two leaves both. `properties` are added to the copy's, which carries what
+        `client.consumer.retry_letters` says. Ours beyond the official client; source: Java's `Consumer.reconsumeLater`.
+
+        Differs from Pulsar: the message is not delivered again by itself when this fails.
+
+        Raises:
+            InvalidConfiguration: the consumer was made without `retry_enable`, or the delay is out of range.
+            TypeError: not a message.
+            OperationNotSupported: a message of another topic.
+            InvalidMessage: its property RECONSUMETIMES is no number.
+            Timeout, AlreadyClosed and others: as `Producer.send`; the message stays unacknowledged.
+        """
+        self._check_open()
+        raise InvalidConfiguration(
+            f"reconsume_later method not supported: the consumer of {self.topic()} was made without retry_enable=True"
+        )
+
+    def redeliver_unacknowledged_messages(self) -> None:
+        """Have everything that this consumer has not acknowledged delivered again, now. Nothing on a closed one."""
+        if not self._closed and not self._transient:
+            self._member.redeliver_unacknowledged(self._endpoint)
+
+    def flush(self, timeout_millis: int | None = None) -> None:
+        """Return when everything acknowledged so far is durable. Ours beyond the official client.
+
+        Raises:
+            Timeout: not in time (default: the client's operation timeout).
+            NotConnected: the partition was lost to another process meanwhile.
+        """
+        self._check_open()
+        deadline = self._deadline() if timeout_millis is None else Deadline.after_ms(timeout_millis)
+        with pulsar_errors():
+            losses = self._member.save(deadline)
+        if losses > self._losses_seen:
+            self._losses_seen = losses
+            raise NotConnected(
+                f"subscription {self.subscription_name()}: a partition went to another process before everything "
+                "acknowledged on it was saved; those messages will be delivered again"
+            )
+
+    def _locate(self, message: object) -> tuple[PartitionSlot, int]:
+        self._check_open()
+        return self._places.locate(message)
+
+    # Positions ----------------------------------------------------------------------------------------------------
+
+    def seek(self, messageid: NativeMessageId | Any) -> None:
+        """Set the subscription to a message id, or to the first message published at or after a time (`int`, Unix ms).
+
+        Everything before counts as acknowledged, everything after as not. After a seek to an id the next message is
+        the one behind it, unless the consumer was made with `start_message_id_inclusive`.
+
+        All consumers of the subscription get what is there, also those of other processes, and nothing of what
+        waited in their inboxes. On a non-persistent topic nothing happens, as officially.
+
+        Raises:
+            ValueError: neither an id nor an int.
+            Timeout: another process owns a partition and did not answer; it may be moved or not.
+        """
+        self._check_open()
+        if native(messageid) is None:
+            check_type(int, "messageid", messageid)
+        if self._transient:
+            return
+        deadline = self._deadline()
+        with pulsar_errors():
+            wishes = self._places.seek_targets(messageid, deadline, inclusive=self._seek_inclusive)
+            self._member.wait_until_assigned(deadline)
+            self._wait_for_new_partitions(wishes, deadline)
+            self._member.have_saved_elsewhere(deadline)
+            self._node.memberships.live_cursors.change(self._subscription, wishes, deadline)
+            self._member.take_in(deadline)
+
+    def _wait_for_new_partitions(self, partitions: Iterable[int], deadline: Deadline) -> None:
+        """Partitions that the topic got since this consumer was made take some seconds until somebody owns them."""
+        new = {partition for partition in partitions if partition >= self._subscription.topic.partitions}
+        if new:
+            wait_until(lambda: new.issubset(self._member.owned_partitions()), deadline)
+
+    def get_last_message_id(self) -> NativeMessageId:
+        """Id of the last message of the topic that may be read; equal to `MessageId.earliest` where there is none.
+
+        Markers and what transactions hold back or aborted are left out (see `last_message`).
+
+        Raises:
+            OperationNotSupported: on a partitioned topic, as officially.
+            UnknownError: on a non-persistent topic, as officially.
+            NotConnected: the consumer is closed, as officially (other calls say AlreadyClosed).
+        """
+        if self._closed:
+            raise NotConnected("get_last_message_id: the consumer is closed")
+        topic, only = self._subscription.topic, self._subscription.partition
+        if self._transient:
+            raise UnknownError(f"get_last_message_id: {topic.name} is not persistent, so it has no last message")
+        if topic.partitioned and only is None:
+            raise OperationNotSupported(f"get_last_message_id: {topic.name} has {topic.partitions} partitions")
+        partition = only or 0
+        with pulsar_errors():
+            last = last_message(self._node, topic, partition, self._deadline())
+        if last < 0:
+            return NativeMessageId(-1, -1, -1, -1)
+        origin = PartitionOrigin(topic.layout, topic.partition_field(partition), self.topic())
+        size = self._places.messages_of(self._member.slot(partition), last)
+        return BatchedMessageId(origin, last, size - 1, 0) if size else StoredMessageId(origin, last)
+
+    # Itself -------------------------------------------------------------------------------------------------------
+
+    def topic(self) -> str:
+        return self._subscription.place
+
+    def subscription_name(self) -> str:
+        return self._subscription.name
+
+    def consumer_name(self) -> str:
+        return self._inbox.name
+
+    def is_connected(self) -> bool:
+        """True until it is closed, or its subscription has failed for good; from the start, as officially."""
+        return not self._closed and self._member.failure is None
+
+    def unsubscribe(self) -> None:
+        """Delete the subscription with everything acknowledged on it, and close this consumer.
+
+        Raises:
+            BrokerMetadataError: it has other consumers.
+        """
+        self._check_open()
+        try:
+            with pulsar_errors():
+                self._node.memberships.unsubscribe(self._subscription, self._endpoint, self._deadline())
+        except Exception as error:
+            if isinstance(error.__cause__, errors.SubscriptionBusy):
+                raise BrokerMetadataError(str(error)) from error
+            raise
+        self._mark_closed()
+        self._end_dead_letters()
+
+    def close(self) -> None:
+        """Save what was acknowledged and leave; unacknowledged messages go to other consumers, or wait.
+
+        After `unsubscribe` or the client's `close` it does nothing.
+
+        Raises:
+            ValueError: `close` was called before (as the official client does).
+        """
+        if self._close_called:
+            raise ValueError(f"consumer {self._inbox.name} is closed already")
+        self._close_called = True
+        self.leave()
+
+    def leave(self) -> None:
+        """`close` on the client's behalf; a second call does nothing."""
+        if self._closed:
+            return
+        self._mark_closed()
+        self._end_dead_letters()
+        with pulsar_errors():
+            self._node.memberships.detach(self._subscription, self._endpoint, self._deadline())
+
+    def _end_dead_letters(self) -> None:
+        if self._dead_letters is not None:
+            self._dead_letters.close()
+
+    def stop_receiving(self) -> None:
+        """Take no more messages: the client is closing all of its consumers. Ours, for the client."""
+        self._inbox.close()
+
+    def _mark_closed(self) -> None:
+        self._closed = True
+        self._open_inbox = None
+        self._inbox.close()
+        self._wake_waiting()
+        self._on_close(self)

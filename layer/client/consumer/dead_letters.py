@@ -1,0 +1,144 @@
+"""Publishes dead letters: copies of messages that were delivered often enough, for somebody to look at."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.consumer.letter_origin import origin, origin_as_java
+from pulsar_on_kafka.client.consumer.letter_sealing import LetterSealing
+from pulsar_on_kafka.client.consumer.letter_versions import LetterVersions
+from pulsar_on_kafka.client.producer.producer import Producer
+from pulsar_on_kafka.client.values.dead_letter_policy import DeadLetterPolicy
+from pulsar_on_kafka.client.values.message import Message, acknowledge_in_slot
+from pulsar_on_kafka.exceptions import PulsarException, Result
+from pulsar_on_kafka.subscriptions.records.delivery import Delivery
+
+_log = logging.getLogger(__name__)
+
+DLQ_SUFFIX: Final = "-DLQ"
+_CLOSE_S: Final = 10.0
+
+Kept = Callable[[Delivery], None]
+OpenProducer = Callable[[str, str], Producer]
+"""(topic, name of the initial subscription or '') -> producer."""
+
+
+class DeadLetterWriter:
+    """One consumer's dead letters. A thread of its own opens topics and publishes, from the first letter on.
+
+    A letter is acknowledged when every in-sync replica has it. It carries payload, key, ordering key and properties,
+    and `REAL_TOPIC` and `ORIGIN_MESSAGE_ID` as properties. Source: ConsumerImpl.processPossibleToDLQ of the official
+    client; like there, event times do not go along, and a letter that dies keeps its first origin. Differs from Pulsar:
+    what was encrypted stays encrypted (letter_sealing.py), and a letter's schema is the one that its message was
+    written with (letter_versions.py).
+
+    With `as_java`, for consumers that have retry letters, they are as Java's client writes them, event time and all.
+
+    Memory: the letters under way; the dispatcher bounds their number.
+    """
+
+    def __init__(
+        self,
+        policy: DeadLetterPolicy,
+        subscription: str,
+        open_producer: OpenProducer,
+        versions: LetterVersions,
+        *,
+        as_java: bool = False,
+    ) -> None:
+        self._policy = policy
+        self._subscription = subscription
+        self._as_java = as_java
+        self._open_producer = open_producer
+        self._versions = versions
+        self._letters: queue.SimpleQueue[tuple[Delivery, Kept] | None] = queue.SimpleQueue()
+        self._producers: dict[str, Producer] = {}
+        self._thread: threading.Thread | None = None
+        self._sealing = LetterSealing()
+        self._closed = False
+        self._until = Deadline.never()
+
+    @property
+    def max_redeliver_count(self) -> int:
+        return self._policy.getMaxRedeliverCount()
+
+    def bury(self, letters: Sequence[Delivery], kept: Kept) -> None:
+        """See `subscriptions.records.dead_letters.DeadLetters`."""
+        if self._closed:
+            for letter in letters:
+                kept(letter)
+            return
+        for letter in letters:
+            self._letters.put((letter, kept))
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._run, name=f"pok-dead-letters {self._subscription}", daemon=True
+            )
+            self._thread.start()
+
+    def close(self) -> None:
+        """Publish what is under way, as far as ten seconds reach, and end the thread; the rest stays where it is. Twice
+        is fine."""
+        self._until = Deadline.after(_CLOSE_S)
+        self._closed = True
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._letters.put(None)
+        thread.join(self._until.remaining_s())
+        if thread.is_alive():
+            _log.warning("subscription=%s its last dead letters are not published yet", self._subscription)
+
+    def topic_for(self, letter: Message) -> str:
+        return self._policy.getDeadLetterTopic() or f"{letter.topic_name()}-{self._subscription}{DLQ_SUFFIX}"
+
+    def _run(self) -> None:
+        while (item := self._letters.get()) is not None:
+            letter, kept = item
+            if self._until.passed():
+                kept(letter)
+                continue
+            try:
+                self._publish(letter, kept)
+            except Exception as failure:  # the letter stays where it is and is tried again
+                _log.warning("subscription=%s cannot publish a dead letter yet: %s", self._subscription, failure)
+                kept(letter)
+        for producer in self._producers.values():
+            try:
+                producer.close()
+            except PulsarException as failure:
+                _log.warning("subscription=%s dead letters: %s", self._subscription, failure)
+
+    def _publish(self, letter: Delivery, kept: Kept) -> None:
+        assert isinstance(letter, Message)  # noqa: S101 - this consumer's endpoint makes Messages
+        topic = self.topic_for(letter)
+        producer = self._producers.get(topic)
+        if producer is None:
+            producer = self._open_producer(topic, self._policy.getInitialSubscriptionName())
+            producer.seal_with(self._sealing)
+            self._producers[topic] = producer
+
+        def stored(result: Result, _: Any) -> None:
+            if result is Result.Ok:
+                acknowledge_in_slot(letter)
+                return
+            _log.warning("subscription=%s dead letter of %s: %s", self._subscription, letter, result)
+            kept(letter)
+
+        with self._sealing.like(letter, *self._versions.of(letter, topic)):
+            producer.send_async(
+                None if letter.has_null_value() else letter.data(),
+                stored,
+                properties=self._origin(letter) | letter.properties(),  # what it says of its origin itself counts
+                partition_key=letter.record_key(),
+                ordering_key=letter.ordering_key() or None,
+                event_timestamp=(letter.event_timestamp() or None) if self._as_java else None,
+            )
+
+    def _origin(self, letter: Message) -> dict[str, str]:
+        return origin_as_java(letter, self._subscription, put_off=False) if self._as_java else origin(letter)

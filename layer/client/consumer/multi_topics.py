@@ -1,0 +1,389 @@
+"""`MultiTopicsConsumer`: one consumer of many topics, listed or matched by a pattern."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from threading import RLock
+from typing import Any, Final, TypeVar
+from weakref import WeakSet
+
+from pulsar_on_kafka.client.consumer.consumer import Consumer
+from pulsar_on_kafka.client.consumer.merged_inbox import MergedInbox
+from pulsar_on_kafka.client.consumer.retry_letters import RetryLetterWriter, check_retry
+from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay, nothing_to_acknowledge
+from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceivePolicy
+from pulsar_on_kafka.client.receiving.listener import ListenerThreads
+from pulsar_on_kafka.client.receiving.receiving import MessageListener, Receiving
+from pulsar_on_kafka.client.values.enums import ConsumerType
+from pulsar_on_kafka.client.values.errors import pulsar_errors
+from pulsar_on_kafka.client.values.message import Message
+from pulsar_on_kafka.client.values.message_batch import ParsedMessage
+from pulsar_on_kafka.client.values.message_id import MessageId, NativeMessageId, native
+from pulsar_on_kafka.client.values.options import check_type
+from pulsar_on_kafka.client.values.stats_log import StatsLine
+from pulsar_on_kafka.client.values.transaction import Transaction
+from pulsar_on_kafka.exceptions import (
+    AlreadyClosed,
+    CumulativeAcknowledgementNotAllowedError,
+    OperationNotSupported,
+    PulsarException,
+)
+from pulsar_on_kafka.mapping.errors import InvalidTopicName
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+
+_log = logging.getLogger(__name__)
+_T = TypeVar("_T")
+
+_AT_A_TIME: Final = 8
+"""Topics opened or closed at the same time."""
+
+OpenOne = Callable[[str, int, int, bool], Consumer]
+"""(topic, receiver queue size, the same over its partitions, it is new) to its consumer."""
+
+
+class MultiTopicsConsumer(Consumer):
+    """Receives the messages of all its topics in turns, and passes what it is told on to the one it is about.
+
+    Each topic has a consumer of its own inside, with the same subscription name. Source: the official client's
+    `MultiTopicsConsumerImpl`. Memory: that of its consumers; their inboxes share `max_total`.
+    """
+
+    def __init__(
+        self,
+        shown_topic: str,
+        subscription: str,
+        inbox: MergedInbox,
+        open_one: OpenOne,
+        *,
+        kind: ConsumerType,
+        operation_timeout_s: float,
+        batch_policy: ConsumerBatchReceivePolicy | None,
+        listener: MessageListener | None,
+        threads: ListenerThreads,
+        on_close: Callable[[Consumer], None],
+        retry_letters: RetryLetterWriter | None = None,
+    ) -> None:
+        Receiving.__init__(  # a Consumer of one topic is made of other things
+            self,
+            inbox,
+            subscription=subscription,
+            operation_timeout_s=operation_timeout_s,
+            batch_policy=batch_policy,
+            listener=listener,
+            threads=threads,
+        )
+        self._shown_topic = shown_topic
+        self._merged = inbox
+        self._open_one = open_one
+        self._kind = kind
+        self._on_close = on_close
+        self._retry_letters = retry_letters
+        self._close_called = False
+        self._consumers: dict[str, Consumer] = {}
+        """By the topic's full name."""
+        self._by_endpoint: dict[Endpoint, Consumer] = {}
+        self._of_gone_topics: WeakSet[Endpoint] = WeakSet()
+        self._lock = RLock()
+        self.before_close: Callable[[], None] = _nothing
+        """Called first of all by close and unsubscribe; ends the search for topics."""
+
+    def endpoints(self) -> list[Endpoint]:
+        return [consumer.endpoint for consumer in self._current()]
+
+    def layouts(self) -> list[LedgerLayout]:
+        return [layout for consumer in self._current() for layout in consumer.layouts()]
+
+    def stats_lines(self) -> list[StatsLine]:
+        """None of its own: its consumers tell."""
+        return []
+
+    def start(self) -> None:
+        """The topics there are at first are open: begin to call the listener."""
+        self._begin_to_listen()
+
+    # Topics -------------------------------------------------------------------------------------------------------
+
+    def topics(self) -> list[str]:
+        """Full names. Ours beyond the official client."""
+        with self._lock:
+            return sorted(self._consumers)
+
+    def add_topics(self, names: Sequence[str], *, new: bool = False) -> None:
+        """Receive from these topics, too. All or none of them.
+
+        `new`: they were made after this consumer, so nothing of them is to be missed.
+        """
+        queue_size = self._merged.share(len(self._consumers) + len(names))
+
+        def opened(name: str) -> Consumer | Exception:
+            try:
+                return self._open_one(name, queue_size, queue_size, new)
+            except Exception as failure:
+                return failure
+
+        with self._lock:
+            if self._closed:
+                return
+            made = _in_parallel(opened, names)
+            failures = [each for each in made if isinstance(each, Exception)]
+            consumers = [each for each in made if isinstance(each, Consumer)]
+            if failures:
+                _in_parallel(Consumer.leave, consumers)
+                raise failures[0]
+            for consumer in consumers:
+                self._consumers[consumer.topic()] = consumer
+                self._by_endpoint[consumer.endpoint] = consumer
+                self._merged.add(consumer.endpoint)
+
+    def drop_topics(self, names: Iterable[str]) -> None:
+        """Receive from these topics no more: they are gone."""
+        with self._lock:
+            gone = [self._consumers.pop(name) for name in names if name in self._consumers]
+            for consumer in gone:
+                del self._by_endpoint[consumer.endpoint]
+                self._of_gone_topics.add(consumer.endpoint)
+                self._merged.remove(consumer.endpoint)
+        for failure in self._all(Consumer.leave, gone):
+            _log.warning("subscription=%s leaving a topic that is gone: %s", self._subscription_name, failure)
+
+    def _current(self) -> list[Consumer]:
+        with self._lock:
+            return list(self._consumers.values())
+
+    def _one(self, message: object, wish: str) -> Consumer:
+        """The consumer of the topic that a message or an id is of.
+
+        Raises:
+            OperationNotSupported: it does not say its topic, or that is not one of these.
+        """
+        self._check_open()
+        if type(message) is ParsedMessage:
+            message = message.message_id()
+        if isinstance(message, Message):
+            consumer = self._by_endpoint.get(message.feed.endpoint)
+            if consumer is not None:
+                return consumer
+            topic = message.topic_name()
+        else:
+            message_id = native(message)
+            if message_id is None:
+                raise TypeError(f"expected a message or a message id, got {type(message).__name__}: {message!r:.60}")
+            topic = message_id.topic_of_message()
+        found = self._consumers.get(topic) or self._consumers.get(_base_name(topic))
+        if found is None:
+            named = f"its topic {topic} is not one of them" if topic else "it does not say of which topic it is"
+            raise OperationNotSupported(f"{wish} on a consumer of several topics: {named}")
+        return found
+
+    def _came_from_a_gone_topic(self, message: object) -> bool:
+        """Whether its topic was deleted since: there is nothing to acknowledge in the one that has its name now."""
+        if not isinstance(message, Message) or type(message) is ParsedMessage:
+            return False
+        return message.feed.endpoint in self._of_gone_topics
+
+    # Acknowledging ------------------------------------------------------------------------------------------------
+
+    def acknowledge(
+        self,
+        message: Message | NativeMessageId | MessageId | Any,
+        *,
+        txn: Transaction | None = None,
+        wait: bool = False,
+    ) -> None:
+        """As of one topic.
+
+        Raises:
+            OperationNotSupported: an id that does not say its topic (`message.message_id()` does, and
+                `MessageId.deserialize` when it is told), or says another one.
+        """
+        consumer = self._one(message, "acknowledge")
+        if not self._came_from_a_gone_topic(message):
+            consumer.acknowledge(message, txn=txn, wait=wait)
+
+    def begin_acknowledging(
+        self, message: Message | NativeMessageId | MessageId | Any, txn: Transaction
+    ) -> AckUnderWay:
+        """As of one topic. Raises as `acknowledge` does."""
+        consumer = self._one(message, "acknowledge")
+        gone = self._came_from_a_gone_topic(message)
+        return nothing_to_acknowledge() if gone else consumer.begin_acknowledging(message, txn)
+
+    def acknowledge_cumulative(
+        self,
+        message: Message | NativeMessageId | MessageId | Any,
+        *,
+        txn: Transaction | None = None,
+        wait: bool = False,
+    ) -> None:
+        """Acknowledge this message and every one before it in its partition. Raises as `acknowledge` does, and:
+
+        Raises:
+            CumulativeAcknowledgementNotAllowedError: on a Shared or Key_Shared subscription.
+        """
+        consumer = self._one_for_cumulative(message)
+        if not self._came_from_a_gone_topic(message):
+            consumer.acknowledge_cumulative(message, txn=txn, wait=wait)
+
+    def begin_acknowledging_cumulative(
+        self, message: Message | NativeMessageId | MessageId | Any, txn: Transaction
+    ) -> AckUnderWay:
+        """As `begin_acknowledging`; raises as `acknowledge_cumulative` does."""
+        consumer = self._one_for_cumulative(message)
+        gone = self._came_from_a_gone_topic(message)
+        return nothing_to_acknowledge() if gone else consumer.begin_acknowledging_cumulative(message, txn)
+
+    def _one_for_cumulative(self, message: Message | NativeMessageId | MessageId | Any) -> Consumer:
+        if self._kind in (ConsumerType.Shared, ConsumerType.KeyShared):
+            raise CumulativeAcknowledgementNotAllowedError(
+                f"subscription {self._subscription_name} is {self._kind.name}: acknowledge messages one by one"
+            )
+        return self._one(message, "acknowledge_cumulative")
+
+    def negative_acknowledge(self, message: Message | NativeMessageId) -> None:
+        """As of one topic. Raises OperationNotSupported as `acknowledge` does; does nothing on a closed consumer."""
+        if not self._closed:
+            consumer = self._one(message, "negative_acknowledge")
+            if not self._came_from_a_gone_topic(message):
+                consumer.negative_acknowledge(message)
+
+    def reconsume_later(self, message: Message, delay_ms: int, properties: dict[str, str] | None = None) -> None:
+        """Have a copy of this message delivered after `delay_ms`, and acknowledge the message; see `Consumer`'s."""
+        self._check_open()
+        if self._retry_letters is None:
+            super().reconsume_later(message, delay_ms, properties)
+            return
+        check_retry(message, delay_ms, properties)
+        consumer = self._one(message, "reconsume_later")
+        self._retry_letters.publish(message, delay_ms, properties or {})
+        consumer.acknowledge(message)
+
+    def redeliver_unacknowledged_messages(self) -> None:
+        """Have everything unacknowledged delivered again, now. Nothing on a closed consumer."""
+        for consumer in self._current():
+            consumer.redeliver_unacknowledged_messages()
+
+    def flush(self, timeout_millis: int | None = None) -> None:
+        """Return when everything acknowledged so far is durable, on every topic."""
+        self._check_open()
+        _raise_first(self._all(lambda consumer: consumer.flush(timeout_millis), self._current()))
+
+    # Positions ----------------------------------------------------------------------------------------------------
+
+    def seek(self, messageid: NativeMessageId | MessageId | Any) -> None:
+        """Every topic to earliest, latest or a time; or the topic that an id names to that id.
+
+        Raises:
+            OperationNotSupported: an id that does not say its topic, or says another one.
+        """
+        self._check_open()
+        message_id = native(messageid)
+        if message_id is None:
+            check_type(int, "messageid", messageid)
+        elif message_id not in (NativeMessageId.earliest, NativeMessageId.latest):
+            self._one(message_id, "seek").seek(message_id)
+            return
+        _raise_first(self._all(lambda consumer: consumer.seek(messageid), self._current()))
+
+    def get_last_message_id(self) -> NativeMessageId:
+        """Raises OperationNotSupported: there is not one last message (as officially)."""
+        self._check_open()
+        raise OperationNotSupported("get_last_message_id on a consumer of several topics")
+
+    # Itself -------------------------------------------------------------------------------------------------------
+
+    def topic(self) -> str:
+        """The pattern, or a name made up for the list, as officially."""
+        return self._shown_topic
+
+    def subscription_name(self) -> str:
+        return self._subscription_name
+
+    def consumer_name(self) -> str:
+        return self._merged.name
+
+    def is_connected(self) -> bool:
+        return not self._closed and all(consumer.is_connected() for consumer in self._current())
+
+    def unsubscribe(self) -> None:
+        """Delete the subscription of every topic, and close this consumer.
+
+        Raises:
+            BrokerMetadataError: one of them has other consumers; those of other topics are deleted.
+        """
+        self._check_open()
+        self.before_close()
+        failures = self._all(Consumer.unsubscribe, self._current())
+        if failures:
+            raise failures[0]
+        self.leave()
+
+    def close(self) -> None:
+        """Raises ValueError when `close` was called before (as the official client does)."""
+        if self._close_called:
+            raise ValueError(f"consumer {self.consumer_name()} is closed already")
+        self._close_called = True
+        self.leave()
+
+    def leave(self) -> None:
+        """`close` on the client's behalf; a second call does nothing."""
+        self.before_close()
+        with self._lock:
+            if self._closed:
+                return
+            self._closed = True
+        self.stop_receiving()
+        self._wake_waiting()
+        self._on_close(self)
+        if self._retry_letters is not None:
+            self._retry_letters.close()
+        _raise_first(self._all(Consumer.leave, self._current()))
+
+    def stop_receiving(self) -> None:
+        self._merged.close()
+        for consumer in self._current():
+            consumer.stop_receiving()
+
+    def _all(self, call: Callable[[Consumer], None], consumers: Sequence[Consumer]) -> list[Exception]:
+        """Do the same with all of these; what went wrong, but for consumers that were closed meanwhile."""
+
+        def called(consumer: Consumer) -> Exception | None:
+            try:
+                call(consumer)
+            except AlreadyClosed:
+                return None
+            except PulsarException as failure:
+                return failure
+            return None
+
+        return [failure for failure in _in_parallel(called, consumers) if failure is not None]
+
+
+def _in_parallel(call: Callable[[Any], _T], items: Sequence[Any]) -> list[_T]:
+    if len(items) < 2:
+        return [call(item) for item in items]
+    with ThreadPoolExecutor(min(_AT_A_TIME, len(items)), thread_name_prefix="pok-topics") as threads:
+        return list(threads.map(call, items))
+
+
+def _base_name(topic: str) -> str:
+    """The full name of a topic without a partition's suffix; '' when it is not a full name."""
+    if "://" not in topic:
+        return ""
+    try:
+        return str(TopicName.parse(topic).base)
+    except InvalidTopicName:
+        return ""
+
+
+def _raise_first(failures: Sequence[Exception]) -> None:
+    with pulsar_errors():
+        for failure in failures:
+            raise failure
+
+
+def _nothing() -> None:
+    return None

@@ -1,0 +1,282 @@
+"""Messages that wait to go into one record, and how their senders hear of it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, Final
+
+from pulsar_on_kafka.client.producer.in_flight import NO_ID, InFlight, PartitionOut, SendCallback
+from pulsar_on_kafka.client.values.message_id import BatchedMessageId, StoredMessageId
+from pulsar_on_kafka.exceptions import Result
+from pulsar_on_kafka.kafka.producer import KafkaProducer
+from pulsar_on_kafka.mapping.batch_entry import FORMAT_VERSION, encode_columns
+from pulsar_on_kafka.mapping.headers import BATCH, HIGHEST_SEQUENCE
+from pulsar_on_kafka.mapping.message_record import MessageMetadata, encode_headers
+
+_log = logging.getLogger(__name__)
+
+_OK: Final = Result.Ok
+
+
+class BatchesInFlight(InFlight):
+    """`InFlight` that counts messages of batches. `taken` has one writer at a time: the producer's gate."""
+
+    def __init__(self, limit: int, kafka: KafkaProducer, failed: Any) -> None:
+        super().__init__(limit, kafka, failed)
+        self.taken = 0
+        self.released = 0
+        """Messages that are stored or failed; `settled` follows when their callbacks have returned. A callback may send
+        again into a queue that was full."""
+        self.outstanding: set[Any] = set()
+        """Batches, and messages that wait for the answer of one they repeat, whose callbacks have not returned."""
+
+    def sent(self) -> Collection[Any]:
+        return self.outstanding.copy()
+
+    def unanswered(self, sent: Collection[Any]) -> int:
+        """Each counts as one message, which it has at least."""
+        return len(self.outstanding.intersection(sent))
+
+    def under_way(self) -> int:
+        return self.taken - self.settled
+
+    def answered(self, what: Any, count: int) -> None:
+        """The `count` callbacks of a batch, or of a message that waited, have returned."""
+        self.outstanding.discard(what)
+        self.settled = settled = self.settled + count
+        if settled >= self.wake_at:
+            self.wake_waiting(settled)
+
+    def move_to(self, other: BatchesInFlight, batch: Batch) -> None:
+        """A batch waits for another Kafka producer now."""
+        count = len(batch.payloads)
+        other.outstanding.add(batch)
+        with self.kafka.reports_held():
+            self.released += count
+            self.outstanding.discard(batch)
+            self.settled = settled = self.settled + count
+        other.taken += count
+        self.wake_waiting(settled)
+
+
+def when_handed_over() -> int:
+    """librdkafka then takes the time itself."""
+    return 0
+
+
+class Batch:
+    """Messages for one record, as columns (a fresh object per message would keep the garbage collector busy), called
+    with the record's delivery report.
+
+    A column is None while no message has what it holds, and shorter than `payloads` while the last ones have none.
+    """
+
+    __slots__ = (
+        "_event_times",
+        "_keys",
+        "_ordering_keys",
+        "_properties",
+        "_sequences",
+        "alone",
+        "callbacks",
+        "first_sequence",
+        "in_flight",
+        "marks",
+        "origin",
+        "partition",
+        "payloads",
+        "stamp",
+    )
+
+    def __init__(
+        self,
+        in_flight: BatchesInFlight,
+        origin: PartitionOut,
+        partition: int,
+        first_sequence: int,
+        marks: Sequence[tuple[str, bytes]] = (),
+    ) -> None:
+        self.in_flight = in_flight
+        self.origin = origin
+        self.partition = partition
+        self.first_sequence = first_sequence
+        self.marks = marks
+        """Headers of the record that say nothing of the single message."""
+        self.payloads: list[bytes | None] = []
+        self.callbacks: list[SendCallback | None] = []
+        self.alone: tuple[bytes | None, MessageMetadata] | None = None
+        """Key and metadata of a message that goes into a record of its own, which is no batch."""
+        self.stamp: Callable[[], int] = when_handed_over
+        """The record's timestamp in milliseconds, asked for when it is handed to Kafka; it may refuse with an error."""
+        self._keys: list[bytes | None] | None = None
+        self._ordering_keys: list[bytes | None] | None = None
+        self._properties: list[Any] | None = None
+        self._event_times: list[int] | None = None
+        self._sequences: list[int | None] | None = None
+
+    def irregular_sequence(self, sequence: int) -> None:
+        """The message that was added last does not have its predecessor's sequence id + 1."""
+        at = len(self.payloads) - 1
+        if self._sequences is None:
+            self._sequences = list(range(self.first_sequence, self.first_sequence + at))
+        self._sequences += (None,) * (at - len(self._sequences))
+        self._sequences.append(sequence)
+
+    def describe(self, key: bytes | None, metadata: MessageMetadata | None) -> int:
+        """The message that was added last has more than a payload; gives the size of that in bytes."""
+        at = len(self.payloads) - 1
+        size = 0
+        ordering_key = metadata.ordering_key if metadata is not None else None
+        if metadata is not None and metadata.key_is_ordering_key:
+            key, ordering_key = None, key
+        if key is not None:
+            self._keys = _with(self._keys, at, None, key)
+            size += len(key)
+        if ordering_key is not None:
+            self._ordering_keys = _with(self._ordering_keys, at, None, ordering_key)
+            size += len(ordering_key)
+        if metadata is not None and metadata.properties:
+            self._properties = _with(self._properties, at, None, dict(metadata.properties))
+            size += sum(len(name) + len(value) for name, value in metadata.properties.items())
+        if metadata is not None and metadata.event_time_ms:
+            self._event_times = _with(self._event_times, at, 0, metadata.event_time_ms)
+        return size
+
+    def record(self) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
+        """Value, Kafka key and headers, but for the producer's.
+
+        The key is that of the first message, as Pulsar's broker sees a batch's.
+
+        Raises:
+            MappingError: a value cannot be written.
+        """
+        if self.alone is not None:
+            key, metadata = self.alone
+            return self.payloads[0], key, encode_headers(metadata)
+        count = len(self.payloads)
+        key, headers = self._first_key()
+        headers.append((BATCH, b"%d:%d" % (FORMAT_VERSION, count)))
+        if self._sequences is not None:
+            headers.append((HIGHEST_SEQUENCE, b"%d" % max(self.sequence_ids())))
+        value = encode_columns(
+            self.payloads,
+            _filled(self._keys, count, None),
+            _filled(self._ordering_keys, count, None),
+            _filled(self._properties, count, None),
+            _filled(self._event_times, count, 0),
+            self._sequence_column(count),
+        )
+        return value, key, headers
+
+    def _first_key(self) -> tuple[bytes | None, list[tuple[str, bytes | None]]]:
+        key = self._keys[0] if self._keys else None
+        ordering_key = self._ordering_keys[0] if self._ordering_keys else None
+        if ordering_key is None:
+            return key, []
+        if key is None:
+            return ordering_key, encode_headers(MessageMetadata(key_is_ordering_key=True))
+        return key, encode_headers(MessageMetadata(ordering_key=ordering_key))
+
+    def _sequence_column(self, count: int) -> list[int | None] | None:
+        """The ids that are not the record's own plus the batch index must be there; those that are, may be."""
+        if self._sequences is None:
+            return None
+        return [*self._sequences, *(None,) * (count - len(self._sequences))]
+
+    def sequence_ids(self) -> Sequence[int]:
+        """Of its messages, in order."""
+        column = self._sequence_column(len(self.payloads))
+        if column is None:
+            return range(self.first_sequence, self.first_sequence + len(self.payloads))
+        return [self.first_sequence + i if given is None else given for i, given in enumerate(column)]
+
+    def _last_sequence(self) -> int:
+        count = len(self.payloads)
+        if self._sequences is not None and len(self._sequences) == count:
+            last = self._sequences[-1]
+            if last is not None:
+                return last
+        return self.first_sequence + count - 1
+
+    def __call__(self, error: Any, record: Any) -> None:
+        # Delivery reports come one at a time (KafkaProducer), so what is counted here has one writer.
+        in_flight = self.in_flight
+        count = len(self.callbacks)
+        in_flight.released += count
+        if error is not None:
+            self._fail(lambda callback: in_flight.failed(error, callback))
+        else:
+            self.origin.last_sequence_id = self._last_sequence()
+            if any(self.callbacks):
+                self._stored(record.offset(), count)
+        in_flight.answered(self, count)
+
+    def _stored(self, offset: int | None, count: int) -> None:
+        origin = self.origin
+        for index, callback in enumerate(self.callbacks):
+            if callback is None:
+                continue
+            try:
+                if offset is None:
+                    callback(_OK, NO_ID)
+                elif self.alone is None:
+                    callback(_OK, BatchedMessageId(origin, offset, index, count))
+                else:
+                    callback(_OK, StoredMessageId(origin, offset))
+            except Exception:  # the application's; its neighbours hear of theirs nevertheless
+                _log.exception("producer=%s a send callback failed", origin.topic)
+
+    def refused(self, answer: Any) -> None:
+        """Kafka did not take the record: `answer(callback)` tells each sender."""
+        in_flight = self.in_flight
+        count = len(self.callbacks)
+        with in_flight.kafka.reports_held():
+            in_flight.released += count
+        self._fail(answer)
+        with in_flight.kafka.reports_held():
+            in_flight.answered(self, count)
+
+    def _fail(self, answer: Any) -> None:
+        for callback in self.callbacks:
+            try:
+                answer(callback)
+            except Exception:
+                _log.exception("producer=%s a send callback failed", self.origin.topic)
+
+
+class Container:
+    """What is collected for one partition: one batch, or with key-based batching one for each key.
+
+    Source: BatchMessageContainer and BatchMessageKeyBasedContainer: the limits count all keys together.
+    """
+
+    __slots__ = ("batches", "marks", "messages", "opened_s", "partition", "size_bytes")
+
+    def __init__(self, partition: int) -> None:
+        self.partition = partition
+        self.batches: dict[bytes | None, Batch] = {}
+        self.messages = 0
+        self.size_bytes = 0
+        self.opened_s = 0.0
+        self.marks: Sequence[tuple[str, bytes]] = ()
+        """Of its batches: what has others, another schema version say, goes into the next ones."""
+
+    def take(self) -> list[Batch]:
+        """The batches, in the order of their first messages; the container is empty then."""
+        batches = list(self.batches.values())
+        self.batches.clear()
+        self.messages = self.size_bytes = 0
+        return batches
+
+
+def _with(column: list[Any] | None, at: int, absent: Any, item: Any) -> list[Any]:
+    """`column` with `item` at index `at`, and `absent` where it was too short."""
+    column = column if column is not None else []
+    column += (absent,) * (at - len(column))
+    column.append(item)
+    return column
+
+
+def _filled(column: list[Any] | None, count: int, absent: Any) -> list[Any] | None:
+    return column if column is None else [*column, *(absent,) * (count - len(column))]

@@ -1,0 +1,444 @@
+"""Deduplication of one producer: stands between it and librdkafka's `produce` while its topic has the policy.
+
+Without the policy nothing passes here, so that sending costs nothing. With it every send passes a lock, because ids are
+judged in the order in which their records go out.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import TransactionConflict
+from pulsar_on_kafka.client.producer.in_flight import InFlight, PartitionOut, SendCallback
+from pulsar_on_kafka.client.values.message_id import NativeMessageId, PartitionOrigin
+from pulsar_on_kafka.deduplication.journal import NOTED_EVERY_MS, Recovered, SequenceJournal
+from pulsar_on_kafka.deduplication.machine import PartitionSequences, Verdict
+from pulsar_on_kafka.exceptions import Result
+from pulsar_on_kafka.kafka.errors import is_certainly_not_stored, local_failure
+from pulsar_on_kafka.mapping.headers import PRODUCER, TXN, producer_suffix
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.metadata.producers.membership import Membership
+from pulsar_on_kafka.metadata.topics import Topic
+
+_log = logging.getLogger(__name__)
+
+ASSIGN: Final = -1
+"""The sequence id of a message that gets one when it is its turn."""
+NOTE_EVERY_S: Final = 5.0
+NOTE_AFTER: Final = 10_000
+"""What is stored is noted anew when a partition got so many records, of anybody, since the last time."""
+
+_RECOVER_S: Final = 30.0
+_POLL_MASK: Final = 127
+
+Produce = Callable[..., None]
+
+
+def _assign() -> int:
+    return ASSIGN
+
+
+class _StoredBefore:
+    """The report of a message that is stored already."""
+
+    @staticmethod
+    def offset() -> None:
+        return None
+
+
+_STORED_BEFORE: Final = _StoredBefore()
+
+
+class Sendable(Protocol):
+    """A `Ticket`, a `Batch` or a `WaitingMessage`: called with its delivery report."""
+
+    def __call__(self, error: Any, record: Any, /) -> None: ...
+
+
+class _Waiting(NamedTuple):
+    """A duplicate of what is under way: its transaction, who is to hear, the last failure of another one."""
+
+    sequence: int
+    txn: TxnId | None
+    sendable: Sendable
+    failure: Any = None
+
+
+class _Partition:
+    __slots__ = ("noted", "noted_s", "sequences", "waiting")
+
+    def __init__(self, recovered: Recovered) -> None:
+        self.sequences = PartitionSequences(recovered.highest, recovered.upto)
+        for txn, held in recovered.undecided.items():
+            self.sequences.hold(txn, held.ids, held.offset)
+        self.noted = recovered.upto
+        self.noted_s = time.monotonic()
+        self.waiting: list[_Waiting] = []
+
+
+class Deduplication:
+    """The sequence ids of one producer in all partitions that it writes to. Thread-safe.
+
+    Memory: see `PartitionSequences`, one for each partition; and the duplicates that wait for the answer of the message
+    they repeat, which count among the producer's pending messages.
+    """
+
+    def __init__(
+        self, topic: Topic, name: str, membership: Membership, journal: SequenceJournal, *, lasting: bool
+    ) -> None:
+        """`lasting`: the name may be opened again, so what it stored is kept on record."""
+        self._topic = topic
+        self._name = name
+        self._membership = membership
+        self._journal = journal
+        self._lasting = lasting
+        self._partitions: dict[int, _Partition] = {}
+        self._lock = threading.Lock()
+        self._suffix = producer_suffix(membership.epoch, name)
+        self._note_next_s = 0.0
+        self.active = False
+        """Otherwise every message goes through as it is."""
+        self._next: dict[int, int] = {}
+        """By partition, the id of the next message that has none of its own, of a producer without batching."""
+
+    # Beginning and ending -----------------------------------------------------------------------------------------
+
+    def open(self, partitions: Iterable[int], deadline: Deadline) -> None:
+        """Find out what was stored in these partitions. Raises what `SequenceJournal.recover` does."""
+        numbers = list(partitions)
+        if self._lasting:
+            found = self._journal.recover(self._topic, self._name, self._membership.epoch, numbers, deadline)
+        else:
+            ends = self._journal.ends(self._topic, numbers, deadline)
+            found = {partition: Recovered(-1, end) for partition, end in ends.items()}
+        with self._lock:
+            self._suffix = producer_suffix(self._membership.epoch, self._name)
+            self._partitions.update({partition: _Partition(recovered) for partition, recovered in found.items()})
+
+    def reopen(self, partitions: Iterable[int], deadline: Deadline) -> None:
+        """`open` for a producer that went on without deduplication: under an epoch of its own from now on.
+
+        Raises:
+            ProducerExcluded: it was thrown out.
+        """
+        if self._lasting and not self._membership.claim.exclusive:
+            self._membership.renew(deadline)
+        self.open(partitions, deadline)
+
+    @property
+    def epoch(self) -> int:
+        return self._membership.epoch
+
+    def stored(self, partition: int) -> int:
+        """The highest id that is stored in a partition; -1 for none."""
+        with self._lock:
+            each = self._partitions.get(partition)
+            return -1 if each is None else each.sequences.stored
+
+    def count(self, partition: int, origin: PartitionOut) -> None:
+        """Give messages of the partition that have no id theirs, from now on; `origin` gives `ASSIGN` to all."""
+        with self._lock:
+            following, origin.next_sequence_id = origin.next_sequence_id, _assign
+            self._next[partition] = following()
+
+    def note(self, deadline: Deadline, *, final: bool = False) -> None:
+        """Put on record what is stored, where that saves a successor much reading. Looks at it every `NOTE_EVERY_S` at
+        most. `final`: nothing will be sent any more."""
+        now_s = time.monotonic()
+        if not self._lasting or not (final or now_s >= self._note_next_s):
+            return
+        self._note_next_s = now_s + NOTE_EVERY_S
+        self._decide(deadline)
+        with self._lock:
+            settled = {number: each for number, each in self._partitions.items() if each.sequences.settled}
+        ends = self._journal.ends(self._topic, settled, deadline)
+        known: dict[int, Recovered] = {}
+        with self._lock:
+            for number, each in settled.items():
+                sequences, end = each.sequences, ends[number]
+                # What was sent after the end was asked for lies beyond it; of what lies before it everything is known.
+                grown = sequences.known_upto(end) - each.noted >= NOTE_AFTER
+                due = final or grown or now_s - each.noted_s >= NOTED_EVERY_MS / 1000
+                if due and sequences.settled and sequences.read_from <= end:
+                    known[number] = Recovered(sequences.stored, sequences.known_upto(end))
+        for last in (True, False) if final else (False,):
+            some = {p: each for p, each in known.items() if (final and each.upto == ends[p]) is last}
+            self._journal.save(self._topic, self._name, self.epoch, some, deadline, final=last)
+        for number, recovered in known.items():
+            settled[number].noted, settled[number].noted_s = recovered.upto, now_s
+
+    def _decide(self, deadline: Deadline) -> None:
+        """Look up what became of transactions, before what is on record of them goes with their records."""
+        with self._lock:
+            wanted = {number: list(each.sequences.undecided) for number, each in self._partitions.items()}
+        for number, txns in wanted.items():
+            if txns:
+                outcomes = self._journal.outcomes(self._topic, number, txns, deadline)
+                with self._lock:
+                    _take_in(self._partitions[number].sequences, outcomes)
+
+    def end(self, deadline: Deadline) -> None:
+        """The policy is off: what was stored does not count any more."""
+        if self._lasting:
+            self._journal.forget(self._topic, self._name, deadline)
+
+    # One record for each message ----------------------------------------------------------------------------------
+
+    def over(self, produce: Produce) -> Produce:
+        """`produce` for tickets, as it is called by position. A message without id (`ASSIGN`) gets the next one."""
+
+        def produce_new(
+            topic: str, value: bytes | None, key: Any, partition: int, ticket: Any, alias: Any, timestamp: int,
+            headers: list[tuple[str, Any]],
+        ) -> None:  # fmt: skip
+            with self._lock:
+                given = ticket.sequence
+                sequence = self._next[partition] if given == ASSIGN else given
+                ticket.sequence = sequence
+                each = self._partitions[partition] if self.active else None
+                try:
+                    if each is not None:
+                        self._membership.make_sure(_RECOVER_S)
+                    txn = None if each is None else _transaction_of(headers)
+                    verdict = Verdict.NEW if each is None else self._judge(partition, each, sequence, txn)
+                    if verdict is Verdict.NEW:
+                        headers[0] = (PRODUCER, f"{sequence}{self._suffix}")
+                        report = ticket if each is None else _Report(self, each, ticket, (sequence,))
+                        produce(topic, value, key, partition, report, alias, timestamp, headers)
+                except BaseException:
+                    ticket.sequence = given
+                    raise
+                if each is not None and verdict is Verdict.NEW:
+                    each.sequences.taken(sequence, txn)
+                elif each is not None and verdict is Verdict.PENDING:
+                    each.waiting.append(_Waiting(sequence, txn, ticket))
+                if given == ASSIGN:
+                    self._next[partition] = sequence + 1
+            if verdict is Verdict.DUPLICATE:
+                answer_duplicate(ticket)
+            elif sequence & _POLL_MASK == 0:
+                ticket.in_flight.kafka.poll_inline()
+
+        return produce_new
+
+    # Batches ------------------------------------------------------------------------------------------------------
+
+    def admit(self, partition: int, sequence: int, txn: TxnId | None) -> Verdict:
+        """Whether a message may join a batch: NEW, and then it counts as under way, or DUPLICATE, or PENDING.
+
+        Raises:
+            StoreError: a send had failed with an unknown outcome, and the log cannot be read.
+            TransactionConflict: that depends on another transaction, which is open.
+        """
+        if not self.active:
+            return Verdict.NEW
+        with self._lock:
+            each = self._partitions[partition]
+            verdict = self._judge(partition, each, sequence, txn)
+            if verdict is Verdict.NEW:
+                each.sequences.taken(sequence, txn)
+            return verdict
+
+    def wait_for_answer(self, partition: int, sequence: int, waiting: Sendable, txn: TxnId | None) -> bool:
+        """Have a PENDING message answered with the one that it repeats; False when that was answered meanwhile."""
+        with self._lock:
+            each = self._partitions[partition]
+            if each.sequences.judge(sequence, txn) is not Verdict.PENDING:
+                return False
+            each.waiting.append(_Waiting(sequence, txn, waiting))
+            return True
+
+    def over_batches(self, produce: Produce) -> Produce:
+        """`produce` for batches, whose messages were admitted."""
+
+        def produce_batch(
+            topic: str, value: bytes | None, key: Any, partition: int, batch: Any, alias: Any, timestamp: int,
+            headers: list[tuple[str, Any]],
+        ) -> None:  # fmt: skip
+            report: Sendable = batch
+            if self.active:
+                self._membership.make_sure(_RECOVER_S)
+                report = _Report(self, self._partitions[partition], batch, batch.sequence_ids())
+            produce(topic, value, key, partition, report, alias, timestamp, headers)
+
+        return produce_batch
+
+    def refused(self, partition: int, sequences: Sequence[int]) -> None:
+        """Admitted messages that librdkafka did not take."""
+        if self.active:
+            with self._lock:
+                self._partitions[partition].sequences.failed(sequences, certainly=True)
+
+    # Messages of several records ----------------------------------------------------------------------------------
+
+    def admit_chunked(self, partition: int, given: int, txn: TxnId | None) -> tuple[Verdict, int, bool]:
+        """Whether a message that is sent in chunks may go, its id (the next one for `ASSIGN`), and whether it counts as
+        under way until `chunked_answered`.
+
+        Raises: as `admit`.
+        """
+        with self._lock:
+            sequence = self._next[partition] if given == ASSIGN else given
+            verdict, judged = Verdict.NEW, self.active
+            if judged:
+                each = self._partitions[partition]
+                self._membership.make_sure(_RECOVER_S)
+                verdict = self._judge(partition, each, sequence, txn)
+                if verdict is Verdict.NEW:
+                    each.sequences.taken(sequence, txn)
+            if given == ASSIGN:
+                self._next[partition] = sequence + 1
+            return verdict, sequence, judged and verdict is Verdict.NEW
+
+    def chunked_answered(self, partition: int, sequence: int, offset: int | None, *, stored: bool) -> None:
+        """Every chunk of an admitted message was answered; `offset` is the last one's, where it is known."""
+        with self._lock:
+            each = self._partitions[partition]
+            error = None
+            if stored:
+                each.sequences.stored_at((sequence,), offset)
+            else:
+                each.sequences.failed((sequence,), certainly=False)
+                error = local_failure("the message that this one repeats failed")
+            released = _released(each, error) if each.waiting else []
+        for waiting, failure in released:
+            waiting(failure, _STORED_BEFORE)
+
+    # Answers ------------------------------------------------------------------------------------------------------
+
+    def answered(
+        self, each: _Partition, sequences: Sequence[int], error: Any, record: Any
+    ) -> list[tuple[Sendable, Any]]:
+        """A report came in; gives those who waited for it, each with the error that is its answer."""
+        with self._lock:
+            if error is None:
+                each.sequences.stored_at(sequences, record.offset())
+            else:
+                each.sequences.failed(sequences, certainly=is_certainly_not_stored(error))
+            return _released(each, error) if each.waiting else []
+
+    def _judge(self, partition: int, each: _Partition, sequence: int, txn: TxnId | None) -> Verdict:
+        """Raises StoreError or Corrupt: what failed sends left in the log has to be read, or the outcome of a
+        transaction, and cannot be. TransactionConflict: that transaction is open."""
+        verdict = each.sequences.judge(sequence, txn)
+        if verdict is Verdict.UNKNOWN:
+            deadline = Deadline.after(_RECOVER_S)
+            begin = each.sequences.read_from
+            found, end = self._journal.firsts(self._topic, partition, self._name, begin, deadline)
+            _log.info("producer=%s partition=%d looked for failed sends, read to %d", self._name, partition, end)
+            each.sequences.found(found, end)
+            verdict = each.sequences.judge(sequence, txn)
+        if verdict is Verdict.UNDECIDED:
+            undecided = each.sequences.depends_on(sequence)
+            outcomes = self._journal.outcomes(self._topic, partition, undecided, Deadline.after(_RECOVER_S))
+            _take_in(each.sequences, outcomes)
+            verdict = each.sequences.judge(sequence, txn)
+        if verdict is Verdict.UNDECIDED:
+            raise TransactionConflict(_conflict(sequence, each.sequences.depends_on(sequence)))
+        return verdict
+
+
+def _take_in(sequences: PartitionSequences, outcomes: Mapping[TxnId, bool | None]) -> None:
+    for txn, committed in outcomes.items():
+        if committed is not None and txn in sequences.undecided:
+            sequences.decided(txn, committed=committed)
+
+
+def _conflict(sequence: int, txns: Iterable[TxnId]) -> str:
+    names = ", ".join(map(str, txns))
+    return f"whether sequence id {sequence} is stored depends on transaction {names}: send again when it has ended"
+
+
+def _transaction_of(headers: Sequence[tuple[str, Any]]) -> TxnId | None:
+    if len(headers) > 1:
+        for name, value in headers:
+            if name == TXN:
+                return TxnId.from_bytes(value)
+    return None
+
+
+def _released(each: _Partition, error: Any) -> list[tuple[Sendable, Any]]:
+    """Those who wait and can be answered now."""
+    released: list[tuple[Sendable, Any]] = []
+    still: list[_Waiting] = []
+    for one in each.waiting:
+        verdict = each.sequences.judge(one.sequence, one.txn)
+        failure = one.failure if error is None else error
+        if verdict is Verdict.DUPLICATE:
+            released.append((one.sendable, None))
+        elif verdict is Verdict.UNDECIDED:
+            depends_on = each.sequences.depends_on(one.sequence)
+            released.append((one.sendable, local_failure(_conflict(one.sequence, depends_on))))
+        elif verdict is Verdict.PENDING or failure is None:
+            still.append(one._replace(failure=failure))
+        else:
+            released.append((one.sendable, failure))
+    each.waiting = still
+    return released
+
+
+class _Report:
+    """Librdkafka's callback for one record."""
+
+    __slots__ = ("_deduplication", "_partition", "_sendable", "_sequences")
+
+    def __init__(
+        self, deduplication: Deduplication, partition: _Partition, sendable: Sendable, sequences: Sequence[int]
+    ) -> None:
+        self._deduplication = deduplication
+        self._partition = partition
+        self._sendable = sendable
+        self._sequences = sequences
+
+    def __call__(self, error: Any, record: Any) -> None:
+        released = self._deduplication.answered(self._partition, self._sequences, error, record)
+        self._sendable(error, record)
+        for waiting, failure in released:
+            waiting(failure, _STORED_BEFORE)
+
+
+class WaitingMessage:
+    """A message of a batching producer that repeats one that is under way; it counts among `in_flight.taken`."""
+
+    def __init__(self, in_flight: Any, callback: SendCallback | None, sequence: int, origin: PartitionOut) -> None:
+        self._in_flight = in_flight
+        self._origin = origin
+        self._callback = callback
+        self._sequence = sequence
+
+    def __call__(self, error: Any, record: Any, /) -> None:
+        in_flight = self._in_flight
+        in_flight.released += 1
+        if error is None:
+            self._origin.last_sequence_id = self._sequence
+            tell_duplicate(self._callback, self._origin, 0)
+        else:
+            try:
+                in_flight.failed(error, self._callback)
+            except Exception:  # the application's
+                _log.exception("a send callback failed")
+        in_flight.answered(self, 1)
+
+
+def answer_duplicate(ticket: Any) -> None:
+    """The message was stored before: its sender hears so, and nothing is sent."""
+    in_flight: InFlight = ticket.in_flight
+    callback: SendCallback | None = ticket.callback
+    ticket.callback = None
+    ticket.origin.last_sequence_id = ticket.sequence
+    in_flight.give_back(ticket)
+    tell_duplicate(callback, ticket.origin)
+
+
+def tell_duplicate(callback: SendCallback | None, origin: PartitionOrigin, batch_index: int = -1) -> None:
+    """Stored, with no place to tell: as Pulsar's broker answers a duplicate."""
+    try:
+        if callback is not None:
+            callback(Result.Ok, NativeMessageId(origin.partition, -1, -1, batch_index))
+    except Exception:  # the application's
+        _log.exception("a send callback failed")

@@ -1,0 +1,126 @@
+"""Stands between a producer and librdkafka while the backlog quota of its topic is exceeded.
+
+As the official client does while it cannot reconnect: under `producer_request_hold` messages wait, count as under way,
+and end with `Timeout` when they waited as long as a send may; under `producer_exception` they are refused. Source:
+`ProducerImpl::handleCreateProducer` of the C++ client, `BacklogQuotaManager` of Pulsar 4.0.7.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from pulsar_on_kafka.exceptions import AlreadyClosed, ProducerBlockedQuotaExceededException, PulsarException
+from pulsar_on_kafka.kafka.errors import answer_for, local_refusal, local_timeout
+from pulsar_on_kafka.kafka.producer import KafkaProducer
+
+Produce = Callable[..., None]
+
+_REPORT: Final = 4
+"""Which of the arguments of `produce` is called with the record's fate."""
+_EXCEEDED: Final = "the topic's backlog quota is exceeded"
+_BLOCKED_POLL_S: Final = 0.05
+
+
+class _Held(NamedTuple):
+    since_s: float
+    kafka: KafkaProducer
+    produce: Produce
+    arguments: tuple[Any, ...]
+    """As of `produce`, by position."""
+
+    def fail(self, error: Any) -> None:
+        with self.kafka.reports_held():
+            self.arguments[_REPORT](error, None)
+
+
+class QuotaGate:
+    """Thread-safe; open at first. Memory: the records that wait, whose messages count as under way."""
+
+    def __init__(self, send_timeout_ms: int) -> None:
+        """`send_timeout_ms`: how long a message waits at most; 0 for as long as it takes."""
+        self._timeout_s = send_timeout_ms / 1000
+        self._held: deque[_Held] = deque()
+        self._lock = threading.Lock()
+        self._refusal: PulsarException | None = None
+        self.closed = False
+        """Otherwise nothing needs to pass here."""
+
+    def over(self, kafka: KafkaProducer) -> Produce:
+        """`kafka.produce`, behind the gate. Besides it raises `why()`."""
+        produce = kafka.produce
+
+        def gated(*arguments: Any) -> None:
+            with self._lock:
+                if self.closed and self._refusal is not None:
+                    raise type(self._refusal)(str(self._refusal))
+                if self.closed:
+                    self._held.append(_Held(time.monotonic(), kafka, produce, arguments))
+                    return
+            produce(*arguments)
+
+        return gated
+
+    def hold(self) -> None:
+        """Have messages wait from now on."""
+        with self._lock:
+            self.closed, self._refusal = True, None
+
+    def refuse(self, why: str) -> None:
+        """Refuse messages from now on, also those that wait."""
+        with self._lock:
+            self.closed, self._refusal = True, ProducerBlockedQuotaExceededException(why)
+        self._fail(lambda _: True)
+
+    def expire(self) -> None:
+        """Answer those that waited too long."""
+        latest_s = time.monotonic() - self._timeout_s
+        if self._timeout_s > 0:
+            self._fail(lambda held: held.since_s <= latest_s)
+
+    def open(self) -> None:
+        """Let out what waits, in the order in which it came; then everything passes. From one thread at a time."""
+        self._refusal = None
+        while True:
+            with self._lock:
+                if not self._held:
+                    self.closed = False
+                    return
+                held = self._held[0]
+                try:
+                    held.produce(*held.arguments)
+                    failure = None
+                except Exception as refused:
+                    failure = refused
+                if not isinstance(failure, BufferError):
+                    self._held.popleft()
+            if isinstance(failure, BufferError):
+                held.kafka.wait_for_reports(_BLOCKED_POLL_S)
+            elif failure is not None:
+                held.fail(answer_for(failure))
+            if held.kafka.asleep:
+                held.kafka.wake()
+
+    def give_up(self) -> None:
+        """Refuse what waits, and what still comes, as the producer is closed. Nothing happens to an open gate."""
+        with self._lock:
+            if self.closed:
+                self._refusal = AlreadyClosed(f"the producer was closed while {_EXCEEDED}")
+        self._fail(lambda _: True)
+
+    def why(self) -> PulsarException | None:
+        """With what messages are refused just now."""
+        return None if self._refusal is None else type(self._refusal)(str(self._refusal))
+
+    def _fail(self, which: Callable[[_Held], bool]) -> None:
+        """The first ones for which `which` holds."""
+        while True:
+            with self._lock:
+                if not self._held or not which(self._held[0]):
+                    return
+                held = self._held.popleft()
+                refusal = self._refusal
+            held.fail(local_timeout(_EXCEEDED) if refusal is None else local_refusal(str(refusal)))

@@ -1,0 +1,94 @@
+"""`ConsumerBatchReceivePolicy`: when a batch of received messages is complete."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import DeadlineExceeded
+
+if TYPE_CHECKING:
+    from pulsar_on_kafka.client.receiving.receiving import Inbox
+    from pulsar_on_kafka.client.values.message import Message
+
+_UNLIMITED: Final = sys.maxsize
+
+
+class BatchReceivePolicy:
+    """The three limits as they were given. Source: `pulsar.BatchReceivePolicy` (of the C extension)."""
+
+    def __init__(self, max_num_messages: int, max_num_bytes: int, timeout_ms: int) -> None:
+        self._limits = (max_num_messages, max_num_bytes, timeout_ms)
+
+    def getMaxNumMessages(self) -> int:  # noqa: N802 - the official name
+        return self._limits[0]
+
+    def getMaxNumBytes(self) -> int:  # noqa: N802 - the official name
+        return self._limits[1]
+
+    def getTimeoutMs(self) -> int:  # noqa: N802 - the official name
+        return self._limits[2]
+
+
+class ConsumerBatchReceivePolicy:
+    """A batch is complete when any of the limits is reached. Source: `pulsar.ConsumerBatchReceivePolicy`."""
+
+    def __init__(self, max_num_message: int, max_num_bytes: int, timeout_ms: int) -> None:
+        """A limit of 0 or less is none.
+
+        Raises:
+            TypeError: one of them is no integer.
+            ValueError: none of them limits anything.
+        """
+        for name, limit in (
+            ("max_num_message", max_num_message),
+            ("max_num_bytes", max_num_bytes),
+            ("timeout_ms", timeout_ms),
+        ):
+            if type(limit) is not int:
+                raise TypeError(f"{name} must be an int, got {type(limit).__name__}: {limit!r:.60}")
+        if max_num_message <= 0 and max_num_bytes <= 0 and timeout_ms <= 0:
+            raise ValueError("at least one of max_num_message, max_num_bytes and timeout_ms must be above 0")
+        self._most = max_num_message if max_num_message > 0 else _UNLIMITED
+        self._most_bytes = max_num_bytes if max_num_bytes > 0 else _UNLIMITED
+        self._timeout_ms = timeout_ms
+        self._given = BatchReceivePolicy(max_num_message, max_num_bytes, timeout_ms)
+
+    def policy(self) -> BatchReceivePolicy:
+        """The limits as they were given."""
+        return self._given
+
+    def within(self, queue_size: int) -> ConsumerBatchReceivePolicy:
+        """The same for a receiver queue of that size: a batch holds at most as many messages (0: no limit by it)."""
+        if queue_size == 0 or self._most <= queue_size or self._most == _UNLIMITED:
+            return self
+        return ConsumerBatchReceivePolicy(
+            queue_size, self._most_bytes if self._most_bytes != _UNLIMITED else -1, self._timeout_ms
+        )
+
+    def collect(self, inbox: Inbox) -> list[Message]:
+        """The next batch. A message that would make it too large stays in the inbox; a single one is never too large.
+
+        Raises what `Inbox.take` does, but for the time-out.
+        """
+        deadline = Deadline.after_ms(self._timeout_ms) if self._timeout_ms > 0 else Deadline.never()
+        batch: list[Message] = []
+        size = 0
+        while len(batch) < self._most and size < self._most_bytes:
+            message = inbox.take_now()
+            if message is None:
+                try:
+                    message = inbox.take(deadline)
+                except DeadlineExceeded:
+                    break
+            size += len(message.data())
+            if batch and size > self._most_bytes:
+                inbox.queue.appendleft(message)
+                break
+            batch.append(message)
+        return batch
+
+
+DEFAULT_POLICY: Final = ConsumerBatchReceivePolicy(-1, 10 * 1024 * 1024, 100)
+"""The official one: 10 MiB or 100 ms."""

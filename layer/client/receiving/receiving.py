@@ -1,0 +1,211 @@
+"""What every consumer does to receive: waiting, asynchronous receives, batches, and the message listener."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.receiving.batch_receive import DEFAULT_POLICY, ConsumerBatchReceivePolicy
+from pulsar_on_kafka.client.receiving.listener import ListenerTask, ListenerThreads
+from pulsar_on_kafka.client.values.errors import as_pulsar, pulsar_errors
+from pulsar_on_kafka.client.values.message import Message
+from pulsar_on_kafka.client.values.options import check_type
+from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration, Result
+
+if TYPE_CHECKING:
+    from pulsar_on_kafka.client.consumer.consumer import Consumer
+
+MessageListener = Callable[["Consumer", Message], None]
+ReceiveCallback = Callable[[Result, "Message | None"], None]
+
+_MAX_PENDING_RECEIVES: Final = 10_000
+
+
+class InboxQueue(Protocol):
+    def popleft(self) -> Message: ...
+    def appendleft(self, message: Message, /) -> None: ...
+
+
+class Inbox(Protocol):
+    """The application's side of an `Endpoint` that makes Messages, or of several of them."""
+
+    name: str
+    capacity: int
+    starved: bool
+    on_available: Callable[[], None] | None
+    wake_member: Callable[[], None]
+
+    @property
+    def queue(self) -> InboxQueue: ...
+    @property
+    def failure(self) -> Exception | None: ...
+    def has_room_again(self) -> bool: ...
+    def take_now(self) -> Message | None: ...
+    def take(self, deadline: Deadline) -> Message: ...
+    def expect(self, more: int) -> None: ...
+    def close(self) -> None: ...
+
+
+class Receiving:
+    """The receiving half of a consumer. Thread-safe."""
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        *,
+        subscription: str,
+        operation_timeout_s: float,
+        batch_policy: ConsumerBatchReceivePolicy | None,
+        listener: MessageListener | None,
+        threads: ListenerThreads,
+    ) -> None:
+        self._inbox: Inbox = inbox
+        self._subscription_name = subscription
+        self._operation_timeout_s = operation_timeout_s
+        self._batch_policy = (batch_policy or DEFAULT_POLICY).within(inbox.capacity)
+        self._listener = listener
+        self._listener_paused = False
+        self._receives: deque[ReceiveCallback] = deque()
+        self._threads = threads
+        self._task: ListenerTask | None = None
+        self._closed = False
+
+    def _begin_to_listen(self) -> None:
+        """The last thing of a constructor: messages come from now on."""
+        if self._listener is not None:
+            self._inbox.expect(1)  # with a queue of size 0 it takes one message at a time
+            self._start_task(self._listen_once)
+
+    def receive(self, timeout_millis: int | None = None) -> Message:
+        """The next message, waited for (`timeout_millis` at most; None: for ever).
+
+        Raises:
+            Timeout: none came in time.
+            Interrupted: SIGINT while waiting.
+            AlreadyClosed: the consumer was closed.
+            InvalidConfiguration: a message listener is set.
+        """
+        if timeout_millis is not None and type(timeout_millis) is not int:
+            check_type(int, "timeout_millis", timeout_millis)
+        inbox = self._inbox
+        try:
+            message = inbox.queue.popleft()
+        except IndexError:
+            return self._wait(timeout_millis)
+        if inbox.starved and inbox.has_room_again():
+            inbox.wake_member()
+        if self._listener is not None:
+            inbox.queue.appendleft(message)
+            raise InvalidConfiguration("receive() cannot be used beside a message listener")
+        return message
+
+    def _wait(self, timeout_millis: int | None) -> Message:
+        self._check_open()
+        if self._listener is not None:
+            raise InvalidConfiguration("receive() cannot be used beside a message listener")
+        deadline = Deadline.never() if timeout_millis is None else Deadline.after_ms(timeout_millis)
+        with pulsar_errors():
+            return self._inbox.take(deadline)
+
+    def batch_receive(self) -> list[Message]:
+        """Messages until there are as many, or as large ones, as the batch receive policy says, or its time is over.
+
+        Empty when none came in that time; without a time-out it waits until the batch is full.
+
+        Raises:
+            AlreadyClosed: the consumer was closed.
+            InvalidConfiguration: a message listener is set.
+        """
+        self._check_open()
+        if self._listener is not None:
+            raise InvalidConfiguration("batch_receive() cannot be used beside a message listener")
+        with pulsar_errors():
+            return self._batch_policy.collect(self._inbox)
+
+    def receive_async(self, callback: ReceiveCallback) -> None:
+        """Have `callback(result, message)` called with the next message, from a listener thread.
+
+        At most 10,000 such calls wait at a time (`InvalidConfiguration` beyond).
+        """
+        self._check_open()
+        if self._listener is not None:
+            raise InvalidConfiguration("receive_async() cannot be used beside a message listener")
+        if len(self._receives) >= _MAX_PENDING_RECEIVES:
+            raise InvalidConfiguration(f"{_MAX_PENDING_RECEIVES} asynchronous receives are waiting already")
+        self._receives.append(callback)
+        self._inbox.expect(1)
+        if self._task is None:
+            self._start_task(self._answer_once)
+        assert self._task is not None  # noqa: S101
+        self._task.schedule()
+
+    def _start_task(self, step: Callable[[], bool]) -> None:
+        self._task = self._threads.task(step)
+        self._inbox.on_available = self._task.schedule
+        self._task.schedule()
+
+    def _listen_once(self) -> bool:
+        if self._listener_paused or self._closed or self._listener is None:
+            return False
+        message = self._inbox.take_now()
+        if message is None:
+            return False
+        consumer = cast("Consumer", self)
+        if self._inbox.capacity:
+            self._listener(consumer, message)
+            return True
+        self._inbox.expect(-1)
+        try:
+            self._listener(consumer, message)
+        finally:
+            self._inbox.expect(1)
+        return True
+
+    def _answer_once(self) -> bool:
+        if not self._receives:
+            return False
+        if self._closed:
+            self._receives.popleft()(Result.AlreadyClosed, None)
+            return True
+        if self._inbox.failure is not None:
+            self._receives.popleft()(as_pulsar(self._inbox.failure).result, None)
+            return True
+        message = self._inbox.take_now()
+        if message is None:
+            return False
+        self._inbox.expect(-1)
+        self._receives.popleft()(Result.Ok, message)
+        return True
+
+    def pause_message_listener(self) -> None:
+        """Stop calling the listener; messages wait in the inbox.
+
+        Raises:
+            InvalidConfiguration: the consumer has no listener. So for `resume_message_listener`.
+        """
+        self._check_listener()
+        self._listener_paused = True
+
+    def resume_message_listener(self) -> None:
+        self._check_listener()
+        self._listener_paused = False
+        if self._task is not None:
+            self._task.schedule()
+
+    def _check_listener(self) -> None:
+        if self._listener is None:
+            raise InvalidConfiguration(f"consumer {self._inbox.name} of {self._subscription_name} has no listener")
+
+    def _wake_waiting(self) -> None:
+        """Closed: asynchronous receives are answered."""
+        if self._task is not None:
+            self._task.schedule()
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise AlreadyClosed(f"consumer {self._inbox.name} of {self._subscription_name} is closed")
+
+    def _deadline(self) -> Deadline:
+        return Deadline.after(self._operation_timeout_s)

@@ -1,0 +1,258 @@
+"""The official `Authentication` classes, as Kafka's logins.
+
+AuthenticationTLS      mutual TLS; the broker sees the certificate's subject
+AuthenticationBasic    SASL/PLAIN (with another mechanism in kafka_config: SCRAM)
+AuthenticationToken    SASL/OAUTHBEARER
+AuthenticationOauth2   SASL/OAUTHBEARER, tokens from the issuer by the client-credentials flow
+AuthenticationAthenz   NotSupported: Kafka has no such login
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import time
+from collections.abc import Callable, Hashable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from pulsar_on_kafka.base.errors import NoCredentials
+from pulsar_on_kafka.client.values.oauth2 import ClientCredentials
+from pulsar_on_kafka.client.values.options import check_type
+from pulsar_on_kafka.exceptions import InvalidConfiguration, NotSupported
+from pulsar_on_kafka.kafka.security import Security, Token, TokenSource
+
+_LASTS_S: Final = 10 * 365 * 86_400.0
+_OPAQUE_LASTS_S: Final = 600.0
+
+
+class Authentication:
+    """A login by the official plugin's name. Source: `pulsar.Authentication`.
+
+    Differs from Pulsar: nothing is loaded from libraries; known are `tls`, `token`, `basic` and `oauth2`, and the names
+    of Pulsar's Java classes for them.
+    """
+
+    _security: Security
+
+    def __init__(self, dynamicLibPath: str, authParamsString: str) -> None:  # noqa: N803 - the official names
+        """Raises NotSupported for another plugin."""
+        check_type(str, "dynamicLibPath", dynamicLibPath)
+        _check_secret("authParamsString", authParamsString)
+        kind = dynamicLibPath.rpartition(".")[2].removeprefix("Authentication").lower()
+        if kind not in _PLUGINS:
+            raise NotSupported(f"authentication plugin {dynamicLibPath!r}: known are {', '.join(sorted(_PLUGINS))}")
+        self._security = _PLUGINS[kind](authParamsString)
+
+    def security(self) -> Security:
+        """The login as librdkafka takes it. Ours, not the official client's."""
+        return self._security
+
+
+class AuthenticationTLS(Authentication):
+    """Mutual TLS with a PEM certificate and its key. The service URL has to be `kafka+ssl://`."""
+
+    def __init__(self, certificate_path: str, private_key_path: str) -> None:
+        check_type(str, "certificate_path", certificate_path)
+        check_type(str, "private_key_path", private_key_path)
+        self._security = _tls(certificate_path, private_key_path)
+
+
+class AuthenticationToken(Authentication):
+    """A token, or a function that gives one; it is asked again when half of the token's life is over.
+
+    How long a JSON Web Token lasts, and whose it is, is read from it; of another token that a function gives ten
+    minutes are assumed.
+    """
+
+    def __init__(self, token: str | Callable[[], str]) -> None:
+        if isinstance(token, str):
+            self._security = _bearer(TokenSource(lambda: _read_token(token, _LASTS_S), ("token", token)))
+        elif callable(token):
+            self._security = _bearer(TokenSource(lambda: _supplied(token), ("supplier", token)))
+        else:
+            raise ValueError("Argument token is expected to be of type 'str' or a function returning 'str'")
+
+
+class AuthenticationBasic(Authentication):
+    """A name and a password. `method` other than 'basic' is NotSupported."""
+
+    def __init__(
+        self,
+        username: str | None = None,
+        password: str | None = None,
+        method: str = "basic",
+        auth_params_string: str | None = None,
+    ) -> None:
+        """`auth_params_string` is JSON with the same three fields and wins over them.
+
+        Raises:
+            InvalidConfiguration: it is no JSON object, or a field is missing.
+        """
+        if auth_params_string is not None:
+            _check_secret("auth_params_string", auth_params_string)
+            self._security = _basic_from_json(auth_params_string)
+            return
+        _check_secret("username", username)
+        _check_secret("password", password)
+        check_type(str, "method", method)
+        self._security = _basic(str(username), str(password), method)
+
+
+class AuthenticationOauth2(Authentication):
+    """Tokens from an OAuth 2.0 issuer. `auth_params_string` is JSON with `issuer_url`, `private_key` (a file with
+    `client_id` and `client_secret`, or a `data:` URL of it), and perhaps `audience` and `scope`."""
+
+    def __init__(self, auth_params_string: str) -> None:
+        """Raises InvalidConfiguration when it is no JSON object or a field is missing."""
+        _check_secret("auth_params_string", auth_params_string)
+        self._security = _oauth2(auth_params_string)
+
+
+class AuthenticationAthenz(Authentication):
+    """NotSupported: Kafka has no login by Athenz. An application that has such tokens gives them by
+    `AuthenticationToken(function)`."""
+
+    def __init__(self, auth_params_string: str) -> None:
+        _check_secret("auth_params_string", auth_params_string)
+        raise NotSupported("AuthenticationAthenz: Kafka has no login by Athenz; see AuthenticationToken(function)")
+
+
+# Logins ---------------------------------------------------------------------------------------------------------------
+
+
+def _tls(certificate_path: str, private_key_path: str) -> Security:
+    return Security({"ssl.certificate.location": certificate_path, "ssl.key.location": private_key_path})
+
+
+def _basic(username: str, password: str, method: str) -> Security:
+    if method != "basic":
+        raise NotSupported(f"AuthenticationBasic(method={method!r}): Kafka has SASL/PLAIN for 'basic' only")
+    return Security({"sasl.mechanisms": "PLAIN", "sasl.username": username, "sasl.password": password})
+
+
+def _basic_from_json(text: str) -> Security:
+    fields = _json_object("AuthenticationBasic", text)
+    username, password = (_required("AuthenticationBasic", fields, name) for name in ("username", "password"))
+    return _basic(username, password, str(fields.get("method", "basic")))
+
+
+def _basic_from_params(text: str) -> Security:
+    if text.lstrip().startswith("{"):
+        return _basic_from_json(text)
+    username, separator, password = text.partition(":")
+    if not separator:
+        raise InvalidConfiguration("basic authentication: expected JSON or user:password")
+    return _basic(username, password, "basic")
+
+
+def _oauth2(text: str) -> Security:
+    fields = _json_object("AuthenticationOauth2", text)
+    credentials = ClientCredentials(
+        issuer_url=_required("AuthenticationOauth2", fields, "issuer_url"),
+        key_file=str(fields.get("private_key", "")),
+        client_id=str(fields.get("client_id", "")),
+        client_secret=str(fields.get("client_secret", "")),
+        audience=str(fields.get("audience", "")),
+        scope=str(fields.get("scope", "")),
+    )
+    if not credentials.key_file and not (credentials.client_id and credentials.client_secret):
+        raise InvalidConfiguration("AuthenticationOauth2: private_key is missing")
+    return _bearer(TokenSource(lambda: _issued(credentials), credentials))
+
+
+def _token_from_params(text: str) -> Security:
+    kind, separator, rest = text.partition(":")
+    if separator and kind == "file":
+        path = Path(rest.removeprefix("//"))
+        return _bearer(TokenSource(lambda: _read_token(_file_text(path), _OPAQUE_LASTS_S), ("file", str(path))))
+    token = rest if separator and kind == "token" else text
+    return _bearer(TokenSource(lambda: _read_token(token, _LASTS_S), ("token", token)))
+
+
+def _tls_from_params(text: str) -> Security:
+    fields = dict(part.split(":", 1) for part in text.split(",") if ":" in part)
+    try:
+        return _tls(fields["tlsCertFile"], fields["tlsKeyFile"])
+    except KeyError as missing:
+        raise InvalidConfiguration(f"tls authentication: {missing.args[0]} is missing") from missing
+
+
+_PLUGINS: Final[Mapping[str, Callable[[str], Security]]] = {
+    "tls": _tls_from_params,
+    "token": _token_from_params,
+    "basic": _basic_from_params,
+    "oauth2": _oauth2,
+}
+
+
+# Tokens ---------------------------------------------------------------------------------------------------------------
+
+
+def _bearer(tokens: TokenSource) -> Security:
+    return Security({"sasl.mechanisms": "OAUTHBEARER"}, tokens)
+
+
+def _supplied(supplier: Callable[[], Any]) -> Token:
+    token = supplier()
+    if not isinstance(token, str):
+        raise NoCredentials(f"the token supplier gave {type(token).__name__}, expected str")
+    return _read_token(token, _OPAQUE_LASTS_S)
+
+
+def _issued(credentials: ClientCredentials) -> Token:
+    value, lasts_s = credentials.fetch()
+    token = _read_token(value, _OPAQUE_LASTS_S)
+    return token if lasts_s is None else token._replace(expires_s=time.time() + lasts_s)
+
+
+def _read_token(value: str, lasts_s: float) -> Token:
+    """A token, and what it says of itself when it is a JSON Web Token; `lasts_s` counts where it says nothing."""
+    claims = _claims(value)
+    expires = claims.get("exp")
+    expires_s = float(expires) if isinstance(expires, (int, float)) else time.time() + lasts_s
+    return Token(value, expires_s, str(claims.get("sub", "")))
+
+
+def _claims(token: str) -> Mapping[str, Any]:
+    parts = token.split(".")
+    if len(parts) != 3:
+        return {}
+    try:
+        claims = json.loads(base64.urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
+    except (binascii.Error, ValueError):
+        return {}
+    return claims if isinstance(claims, dict) else {}
+
+
+# Arguments that may hold secrets: no message shows their values -------------------------------------------------------
+
+
+def _check_secret(name: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise ValueError(f"Argument {name} is expected to be of type 'str' and not '{type(value).__name__}'")
+
+
+def _json_object(what: str, text: str) -> Mapping[str, Hashable]:
+    try:
+        fields = json.loads(text)
+    except ValueError:
+        raise InvalidConfiguration(f"{what}: auth_params_string is no JSON") from None  # the cause quotes it
+    if not isinstance(fields, dict):
+        raise InvalidConfiguration(f"{what}: auth_params_string is expected to be a JSON object")
+    return fields
+
+
+def _required(what: str, fields: Mapping[str, Hashable], name: str) -> str:
+    value = fields.get(name)
+    if not isinstance(value, str) or not value:
+        raise InvalidConfiguration(f"{what}: {name} is missing")
+    return value
+
+
+def _file_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as failure:
+        raise NoCredentials(f"the token file {path} cannot be read: {type(failure).__name__}") from failure

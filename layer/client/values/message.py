@@ -1,0 +1,223 @@
+"""`Message`: one message as the application sees it. Everything is worked out when it is asked for."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final
+
+from pulsar_on_kafka.client.values.encryption import EncryptionContext
+from pulsar_on_kafka.client.values.message_id import (
+    BatchedMessageId,
+    ChunkedMessageId,
+    NativeMessageId,
+    PartitionOrigin,
+    StoredMessageId,
+)
+from pulsar_on_kafka.client.values.record_key import RecordKey
+from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of, packed_headers_of
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.headers import SCHEMA_VERSION
+from pulsar_on_kafka.mapping.message_record import RecordHeaders, decode_headers, key_text
+from pulsar_on_kafka.subscriptions.records.delivery import BatchEntry, Delivery, Feed
+from pulsar_on_kafka.subscriptions.records.sealed import OpenedRecord
+from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Message(Delivery):
+    """A received message. Source: `pulsar.Message`."""
+
+    __slots__ = ("_decoded",)
+
+    _decoded: RecordHeaders
+
+    def _headers(self) -> RecordHeaders:
+        try:
+            return self._decoded
+        except AttributeError:
+            self._decoded = self._decode()
+            return self._decoded
+
+    def _decode(self) -> RecordHeaders:
+        """What cannot be read counts as not said: one odd header of a foreign program spoils no other."""
+
+        def left_out(reason: CorruptRecord) -> None:
+            _log.warning("message=%s is read without one of its headers: %s", self.message_id(), reason)
+
+        return decode_headers(packed_headers_of(self.record), left_out)
+
+    def data(self) -> bytes:
+        """The payload; b'' when it is null (see `has_null_value`)."""
+        value = self.record.value()
+        return b"" if value is None else value
+
+    def value(self) -> Any:
+        """The payload, decoded by the consumer's schema from the one that it was written with.
+
+        None for a null payload, except by BytesSchema and StringSchema, to which it is empty.
+
+        Raises:
+            InvalidMessage, ...: see `IncomingValues.value`; other messages can be read all the same.
+        """
+        endpoint = self.feed.endpoint
+        return endpoint.schema.decode(self.data()) if endpoint.values is None else endpoint.values.value(self)
+
+    def has_null_value(self) -> bool:
+        return self.record.value() is None
+
+    def payload(self) -> bytes | None:
+        """The payload; None when it is null. Ours, for decoding."""
+        return self.record.value()
+
+    def written_with(self) -> bytes | None:
+        """What names the schema that it was written with, as it is in the log. Ours, for decoding: every value asks."""
+        version = None
+        for name, value in headers_of(self.record) or ():
+            if name == SCHEMA_VERSION:
+                version = value
+        return version
+
+    def properties(self) -> dict[str, str]:
+        return dict(self._headers().properties)
+
+    def partition_key(self) -> str:
+        """'' when there is none; base64 when the Kafka key is no UTF-8, as Pulsar shows binary keys."""
+        return "" if self._headers().key_is_ordering_key else key_text(self.record.key())
+
+    def record_key(self) -> RecordKey | None:
+        """The partition key as it is in the log. Ours, for copies and for keys with a schema."""
+        key = None if self._headers().key_is_ordering_key else self.record.key()
+        return None if key is None else RecordKey(key)
+
+    def ordering_key(self) -> str:
+        headers = self._headers()
+        if headers.key_is_ordering_key:
+            return key_text(self.record.key())
+        return key_text(headers.ordering_key)
+
+    def publish_timestamp(self) -> int:
+        """Unix time in ms at which it was sent."""
+        original = self._headers().publish_time_ms
+        return original if original is not None else self.record.timestamp()[1]
+
+    def event_timestamp(self) -> int:
+        """Unix time in ms that the sender gave; 0 when it gave none."""
+        return self._headers().event_time_ms
+
+    def producer_name(self) -> str:
+        return self._headers().producer_name
+
+    def message_id(self) -> NativeMessageId:
+        slot = self.feed.slot
+        return StoredMessageId(PartitionOrigin(slot.layout, slot.partition_field, slot.topic_name), self.offset)
+
+    def topic_name(self) -> str:
+        """Full name, with the partition's suffix on a partitioned topic."""
+        return self.feed.slot.topic_name
+
+    def redelivery_count(self) -> int:
+        """How often it was delivered again; always 0 on Exclusive and Failover subscriptions, as in Pulsar."""
+        return self.redeliveries
+
+    def schema_version(self) -> str:
+        """'' when it was sent without a schema."""
+        version = self._headers().schema_version
+        return "" if version is None else version.decode("latin-1")
+
+    def encryption_context(self) -> EncryptionContext | None:
+        """How it was encrypted; None when it was sent in clear."""
+        headers = self._headers()
+        if headers.encryption is None:
+            return None
+        batch_size = headers.batch.messages if headers.batch is not None else -1
+        return EncryptionContext(headers.encryption, batch_size=batch_size, failed=self._undecrypted())
+
+    def _undecrypted(self) -> bool:
+        return not isinstance(self.record, OpenedRecord)
+
+    def __repr__(self) -> str:
+        return f"<Message {self.topic_name()} {self.message_id()}>"
+
+
+class BatchedMessage(Message):
+    """One message of a batch entry: content, keys, properties and event time are its own, the rest is the record's."""
+
+    __slots__ = ("batch_index", "entry")
+
+    def __init__(
+        self, record: KafkaRecord, feed: Feed, offset: int, redeliveries: int, batch_index: int, entry: BatchEntry
+    ) -> None:
+        self.record = record
+        self.feed = feed
+        self.offset = offset
+        self.redeliveries = redeliveries
+        self.batch_index = batch_index
+        self.entry = entry
+
+    def _headers(self) -> RecordHeaders:
+        headers = self.entry.headers
+        if headers is None:
+            headers = self.entry.headers = self._decode()
+        return headers
+
+    def written_with(self) -> bytes | None:
+        return self._headers().schema_version
+
+    def data(self) -> bytes:
+        return self.entry.columns.payloads[self.batch_index]
+
+    def has_null_value(self) -> bool:
+        return self.payload() is None
+
+    def payload(self) -> bytes | None:
+        return self.entry.columns.payload(self.batch_index)
+
+    def properties(self) -> dict[str, str]:
+        return dict(self.entry.columns.message(self.batch_index).properties or {})
+
+    def partition_key(self) -> str:
+        return key_text(self.entry.columns.message(self.batch_index).key)
+
+    def record_key(self) -> RecordKey | None:
+        key = self.entry.columns.message(self.batch_index).key
+        return None if key is None else RecordKey(key)
+
+    def ordering_key(self) -> str:
+        return key_text(self.entry.columns.message(self.batch_index).ordering_key)
+
+    def event_timestamp(self) -> int:
+        return self.entry.columns.message(self.batch_index).event_time_ms
+
+    def message_id(self) -> NativeMessageId:
+        slot = self.feed.slot
+        origin = PartitionOrigin(slot.layout, slot.partition_field, slot.topic_name)
+        return BatchedMessageId(origin, self.offset, self.batch_index, self.entry.size)
+
+
+class ChunkedMessage(Message):
+    """A message that came in chunks. Its id is the last one's, and remembers the first one."""
+
+    __slots__ = ()
+
+    record: WholeMessage
+
+    def message_id(self) -> NativeMessageId:
+        slot = self.feed.slot
+        origin = PartitionOrigin(slot.layout, slot.partition_field, slot.topic_name)
+        return ChunkedMessageId(origin, self.record.offsets[0], self.offset)
+
+    def _undecrypted(self) -> bool:
+        return not self.record.decrypted
+
+
+Message.in_batch = BatchedMessage
+Message.in_chunks = ChunkedMessage
+
+
+def acknowledge_in_slot(message: Message) -> None:
+    """Acknowledge a message, whatever became of the consumer that it was for."""
+    if isinstance(message, BatchedMessage):
+        message.feed.slot.ack_in_batch((message.offset, message.batch_index, message.entry.size))
+    else:
+        message.feed.slot.ack(message.offset)

@@ -1,0 +1,90 @@
+"""Checks of arguments, with the official client's choice of built-in exceptions."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from typing import Any
+
+from pulsar_on_kafka.exceptions import InvalidConfiguration, NotSupported
+from pulsar_on_kafka.schema.plain import Schema
+
+
+def check_type(kind: type[Any] | tuple[type[Any], ...], name: str, value: object) -> None:
+    """Raises ValueError, as the official `_check_type`; a bool is no int."""
+    kinds = kind if isinstance(kind, tuple) else (kind,)
+    if isinstance(value, bool) and bool not in kinds:
+        raise ValueError(f"Argument {name} is expected to be of type {_names(kinds)}, got bool: {value!r}")
+    if not isinstance(value, kinds):
+        raise ValueError(
+            f"Argument {name} is expected to be of type {_names(kinds)}, got {type(value).__name__}: {value!r:.60}"
+        )
+
+
+def check_schema(schema: object) -> None:
+    """Raises ValueError for what is no schema."""
+    check_type(Schema, "schema", schema)
+
+
+def check_type_or_none(kind: type[Any] | tuple[type[Any], ...], name: str, value: object) -> None:
+    if value is not None:
+        check_type(kind, name, value)
+
+
+def check_texts(name: str, value: dict[Any, Any] | None) -> None:
+    """None or a dict of str to str. Raises as officially: ValueError for no dict, TypeError for what is in it."""
+    check_type_or_none(dict, name, value)
+    for key, text in (value or {}).items():
+        if not isinstance(key, str) or not isinstance(text, str):
+            raise TypeError(f"{name} must map str to str, got {key!r:.60}: {text!r:.60}")
+
+
+def check_range(name: str, value: int, least: int, most: int | None = None) -> None:
+    """Raises InvalidConfiguration naming the value and what was expected."""
+    if value < least or (most is not None and value > most):
+        bounds = f"at least {least}" if most is None else f"{least} to {most}"
+        raise InvalidConfiguration(f"{name} must be {bounds}, got {value}")
+
+
+def check_batching(max_messages: int, max_bytes: int, delay_ms: int, *, enabled: bool, with_chunking: bool) -> None:
+    """The official checks: TypeError below 0, ValueError for a batch that could hold one message only."""
+    if enabled and with_chunking:
+        raise ValueError("Batching and chunking of messages can't be enabled together.")
+    for name, number in (
+        ("batching_max_messages", max_messages),
+        ("batching_max_allowed_size_in_bytes", max_bytes),
+        ("batching_max_publish_delay_ms", delay_ms),
+    ):
+        if number < 0:
+            raise TypeError(f"{name} must be 0 or more, got {number}")
+    if max_messages <= 1:
+        raise ValueError(f"batching_max_messages must be greater than 1, got {max_messages}")
+
+
+def not_yet(feature: str, *, when: bool) -> None:
+    """Raises NotSupported naming `feature`, when it is asked for."""
+    if when:
+        raise NotSupported(f"{feature}: not in this version")
+
+
+def delivery_time(deliver_at: int | None, deliver_after: timedelta | None) -> int | None:
+    """When a message is to be delivered, Unix time in ms; None for at once. `deliver_after` wins, as officially.
+
+    Raises:
+        TypeError: `deliver_at` is negative, as the official client has it.
+    """
+    check_type_or_none(int, "deliver_at", deliver_at)
+    check_type_or_none(timedelta, "deliver_after", deliver_after)
+    if deliver_at is not None and deliver_at < 0:
+        raise TypeError(f"deliver_at must be 0 or more, got {deliver_at}")
+    if deliver_after:
+        return max(0, time.time_ns() // 1_000_000 + milliseconds("deliver_after", deliver_after))
+    return deliver_at or None
+
+
+def milliseconds(name: str, value: timedelta | int) -> int:
+    return int(value.total_seconds() * 1000) if isinstance(value, timedelta) else value
+
+
+def _names(kinds: tuple[type[Any], ...]) -> str:
+    return " or ".join(kind.__name__ for kind in kinds)

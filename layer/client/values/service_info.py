@@ -1,0 +1,126 @@
+"""Where a cluster is, as one object: `ServiceInfo`, and the official classes that switch between several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pulsar_on_kafka.client.values.authentication import Authentication
+from pulsar_on_kafka.client.values.options import check_type, check_type_or_none
+
+
+class ServiceInfo:
+    """How one cluster is reached. Source: `pulsar.ServiceInfo`."""
+
+    def __init__(
+        self,
+        service_url: str,
+        authentication: Authentication | None = None,
+        tls_trust_certs_file_path: str | None = None,
+    ) -> None:
+        """Raises ValueError: an argument has a wrong type. What the URL says is checked by the client."""
+        check_type(str, "service_url", service_url)
+        if authentication is not None and not isinstance(authentication, Authentication):
+            raise ValueError("Argument authentication is expected to be either None or of type 'Authentication'")
+        check_type_or_none(str, "tls_trust_certs_file_path", tls_trust_certs_file_path)
+        self._service_url = service_url
+        self._authentication = authentication
+        self._tls_trust_certs_file_path = tls_trust_certs_file_path
+
+    @property
+    def service_url(self) -> str:
+        return self._service_url
+
+    @property
+    def authentication(self) -> Authentication | None:
+        """Not one of the official class's."""
+        return self._authentication
+
+    @property
+    def use_tls(self) -> bool:
+        """The URL's scheme asks for TLS."""
+        return self._service_url.partition("://")[0].endswith("+ssl")
+
+    @property
+    def tls_trust_certs_file_path(self) -> str | None:
+        return self._tls_trust_certs_file_path
+
+    @classmethod
+    def wrap(cls, service_info: ServiceInfo) -> ServiceInfo:
+        """Another object that says the same."""
+        return cls(service_info.service_url, service_info._authentication, service_info.tls_trust_certs_file_path)
+
+    def __repr__(self) -> str:
+        return (
+            f"ServiceInfo(service_url={self.service_url!r}, use_tls={self.use_tls!r}, "
+            f"tls_trust_certs_file_path={self.tls_trust_certs_file_path!r})"
+        )
+
+
+class ServiceInfoProvider:
+    """To be subclassed: tells a client where its cluster is, and when that changes.
+
+    Source: `pulsar.ServiceInfoProvider`.
+    """
+
+    def initial_service_info(self) -> ServiceInfo:
+        """Where the cluster is; asked once, when the client is made."""
+        raise NotImplementedError(f"{type(self).__name__}.initial_service_info")
+
+    def initialize(self, on_service_info_update: Callable[[ServiceInfo], None]) -> None:
+        """Keep `on_service_info_update`, and call it from any thread when the cluster is elsewhere: it returns at once,
+        and the client moves. It raises ValueError for what is no `ServiceInfo`, or one that the client cannot use;
+        then the client stays where it is. Calls after the client's `close` do nothing.
+        """
+        raise NotImplementedError(f"{type(self).__name__}.initialize")
+
+    def close(self) -> None:
+        """Give back what the provider holds; nothing by itself. Called once, by the client's `close`, or when the
+        client cannot be made."""
+
+
+class AutoClusterFailover:
+    """A preferred cluster and those to go to when it does not answer, as a client's service URL.
+
+    Every `check_interval_ms` the client opens a TCP connection to a broker of the cluster in use. After
+    `failover_threshold` failures in a row of the primary it goes to the first secondary that answers; there it goes
+    back when the primary answered `switch_back_threshold` times in a row, or, when the secondary fails as often, as
+    soon as the primary answers. Source: `pulsar.AutoClusterFailover`, and its C++ implementation.
+
+    Raises:
+        ValueError: a wrong type, no secondary, or a number below 1.
+    """
+
+    def __init__(
+        self,
+        primary: ServiceInfo,
+        secondary: Sequence[ServiceInfo],
+        check_interval_ms: int = 5000,
+        failover_threshold: int = 1,
+        switch_back_threshold: int = 1,
+    ) -> None:
+        check_type(ServiceInfo, "primary", primary)
+        check_type(list, "secondary", secondary)
+        if not secondary:
+            raise ValueError("secondary must name at least one ServiceInfo, got []")
+        for index, info in enumerate(secondary):
+            check_type(ServiceInfo, f"secondary[{index}]", info)
+        for name, number in (
+            ("check_interval_ms", check_interval_ms),
+            ("failover_threshold", failover_threshold),
+            ("switch_back_threshold", switch_back_threshold),
+        ):
+            check_type(int, name, number)
+            if number < 1:
+                raise ValueError(f"{name} must be 1 or more, got {number}")
+        self.primary = primary
+        self.secondary = list(secondary)
+        self.check_interval_ms = check_interval_ms
+        self.failover_threshold = failover_threshold
+        self.switch_back_threshold = switch_back_threshold
+
+    def __repr__(self) -> str:
+        return (
+            f"AutoClusterFailover(primary={self.primary!r}, secondary={self.secondary!r}, "
+            f"check_interval_ms={self.check_interval_ms!r}, failover_threshold={self.failover_threshold!r}, "
+            f"switch_back_threshold={self.switch_back_threshold!r})"
+        )

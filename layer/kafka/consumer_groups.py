@@ -1,0 +1,154 @@
+"""Requests to the coordinator of a consumer group, made so that two faults of librdkafka are not met.
+
+Both end the whole process, and both were seen when a broker was killed and came back (librdkafka 2.16):
+
+* A request that times out while its coordinator is not reachable is taken up again once a broker is back, though its
+  memory is freed: `Assertion 'eonce->refcnt > 0' failed` (confluentinc/librdkafka#4605). So none times out there: each
+  gets the hour that is the most librdkafka takes, and the caller waits as long as it likes.
+* NOT_COORDINATOR in answer to a request about offsets is followed through a null pointer (#5040). So offsets are asked
+  for only after the coordinator has described the group without complaint.
+
+And a request whose coordinator went away may wait for ever beside a cluster that is back (#3847). So these requests
+have a handle of their own, which is given up for a new one when it owes an answer for five seconds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any, Final, NamedTuple, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from pulsar_on_kafka.base.clock import Clock, SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.kafka import handles
+
+_T = TypeVar("_T")
+_NEVER_S: Final = 3600.0
+"""The longest that librdkafka lets an admin request take."""
+_LATE_S: Final = 5.0
+_AGAIN_S: Final = 0.1
+_ON_THE_MOVE: Final = (
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+)
+
+
+class _Owed(NamedTuple):
+    future: Future[Any]
+    since: float
+    """Monotonic seconds."""
+
+
+class GroupRequests:
+    """Thread-safe. At most one request a group is under way, and after five seconds it is asked again. One whose caller
+    went away counts until then, or until it is answered: memory is bounded by the groups asked about."""
+
+    def __init__(self, open_handle: Callable[[], AdminClient], clock: Clock | None = None) -> None:
+        """`open_handle` gives a new admin client; there is one from the first request on."""
+        self._open_handle = open_handle
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._handle: AdminClient | None = None
+        self._owed: dict[str, _Owed] = {}
+        self._pause: Final = threading.Event()  # never set
+
+    def describe(self, group_id: str, deadline: Deadline, *, with_rights: bool = False) -> Any:
+        """confluent-kafka's description of the group as it is after this call.
+
+        While the coordinator moves, as it does when the first group of a cluster is asked about, it is asked again.
+
+        Raises:
+            KafkaException: the coordinator says no.
+            TimeoutError: (of concurrent.futures) no answer before the deadline.
+        """
+
+        def request(handle: AdminClient) -> Future[Any]:
+            asked = handle.describe_consumer_groups(
+                [group_id], include_authorized_operations=with_rights, request_timeout=_NEVER_S
+            )
+            return asked[group_id]
+
+        while True:
+            try:
+                return self._ask(group_id, request, deadline)
+            except KafkaException as failure:
+                if failure.args[0].code() not in _ON_THE_MOVE or deadline.passed():
+                    raise
+            self._pause.wait(min(_AGAIN_S, deadline.remaining_s()))
+
+    def about_offsets(
+        self, group_id: str, request: Callable[[AdminClient, float], Future[_T]], deadline: Deadline
+    ) -> _T:
+        """The answer to a request that reads or sets offsets; it is given the timeout to use. Raises as `describe`."""
+        try:
+            self.describe(group_id, deadline)
+        except KafkaException as failure:
+            if failure.args[0].code() != KafkaError.GROUP_ID_NOT_FOUND:
+                raise
+        return self._ask(group_id, lambda handle: request(handle, _NEVER_S), deadline)
+
+    def delete(self, group_id: str, deadline: Deadline) -> None:
+        """Raises as `describe`."""
+        self._ask(
+            group_id,
+            lambda handle: handle.delete_consumer_groups([group_id], request_timeout=_NEVER_S)[group_id],
+            deadline,
+        )
+
+    def close(self) -> None:
+        """Give up the handle; a later request opens another."""
+        with self._lock:
+            handle, self._handle = self._handle, None
+            self._owed.clear()
+        handles.release(handle)
+
+    def _ask(self, group_id: str, request: Callable[[AdminClient], Future[_T]], deadline: Deadline) -> _T:
+        while True:
+            future, ours, given_up = self._under_way(group_id, request)
+            handles.release(given_up)  # outside of the lock: librdkafka ends only when its callbacks do
+            if ours:
+                future.add_done_callback(lambda done: self._answered(group_id, done))
+            wait((future,), min(_at_most(deadline), _LATE_S))
+            if ours and future.done():
+                return future.result()
+            if deadline.passed():
+                raise FutureTimeoutError
+
+    def _under_way(
+        self, group_id: str, request: Callable[[AdminClient], Future[_T]]
+    ) -> tuple[Future[_T], bool, AdminClient | None]:
+        """The request about a group that is to be waited for, whether it is this one, and the handle that is not used
+        any more."""
+        with self._lock:
+            earlier = self._owed.get(group_id)
+            if earlier is not None and not earlier.future.done() and not self._is_late(earlier):
+                return earlier.future, False, None
+            given_up = None
+            if any(map(self._is_late, self._owed.values())):
+                given_up, self._handle = self._handle, None
+                self._owed.clear()
+            if self._handle is None:
+                self._handle = self._open_handle()
+                handles.track(self._handle)
+            future = request(self._handle)
+            self._owed[group_id] = _Owed(future, self._clock.monotonic())
+            return future, True, given_up
+
+    def _is_late(self, owed: _Owed) -> bool:
+        return self._clock.monotonic() - owed.since >= _LATE_S
+
+    def _answered(self, group_id: str, future: Future[Any]) -> None:
+        with self._lock:
+            owed = self._owed.get(group_id)
+            if owed is not None and owed.future is future:
+                del self._owed[group_id]
+
+
+def _at_most(deadline: Deadline) -> float:
+    return min(deadline.remaining_s(), _NEVER_S)

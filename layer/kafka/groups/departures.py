@@ -1,0 +1,204 @@
+"""Members of Kafka's groups whose process is dead, or that were closed and could not say so: they leave at once.
+
+Kafka hears of a death when the member's session is over, 6 s later; until then nobody gets its partitions. Who lives on
+the same machine knows sooner (`base.processes`) and says good-bye in its name (`GoodByes`): another member,
+or whoever joins next. Kafka refuses every commit of a member that left so, as after its session.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import random
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Final, Protocol
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.processes import is_dead_process, is_of_this_machine, is_over, process_of, this_process
+from pulsar_on_kafka.kafka.records import GroupDescription, GroupMember
+
+_log: Final = logging.getLogger(__name__)
+
+LOOK_S: Final = 0.1
+"""How often `/proc` is asked whether somebody died."""
+NEXT: Final = 3
+"""How many of a group's processes on this machine each one watches: those behind it, by name, in a ring. If all three
+die, who watches them sees to everybody else that died."""
+_ANSWER_S: Final = 2.0
+_SETTLED_S: Final = 0.5
+"""How long after a rebalance the group is looked at: others may join or leave at the same moment."""
+_AGAIN_S: Final = 0.3
+_PREPARE_AFTER_S: Final = 5.0
+
+
+class AsksGroups(Protocol):
+    """Source: `KafkaAdmin`."""
+
+    def describe_group(self, group_id: str, deadline: Deadline) -> GroupDescription: ...
+
+
+class SaysGoodBye(Protocol):
+    """Source: `GoodByes`."""
+
+    def prepare(self) -> None: ...
+
+    def send(self, group_id: str, member_ids: Sequence[str], deadline: Deadline) -> None: ...
+
+
+def watched_by(own: str, processes: Iterable[str]) -> tuple[str, ...]:
+    """The up to three processes that are behind `own` in the ring of these."""
+    others = sorted(set(processes) - {own})
+    behind = [each for each in others if each > own]
+    return tuple([*behind, *others][: min(NEXT, len(others))])
+
+
+class Departures:
+    """Those of the groups that this process is a member of. Thread-safe; a thread looks while there are any.
+
+    Memory: for each membership the names of up to three processes.
+    """
+
+    def __init__(self, groups: AsksGroups, good_byes: SaysGoodBye, clock: Clock) -> None:
+        self._groups = groups
+        self._good_byes = good_byes
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._companies: set[Company] = set()
+        self._thread: threading.Thread | None = None
+        self._ended = threading.Event()
+        self._prepare_s: float | None = None
+        self._prepared = False
+        self._unable = ""
+        """Why no good-byes can be said."""
+
+    def company(self, group_id: str, client_id: str) -> Company:
+        """Of the member that this process will be in the group with this client id."""
+        return Company(self, group_id, client_id)
+
+    def close(self) -> None:
+        """Look no more."""
+        self._ended.set()
+
+    def see_off(self, group_id: str, *, besides: str = "") -> tuple[GroupMember, ...]:
+        """Have who is over leave the group, `besides` a member with that client id. Gives who stays.
+
+        Raises:
+            LayerError: the group cannot be asked, or does not let them go.
+        """
+        deadline = Deadline.after(_ANSWER_S)
+        members = self._groups.describe_group(group_id, deadline).members
+        over = [member for member in members if member.client_id == besides or is_over(member.client_id)]
+        if over and not self._unable:
+            try:
+                self._good_byes.send(group_id, [member.member_id for member in over], deadline)
+            except (errors.NotSupportedYet, errors.NotAuthorized) as failure:
+                self._cannot(failure)
+            else:
+                _log.info("group=%s said good-bye for %d members that are over", group_id, len(over))
+        return tuple(member for member in members if member not in over)
+
+    def watch(self, company: Company) -> None:
+        """See that who dies leaves its group, until `forget`."""
+        with self._lock:
+            self._companies.add(company)
+            if self._thread is None and not self._ended.is_set():
+                self._thread = threading.Thread(target=self._run, name="pok-departures", daemon=True)
+                self._thread.start()
+
+    def forget(self, company: Company) -> None:
+        with self._lock:
+            self._companies.discard(company)
+
+    def now_s(self) -> float:
+        return self._clock.monotonic()
+
+    def _cannot(self, why: errors.LayerError) -> None:
+        if not self._unable:
+            self._unable = str(why)
+            _log.warning("processes that die leave Kafka's groups only when their session of 6 s is over: %s", why)
+
+    # Its own thread -----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._ended.wait(LOOK_S):
+            with self._lock:
+                companies = list(self._companies)
+                if not companies:
+                    self._thread = None
+                    return
+            try:
+                self.look(companies)
+            except Exception:  # a fault here must not leave the groups unwatched
+                _log.exception("looking for processes that died")
+
+    def look(self, companies: Sequence[Company]) -> None:
+        """See off who died, and learn whom to watch where members came or went."""
+        now_s = self.now_s()
+        watched = {process for company in companies for process in company.watched}
+        dead = {process for process in watched if is_dead_process(process)}
+        for company in companies:
+            if company.due_s <= now_s or dead.intersection(company.watched):
+                company.look()
+        if watched and not self._prepared:
+            self._prepare(now_s)
+
+    def _prepare(self, now_s: float) -> None:
+        """Not while programs start."""
+        if self._prepare_s is None:
+            self._prepare_s = now_s + _PREPARE_AFTER_S
+        if now_s < self._prepare_s:
+            return
+        self._prepared = True
+        try:
+            self._good_byes.prepare()
+        except errors.NotSupportedYet as failure:
+            self._cannot(failure)
+
+
+class Company:
+    """The other members of a group, as one member of this process sees them.
+
+    Source: `kafka.groups.membership.Company`.
+    """
+
+    def __init__(self, departures: Departures, group_id: str, client_id: str) -> None:
+        self._departures = departures
+        self._group_id = group_id
+        self._client_id = client_id
+        self.due_s = math.inf
+        """When to look at the group, by the monotonic clock."""
+        self.watched: tuple[str, ...] = ()
+        """Processes of this machine."""
+
+    def joining(self) -> None:
+        """Who is over shall not be waited for by this join."""
+        self.look()
+        self._departures.watch(self)
+
+    def changed(self) -> None:
+        """There was a rebalance. Returns at once."""
+        self.due_s = self._departures.now_s() + random.uniform(_SETTLED_S, 2 * _SETTLED_S)
+
+    def left(self) -> None:
+        """This member was closed. While it was waiting for an assignment it could not tell Kafka so: the coordinator's
+        broker reads the next request of a connection when it has answered the one before."""
+        self._departures.forget(self)
+        try:
+            self._departures.see_off(self._group_id, besides=self._client_id)
+        except errors.LayerError as failure:
+            _log.debug("group=%s leaving: %s", self._group_id, failure)
+
+    def look(self) -> None:
+        """See off who is over, and watch who is next."""
+        try:
+            living = self._departures.see_off(self._group_id)
+        except errors.LayerError as failure:
+            _log.debug("group=%s looking for processes that died: %s", self._group_id, failure)
+            self.due_s = self._departures.now_s() + _AGAIN_S
+            return
+        self.due_s = math.inf
+        processes = {process_of(member.client_id) for member in living}
+        self.watched = watched_by(this_process(), filter(is_of_this_machine, processes))

@@ -1,0 +1,233 @@
+"""Offsets of groups that have no members, changed from what was read or not at all.
+
+Kafka takes the offsets of such a group from anybody, and two who read, change and write lose the work of one. Here each
+subscription has an *author* (a transactional id): only one transaction of an author's is under way, and the next one
+ends it. So a change goes like this:
+
+1. what the groups have is read, once nothing is under way;
+2. the new offsets are put into a transaction: from now on whoever joins, and reads settled offsets, waits for its end;
+3. nobody is a member, and the groups still have what was read (what is under way does not show): it is committed.
+
+A member that was there before 2 is seen in 3, or what it saved before it left is; one that comes after 2 reads what 3
+leaves. Another author's change is over before 2, and seen in 3, or it ends this one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import Final, Protocol
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.waiting import pause
+from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription
+
+GroupOffsets = Mapping[str, Mapping[int, CommittedOffset]]
+"""By group and partition."""
+FoundOffsets = Mapping[str, Mapping[int, CommittedOffset | None]]
+"""The same, with None for those without a commit."""
+
+_PATIENCE_S: Final = 1.0
+"""How long somebody else's change may take before it is ended: its author was stopped, or died."""
+_LOOK_EVERY_S: Final = 0.02
+_ABORT_S: Final = 2.0
+_MOST_KEPT: Final = 4
+_LONGEST_WAIT_S: Final = 3600.0
+
+
+class Groups(Protocol):
+    """See `KafkaAdmin`."""
+
+    def describe_group(self, group_id: str, deadline: Deadline) -> GroupDescription: ...
+    def committed(
+        self, group_id: str, topic: str, partitions: Sequence[int], deadline: Deadline, *, settled: bool = False
+    ) -> dict[int, CommittedOffset]: ...
+
+
+class Writer(Protocol):
+    """See `OffsetWriter`."""
+
+    def open(self, topic: str, deadline: Deadline) -> None: ...
+    def put(self, topic: str, changes: GroupOffsets, deadline: Deadline) -> None: ...
+    def commit(self, deadline: Deadline) -> None: ...
+    def abort(self, deadline: Deadline) -> None: ...
+    def close(self) -> None: ...
+
+
+class IdleOffsets:
+    """Thread-safe. Memory: four writers, which are kept for the next change."""
+
+    def __init__(
+        self,
+        groups: Groups,
+        new_writer: Callable[[str], Writer],
+        *,
+        wait: Callable[[float], None] = pause,
+        patience_s: float = _PATIENCE_S,
+    ) -> None:
+        """`new_writer` gives one for an author's name. `wait` lets seconds pass."""
+        self._groups = groups
+        self._new_writer = new_writer
+        self._wait = wait
+        self._patience_s = patience_s
+        self._kept: OrderedDict[str, Writer] = OrderedDict()
+        self._busy: set[str] = set()
+        self._free = threading.Condition()
+
+    def settled(
+        self, author: str, group: str, topic: str, partitions: Sequence[int], deadline: Deadline
+    ) -> dict[int, CommittedOffset]:
+        """What the group committed, once nothing is under way; what is for longer than a second is ended.
+
+        Raises:
+            OffsetsUnsettled: it may not be ended by this client, and Kafka has not done so yet.
+            StoreError: it cannot be read.
+        """
+        try:
+            return self._patiently(group, topic, partitions, deadline, self._patience_s)
+        except errors.OffsetsUnsettled as unsettled:
+            try:
+                with self._turn(author, deadline):
+                    self._keep(author, self._opened(author, topic, deadline))
+            except errors.NotAuthorized:
+                raise unsettled from None
+        return self._patiently(group, topic, partitions, deadline)
+
+    def change(
+        self,
+        author: str,
+        topic: str,
+        found: FoundOffsets,
+        wanted: GroupOffsets,
+        deadline: Deadline,
+        *,
+        check: Callable[[Deadline], None] = lambda deadline: None,
+    ) -> None:
+        """Commit what is `wanted` if the groups still have what was `found`, of every partition that `wanted` rests on,
+        and no members; a group that has none of them is in it, too. `check` raises when something else forbids it.
+
+        Raises:
+            SubscriptionBusy: somebody is a member. Nothing is changed, nor with any other error but the next.
+            Fenced: somebody has changed it, or is about to.
+            CommitOutcomeUnknown: it counts, or does not.
+        """
+        with self._turn(author, deadline):
+            writer = self._put(author, topic, wanted, deadline)
+            try:
+                refusal = self._refusal(topic, found, check, deadline)
+                if refusal is None:
+                    writer.commit(deadline)
+                else:
+                    writer.abort(Deadline.after(_ABORT_S))
+            except errors.LayerError as failure:
+                writer.close()
+                if not isinstance(failure, errors.CommitOutcomeUnknown):
+                    raise refusal or failure from failure
+                raise
+            self._keep(author, writer)
+        if refusal is not None:
+            raise refusal
+        with suppress(errors.StoreError):  # it counts; whoever reads after this call is to see it
+            for group, offsets in wanted.items():
+                self._patiently(group, topic, list(offsets), deadline)
+
+    def close(self) -> None:
+        with self._free:
+            writers, self._kept = list(self._kept.values()), OrderedDict()
+        for writer in writers:
+            writer.close()
+
+    # Inside -------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _turn(self, author: str, deadline: Deadline) -> Iterator[None]:
+        """One at a time in this process: two would end each other's."""
+        with self._free:
+            while author in self._busy:
+                deadline.check(f"another change by {author}")
+                self._free.wait(min(deadline.remaining_s(), _LONGEST_WAIT_S))
+            self._busy.add(author)
+        try:
+            yield
+        finally:
+            with self._free:
+                self._busy.discard(author)
+                self._free.notify_all()
+
+    def _put(self, author: str, topic: str, wanted: GroupOffsets, deadline: Deadline) -> Writer:
+        """The writer that has them under way."""
+        with self._free:
+            kept = self._kept.pop(author, None)
+        if kept is not None:
+            try:
+                kept.put(topic, wanted, deadline)
+            except errors.StoreError:  # others had their turns since: that is over, or the new writer ends it
+                kept.close()
+            else:
+                return kept
+        with suppress(errors.OffsetsUnsettled):  # who is at it ends sooner than it is ended
+            for group, offsets in wanted.items():
+                self._patiently(group, topic, list(offsets), deadline, self._patience_s)
+        writer = self._opened(author, topic, deadline)
+        try:
+            writer.put(topic, wanted, deadline)
+        except errors.LayerError:
+            writer.close()
+            raise
+        return writer
+
+    def _opened(self, author: str, topic: str, deadline: Deadline) -> Writer:
+        writer = self._new_writer(author)
+        try:
+            writer.open(topic, deadline)
+        except errors.LayerError:
+            writer.close()
+            raise
+        return writer
+
+    def _keep(self, author: str, writer: Writer) -> None:
+        with self._free:
+            former = self._kept.pop(author, None)
+            self._kept[author] = writer
+            oldest = self._kept.popitem(last=False)[1] if len(self._kept) > _MOST_KEPT else None
+        for each in (former, oldest):
+            if each is not None:
+                each.close()
+
+    def _refusal(
+        self, topic: str, found: FoundOffsets, check: Callable[[Deadline], None], deadline: Deadline
+    ) -> errors.LayerError | None:
+        """Members are asked for before offsets: who came and went saved something."""
+        try:
+            check(deadline)
+            for group in found:
+                if self._groups.describe_group(group, deadline).members:
+                    return errors.SubscriptionBusy(f"group {group} has live members")
+            for group, before in found.items():
+                now = self._groups.committed(group, topic, sorted(before), deadline)
+                if any(now.get(partition) != commit for partition, commit in before.items()):
+                    return errors.Fenced(f"somebody else has changed the offsets of group {group}")
+        except errors.LayerError as failure:
+            return failure
+        return None
+
+    def _patiently(
+        self,
+        group: str,
+        topic: str,
+        partitions: Sequence[int],
+        deadline: Deadline,
+        patience_s: float = _LONGEST_WAIT_S,
+    ) -> dict[int, CommittedOffset]:
+        """Raises OffsetsUnsettled once it has been for so long."""
+        over = deadline.at_most(patience_s)
+        while True:
+            try:
+                return self._groups.committed(group, topic, partitions, deadline, settled=True)
+            except errors.OffsetsUnsettled:
+                if over.passed():
+                    raise
+            self._wait(_LOOK_EVERY_S)

@@ -1,0 +1,394 @@
+"""One membership in a consumer group. Driven by exactly one thread: two on one Consumer starve each other."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.kafka import handles
+from pulsar_on_kafka.kafka.errors import is_no_such_topic, is_not_authorized, translate
+from pulsar_on_kafka.kafka.events import ErrorEvents
+from pulsar_on_kafka.kafka.reading.batches import next_batch
+from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.kafka.rights import Right, on_group, on_topic
+
+_log = logging.getLogger(__name__)
+
+MAX_COMMIT_BYTES: Final = 512 * 1024
+"""One commit's records must fit one batch of the offsets topic (1 MB by default), or it is refused whole."""
+
+ANSWER_S: Final = 20.0
+"""How long a commit's answer is waited for. Where a coordinator's broker stopped and came back, librdkafka (2.16) may
+owe the answer for ever: `rd_kafka_commit_queue` was seen waiting for minutes beside a broker that was back."""
+
+_COMMIT_RECORD_OVERHEAD: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCallbacks:
+    """What a membership tells its owner, always inside of `poll` or `close`.
+
+    `assigned` gives the offset to start at for each partition; `revoked` may still commit, `lost` may not.
+    """
+
+    assigned: Callable[[list[int]], Mapping[int, int]]
+    revoked: Callable[[list[int]], None]
+    lost: Callable[[list[int]], None]
+    committed: Callable[[errors.LayerError | None], None]
+    """The outcome of the last `commit_async`."""
+
+
+class Company(Protocol):
+    """The others of the group, told of what this member sees. All but `changed` may ask Kafka."""
+
+    def joining(self) -> None: ...
+
+    def changed(self) -> None: ...
+
+    def left(self) -> None: ...
+
+
+class GroupConsumer:
+    """A member of group `group_id` that reads one topic, or `only` one partition of it.
+
+    With `only` the group shares all partitions out, and its other ones are nobody's business.
+
+    When a commit is not answered within 20 seconds the membership is lost, and `poll_batch` begins another one: what is
+    owed may be sent late, so nothing newer may have been committed in the same membership then. Once its member has
+    left Kafka refuses it.
+
+    Memory: librdkafka's fetch queue, bounded by `queued.max.messages.kbytes` of the configuration.
+    """
+
+    def __init__(
+        self,
+        config: dict[str, Any],
+        topic: str,
+        callbacks: GroupCallbacks,
+        only: int | None = None,
+        company: Company | None = None,
+    ) -> None:
+        self._company = company
+        self._topic = topic
+        self._only = only
+        self._callbacks = callbacks
+        self._under_way: dict[int, CommittedOffset] = {}
+        """The last `commit_async`, until it is answered."""
+        self._sent_s = 0.0
+        self._not_answered = False
+        """A commit for which somebody waited in vain."""
+        self._unheard: list[dict[int, CommittedOffset]] = []
+        """Commits of a callback: their answers come out of a later poll."""
+        self._unheard_since_s = 0.0
+        """When that callback ended."""
+        self._rebalancing = False
+        """Inside of `assigned` or `revoked`."""
+        self._left = False
+        """This ended with an answer that is owed."""
+        self._config = config
+        self._group_id = str(config["group.id"])
+        self._handle = self._join()
+
+    def _join(self) -> Consumer:
+        if self._company is not None:
+            self._company.joining()
+        handle = Consumer({**self._config, "on_commit": self._on_commit, "error_cb": ErrorEvents("group member")})
+        handles.track(handle)
+        handle.subscribe([self._topic], on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
+        return handle
+
+    def _on_assign(self, handle: Consumer, partitions: list[TopicPartition]) -> None:
+        if not self._is_current(handle):
+            return
+        if self._company is not None:
+            self._company.changed()
+        with self._in_callback():
+            starts = self._callbacks.assigned([where.partition for where in self._served(partitions)])
+        self._handle.incremental_assign(
+            [TopicPartition(self._topic, partition, offset) for partition, offset in starts.items()]
+        )
+
+    def _on_revoke(self, handle: Consumer, partitions: list[TopicPartition]) -> None:
+        if not self._is_current(handle):
+            handle.incremental_unassign(partitions)
+            return
+        served = self._served(partitions)
+        try:
+            with self._in_callback():
+                self._callbacks.revoked([where.partition for where in served])
+        finally:
+            self._unassign(served)
+
+    def _on_lost(self, handle: Consumer, partitions: list[TopicPartition]) -> None:
+        if not self._is_current(handle):
+            handle.incremental_unassign(partitions)
+            return
+        served = self._served(partitions)
+        try:
+            self._callbacks.lost([where.partition for where in served])
+        finally:
+            self._unassign(served)
+
+    def _is_current(self, handle: Consumer) -> bool:
+        """Not a membership that was given up, which ends in another thread."""
+        return handle is self._handle and not self._left
+
+    @contextmanager
+    def _in_callback(self) -> Iterator[None]:
+        self._rebalancing = True
+        try:
+            yield
+        finally:
+            self._rebalancing = False
+            self._unheard_since_s = time.monotonic()
+
+    def _unassign(self, partitions: list[TopicPartition]) -> None:
+        """None of them is paused when it comes back: librdkafka would remember that, and never fetch it again."""
+        self._handle.resume(partitions)
+        self._handle.incremental_unassign(partitions)
+
+    def _served(self, partitions: list[TopicPartition]) -> list[TopicPartition]:
+        return partitions if self._only is None else [where for where in partitions if where.partition == self._only]
+
+    def _on_commit(self, error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:
+        failure = error or next((where.error for where in partitions if where.error is not None), None)
+        commits = {where.partition: CommittedOffset(where.offset, where.metadata or "") for where in partitions}
+        if commits in self._unheard:
+            self._unheard.remove(commits)
+        if commits == self._under_way:  # not of an earlier one, which the caller did not wait for
+            self._under_way = {}
+            self._callbacks.committed(None if failure is None else self._commit_error(failure))
+
+    def _commit_error(self, error: KafkaError) -> errors.LayerError:
+        if error.code() in (KafkaError._TIMED_OUT, KafkaError.REQUEST_TIMED_OUT, KafkaError._TRANSPORT):
+            return errors.CommitOutcomeUnknown(f"commit of group {self._group_id}: {error.str()}")
+        return translate(error, f"commit of group {self._group_id}", *self._needed())
+
+    def _needed(self) -> tuple[Right, Right]:
+        return on_topic("Read", self._topic), on_group("Read", self._group_id)
+
+    def forbidden(self, error: KafkaError) -> errors.LayerError | None:
+        """What an ACL that stands behind this error forbids, or None when none does."""
+        if not is_not_authorized(error):
+            return None
+        return translate(error, f"reading {self._topic} in group {self._group_id}", *self._needed())
+
+    def poll_batch(self, limit: int, timeout_s: float) -> list[Any]:
+        """Records and error events, up to `limit`; rebalance callbacks run in here."""
+        if self._is_owed():
+            _log.warning("group=%s a commit was not answered for %g s: joining anew", self._group_id, ANSWER_S)
+            former = self._handle
+            self._lose(former)
+            self._handle = self._join()
+            _leave(former)
+        return next_batch(self._handle, limit, timeout_s)
+
+    def _is_owed(self) -> bool:
+        now_s = time.monotonic()
+        late = bool(self._under_way) and now_s - self._sent_s >= ANSWER_S
+        unheard = bool(self._unheard) and not self._rebalancing and now_s - self._unheard_since_s >= ANSWER_S
+        self._not_answered = self._not_answered or late or unheard
+        return self._not_answered
+
+    def _refuse_if_owed(self) -> None:
+        if self._is_owed():
+            raise errors.CommitOutcomeUnknown(f"group {self._group_id}: an earlier commit is not answered")
+
+    def _lose(self, former: Consumer) -> None:
+        self._callbacks.lost([where.partition for where in self._served(former.assignment())])
+        self._under_way, self._unheard, self._not_answered = {}, [], False
+
+    def member_id(self) -> str:
+        """'' until the group was joined."""
+        return str(self._handle.memberid() or "")
+
+    def committed(self, partitions: Sequence[int], timeout_s: float) -> dict[int, CommittedOffset]:
+        """What the group committed; partitions without a commit are left out."""
+        self._refuse_if_owed()
+        try:
+            found = self._handle.committed([TopicPartition(self._topic, p) for p in partitions], timeout=timeout_s)
+        except KafkaException as failure:
+            raise translate(failure, f"reading the offsets of group {self._group_id}", *self._needed()) from failure
+        for where in found:
+            if where.error is not None:
+                raise translate(
+                    where.error,
+                    f"reading the offset of group {self._group_id}, partition {where.partition}",
+                    *self._needed(),
+                )
+        return {w.partition: CommittedOffset(w.offset, w.metadata or "") for w in found if w.offset >= 0}
+
+    def commit(self, commits: Mapping[int, CommittedOffset]) -> None:
+        """Commit and wait for the coordinator's answer, 20 seconds for each part.
+
+        In a callback of the group it is sent, and counts when it is read back: see `_commit_in_callback`.
+
+        Raises:
+            Fenced: this member has lost its place; nothing was committed.
+            CommitOutcomeUnknown: no answer; read the committed offsets back.
+        """
+        self._refuse_if_owed()
+        if self._rebalancing:
+            self._commit_in_callback(commits)
+            return
+        for part in split_commits(commits):
+            for where in self._commit_and_wait(part):
+                if where.error is not None:
+                    raise self._commit_error(where.error)
+
+    def _commit_and_wait(self, commits: Mapping[int, CommittedOffset]) -> Sequence[TopicPartition]:
+        """In a thread that is left behind with a commit that is never answered: librdkafka takes no time limit."""
+        answered: Future[Sequence[TopicPartition]] = Future()
+        offsets = self._offsets(commits)
+
+        def commit() -> None:
+            try:
+                answered.set_result(self._commit_here(offsets))
+            except Exception as failure:
+                answered.set_exception(failure)
+
+        threading.Thread(target=commit, name="pok-commit", daemon=True).start()
+        try:
+            return answered.result(ANSWER_S)
+        except FutureTimeoutError as late:
+            self._not_answered = True
+            raise errors.CommitOutcomeUnknown(f"commit of group {self._group_id}: no answer in time") from late
+
+    def _commit_in_callback(self, commits: Mapping[int, CommittedOffset]) -> None:
+        """Inside of a callback of the group no answer can be heard in a limited time: another thread's commit waits for
+        the callback's end, and polling in it ends the process. So it is sent, and what the group has is asked for
+        behind it, on the same connection, for 20 seconds.
+
+        The answer itself comes out of a later poll. Where it does not come within 20 seconds of the callback's end, or
+        where the group could not be asked, the membership is lost as with any other commit that is not answered.
+
+        Raises:
+            CommitOutcomeUnknown: the group does not have it, which is a refusal, but for a commit that is sent again.
+        """
+        for part in split_commits(commits):
+            self._unheard.append(part)
+            try:
+                self._handle.commit(offsets=self._offsets(part), asynchronous=True)
+            except KafkaException as failure:
+                self._unheard.remove(part)
+                raise self._commit_error(failure.args[0]) from failure
+        try:
+            found = self.committed(sorted(commits), ANSWER_S)
+        except errors.StoreError as failure:
+            self._not_answered = True
+            raise errors.CommitOutcomeUnknown(f"commit of group {self._group_id}: {failure}") from failure
+        if any(found.get(partition) != commit for partition, commit in commits.items()):
+            raise errors.CommitOutcomeUnknown(f"commit of group {self._group_id}: it was not there when read back")
+
+    def _commit_here(self, offsets: list[TopicPartition]) -> Sequence[TopicPartition]:
+        try:
+            return self._handle.commit(offsets=offsets, asynchronous=False) or ()
+        except KafkaException as failure:
+            raise self._commit_error(failure.args[0]) from failure
+
+    def commit_async(self, commits: Mapping[int, CommittedOffset]) -> None:
+        """Send a commit; its outcome comes to `callbacks.committed` from a later poll. One at a time, one part only."""
+        self._refuse_if_owed()
+        self._under_way, self._sent_s = dict(commits), time.monotonic()
+        try:
+            self._handle.commit(offsets=self._offsets(commits), asynchronous=True)
+        except KafkaException as failure:
+            self._under_way = {}
+            raise self._commit_error(failure.args[0]) from failure
+
+    def _offsets(self, commits: Mapping[int, CommittedOffset]) -> list[TopicPartition]:
+        return [TopicPartition(self._topic, p, c.kafka_offset, c.metadata) for p, c in commits.items()]
+
+    def watermarks(self, partition: int, timeout_s: float) -> tuple[int, int]:
+        """(log start, high watermark) as the leader says now."""
+        try:
+            low, high = self._handle.get_watermark_offsets(TopicPartition(self._topic, partition), timeout=timeout_s)
+        except KafkaException as failure:
+            raise translate(failure, f"asking for the end of {self._topic}-{partition}", *self._needed()) from failure
+        return low, high
+
+    def known_end(self, partition: int) -> int:
+        """The high watermark as it came with the last fetch; -1 before the first. Costs no request."""
+        _, high = self._handle.get_watermark_offsets(TopicPartition(self._topic, partition), cached=True)
+        return int(high) if high >= 0 else -1
+
+    def seek(self, partition: int, offset: int) -> None:
+        """Go on reading at `offset`; what was fetched ahead is dropped."""
+        try:
+            self._handle.seek(TopicPartition(self._topic, partition, offset))
+        except KafkaException as failure:
+            if failure.args[0].code() != KafkaError._STATE:
+                raise translate(failure, f"seek of {self._topic}-{partition} to {offset}") from failure
+            # Fetching ended with an error (the position was outside of the log): begin it anew.
+            self._handle.incremental_unassign([TopicPartition(self._topic, partition)])
+            self._handle.incremental_assign([TopicPartition(self._topic, partition, offset)])
+
+    def pause(self, partitions: Sequence[int]) -> None:
+        self._handle.pause([TopicPartition(self._topic, partition) for partition in partitions])
+
+    def resume(self, partitions: Sequence[int]) -> None:
+        self._handle.resume([TopicPartition(self._topic, partition) for partition in partitions])
+
+    def close(self) -> None:
+        """Leave the group; `revoked` runs in here for what is still assigned.
+
+        It runs before librdkafka is told to leave, not inside of that, where it could ask the group for nothing.
+        """
+        if self._left or not handles.is_ours(self._handle):
+            return
+        owed = self._is_owed()
+        if owed:
+            self._lose(self._handle)
+        elif served := self._served(self._handle.assignment()):
+            self._callbacks.revoked([where.partition for where in served])
+            owed = self._is_owed()
+        self._left = True
+        if owed:
+            _leave(self._handle)
+        else:
+            self._handle.close()
+            handles.release(self._handle)
+        if self._company is not None:
+            self._company.left()
+
+
+def _leave(handle: Consumer) -> None:
+    """In a thread of its own: librdkafka may take the session's time."""
+
+    def leave() -> None:
+        handle.close()
+        handles.release(handle)
+
+    threading.Thread(target=leave, name="pok-leaving", daemon=True).start()
+
+
+def split_commits(commits: Mapping[int, CommittedOffset]) -> list[dict[int, CommittedOffset]]:
+    """Parts that each fit one record batch of the offsets topic."""
+    parts: list[dict[int, CommittedOffset]] = []
+    room = 0
+    for partition, commit in commits.items():
+        size = len(commit.metadata) + _COMMIT_RECORD_OVERHEAD
+        if not parts or size > room:
+            parts.append({})
+            room = MAX_COMMIT_BYTES
+        parts[-1][partition] = commit
+        room -= size
+    return parts
+
+
+def is_offset_out_of_range(error: KafkaError) -> bool:
+    return error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET)
+
+
+def is_topic_gone(error: KafkaError) -> bool:
+    return is_no_such_topic(error)

@@ -1,0 +1,146 @@
+"""Work that processes share out by a Kafka group: whoever is assigned partition i of a topic does work i.
+
+Nothing of the topic is read; only the assignment counts.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import LayerError, NotAuthorized
+from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
+from pulsar_on_kafka.kafka.reading.assigned import failure_of
+
+_log: Final = logging.getLogger(__name__)
+_POLL_S: Final = 0.1
+_AGAIN_S: Final = 1.0
+_FORBIDDEN_AGAIN_S: Final = 30.0
+_AT_THE_END: Final = -1  # librdkafka's OFFSET_END: there may be data in the topic, which nobody wants
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """What is told of the partitions, by the membership's thread; each returns at once."""
+
+    assigned: Callable[[list[int]], None]
+    revoked: Callable[[list[int]], None]
+
+
+class SharedWork:
+    """This process's membership, driven by a thread of its own, which joins again when something fails.
+
+    A process without the rights to be a member says so once, and looks again every 30 s.
+    """
+
+    def __init__(
+        self,
+        group_id: str,
+        open_member: Callable[[GroupCallbacks], GroupConsumer],
+        assignment: Assignment,
+        *,
+        name: str,
+        without: str,
+    ) -> None:
+        """`open_member` sees to it that the topic is there; it may raise LayerErrors. `without` says in words what this
+        process does not do while it is no member."""
+        self._group_id = group_id
+        self._open_member = open_member
+        self._assignment = assignment
+        self._without = without
+        self._owned: set[int] = set()
+        self._settled = threading.Event()
+        self._ended = threading.Event()
+        self._unpaused: list[int] = []
+        self._told = ""
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def wait_until_assigned(self, deadline: Deadline) -> bool:
+        """Whether Kafka has answered with an assignment (which may be empty), or that there will be none for now."""
+        return self._settled.wait(deadline.remaining_s())
+
+    @property
+    def answered(self) -> bool:
+        """As `wait_until_assigned`, now."""
+        return self._settled.is_set()
+
+    def is_alive(self) -> bool:
+        """Its thread is; it ends with `close` only."""
+        return self._thread.is_alive()
+
+    def close(self, deadline: Deadline) -> None:
+        """Leave the group, and end the thread; a second call does nothing."""
+        self._ended.set()
+        self._thread.join(deadline.remaining_s())
+
+    # Its own thread -----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                self._belong()
+            except Exception as failure:
+                self._tell(failure)
+                if isinstance(failure, NotAuthorized):
+                    self._settled.set()
+                self._ended.wait(_FORBIDDEN_AGAIN_S if isinstance(failure, NotAuthorized) else _AGAIN_S)
+        self._settled.set()
+
+    def _belong(self) -> None:
+        member = self._open_member(
+            GroupCallbacks(self._on_assigned, self._on_revoked, self._on_revoked, _nothing_saved)
+        )
+        try:
+            while not self._ended.is_set():
+                for event in member.poll_batch(100, _POLL_S):
+                    self._see_to(member, event)
+                if self._unpaused:
+                    member.pause(self._unpaused)
+                    self._unpaused = []
+        finally:
+            member.close()
+            self._on_revoked(sorted(self._owned))
+
+    def _see_to(self, member: GroupConsumer, event: Any) -> None:
+        error = event.error()
+        if error is None:
+            return
+        forbidden = member.forbidden(error)
+        if forbidden is not None:
+            raise forbidden
+        if error.fatal():
+            raise failure_of(error, f"membership in {self._group_id}")
+        _log.info("group=%s %s", self._group_id, error.str())
+
+    def _tell(self, failure: Exception) -> None:
+        if not isinstance(failure, LayerError):
+            _log.error("group=%s membership failed", self._group_id, exc_info=failure)
+            return
+        told = type(failure).__name__
+        level = logging.DEBUG if self._ended.is_set() or told == self._told else logging.WARNING
+        self._told = told
+        _log.log(level, "%s: %s", self._without, failure)
+
+    # Callbacks of the group, inside of poll and close -------------------------------------------------------------
+
+    def _on_assigned(self, partitions: list[int]) -> dict[int, int]:
+        self._owned.update(partitions)
+        self._assignment.assigned(partitions)
+        self._unpaused.extend(partitions)
+        self._told = ""
+        self._settled.set()
+        return dict.fromkeys(partitions, _AT_THE_END)
+
+    def _on_revoked(self, partitions: list[int]) -> None:
+        self._owned.difference_update(partitions)
+        self._assignment.revoked(partitions)
+        self._unpaused = [each for each in self._unpaused if each not in partitions]
+
+
+def _nothing_saved(_failure: LayerError | None) -> None:
+    """No offset is ever committed."""

@@ -1,0 +1,131 @@
+"""The map of tenants as a lookup service knows it: read when it changes, and four times a second, for everybody."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.lookup.listeners import ANYBODY, Asker, url_for
+from pulsar_on_kafka.lookup.places import LookupFailed, Place, place_of
+from pulsar_on_kafka.mapping.state_records.clusters import ClusterAddress
+from pulsar_on_kafka.mapping.state_records.tenants import EVERY_OTHER_TENANT, TenantRecord
+
+_log: Final = logging.getLogger(__name__)
+
+LOOK_S: Final = 0.25
+STALE_S: Final = 5.0
+"""What was read longer ago is told to nobody: the tenant may be elsewhere since, and whoever went where it was would
+begin to receive again what was acknowledged there."""
+MAX_WAITING: Final = 2_000
+"""Who comes beyond that is answered at once."""
+LONGEST_WAIT_S: Final = 60.0
+
+Addresses = Callable[[Deadline], Mapping[str, ClusterAddress]]
+"""How each cluster is reached, by its name, as they stand now."""
+Records = Callable[[Deadline], Mapping[str, TenantRecord]]
+"""Every record of the map by its tenant, as they stand now."""
+
+
+class FollowedMap:
+    """Thread-safe; one thread until `close`. Memory: the map, and a thread's stack for each of 2,000 that wait."""
+
+    def __init__(self, records: Records, addresses: Addresses, clock: Clock) -> None:
+        self._records = records
+        self._addresses = addresses
+        self._clock = clock
+        self._known: Mapping[str, TenantRecord] = {}
+        self._addresses_known: Mapping[str, ClusterAddress] = {}
+        self._read_s: float | None = None
+        self._failure = "the map was not read yet"
+        self._waiting = 0
+        self._changed = threading.Condition()
+        self._closed = threading.Event()
+        self._wake = threading.Event()
+        self._thread = threading.Thread(target=self._follow, name="pok-lookup-map", daemon=True)
+        self._thread.start()
+
+    def place(self, tenant: str, asker: Asker = ANYBODY) -> Place:
+        """Raises LookupFailed."""
+        with self._changed:
+            return self._place(tenant, asker)
+
+    def changed(self, tenant: str, unless: str, wait_s: float, asker: Asker = ANYBODY) -> Place:
+        """As soon as the place's version is not `unless`, or after `wait_s` (at most a minute counts).
+
+        Raises LookupFailed.
+        """
+        deadline = Deadline.after(min(wait_s, LONGEST_WAIT_S))
+        with self._changed:
+            if self._waiting < MAX_WAITING:
+                self._waiting += 1
+                try:
+                    self._changed.wait_for(
+                        lambda: self._closed.is_set() or self._place(tenant, asker).version != unless,
+                        deadline.remaining_s(),
+                    )
+                finally:
+                    self._waiting -= 1
+            return self._place(tenant, asker)
+
+    def failure(self) -> str:
+        """Why nobody can be answered now; '' when everybody can."""
+        with self._changed:
+            if self._read_s is not None and self._clock.monotonic() - self._read_s <= STALE_S:
+                return ""
+            return self._failure or f"the map was not read for {STALE_S:g} s"
+
+    def look(self) -> None:
+        """Read the map now: something was written. Does not wait."""
+        self._wake.set()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._wake.set()
+        with self._changed:
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _place(self, tenant: str, asker: Asker) -> Place:
+        if self._read_s is None or self._clock.monotonic() - self._read_s > STALE_S:
+            raise LookupFailed(f"the map of tenants cannot be read now: {self._failure or 'it takes too long'}")
+        record = self._known.get(tenant) or self._known.get(EVERY_OTHER_TENANT)
+        if record is None:
+            raise LookupFailed(f"tenant {tenant} is on no cluster (pok tenants set)")
+        at = self._addresses_known.get(record.cluster)
+        if at is None:
+            raise LookupFailed(
+                f"tenant {tenant} is on cluster {record.cluster}, which has no address (pok clusters create)"
+            )
+        url = url_for(record.cluster, at, asker)
+        target = self._addresses_known.get(record.target)
+        try:
+            return place_of(tenant, record, url, "" if target is None else url_for(record.target, target, asker))
+        except LookupFailed:  # of the target: that is said when the tenant is there
+            return place_of(tenant, record, url)
+
+    def _follow(self) -> None:
+        while not self._closed.is_set():
+            self._read()
+            self._wake.wait(LOOK_S)
+            self._wake.clear()
+
+    def _read(self) -> None:
+        deadline = Deadline.after(STALE_S)
+        began_s = self._clock.monotonic()
+        try:
+            known, addresses = self._records(deadline), self._addresses(deadline)
+        except LayerError as failure:
+            if str(failure) != self._failure:
+                _log.warning("lookup: the map of tenants cannot be read: %s", failure)
+            self._failure = str(failure)
+            return
+        with self._changed:
+            differs = (known, addresses) != (self._known, self._addresses_known)
+            self._known, self._addresses_known, self._read_s, self._failure = known, addresses, began_s, ""
+            if differs:
+                self._changed.notify_all()

@@ -1,0 +1,107 @@
+"""Who may produce beside whom: the rules of access modes and producer names. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from enum import Enum
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.mapping.state_records.producers import ProducerClaim, ProducerClaims
+
+
+class AccessMode(Enum):
+    """Pulsar's `ProducerAccessMode`."""
+
+    SHARED = "Shared"
+    EXCLUSIVE = "Exclusive"
+    WAIT_FOR_EXCLUSIVE = "WaitForExclusive"
+    EXCLUSIVE_WITH_FENCING = "ExclusiveWithFencing"
+
+
+@dataclass(frozen=True, slots=True)
+class Applicant:
+    """A producer that wants in. `name` is `*<session>` for the unnamed Shared ones of a process.
+
+    `own_epoch`: a Shared one gets an epoch that no other producer of the topic has or had.
+    """
+
+    name: str
+    mode: AccessMode
+    session: str
+    process: str
+    deadline_ms: int
+    own_epoch: bool = False
+
+    @property
+    def exclusive(self) -> bool:
+        return self.mode is not AccessMode.SHARED
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """The claims with the applicant's among them, its own one, and who was thrown out for it."""
+
+    claims: ProducerClaims
+    own: ProducerClaim
+    displaced: Mapping[str, ProducerClaim]
+
+
+def admit(claims: ProducerClaims, applicant: Applicant, alive: Callable[[str, ProducerClaim], bool]) -> Admission:
+    """Let `applicant` in beside, or instead of, those who live; the dead ones' claims go.
+
+    Raises:
+        ProducerNameTaken: its name is taken, or (Shared) somebody has the topic for itself.
+        ProducerExcluded: it wants the topic for itself, and others are there (WaitForExclusive: try again later).
+    Source: Pulsar's `AbstractTopic.incrementTopicEpochIfNeeded`, seen on 4.0.7.
+    """
+    living = {name: claim for name, claim in claims.claims.items() if alive(name, claim)}
+    displaced: Mapping[str, ProducerClaim] = {}
+    if applicant.exclusive:
+        if applicant.mode is AccessMode.EXCLUSIVE_WITH_FENCING:
+            displaced, living = living, {}
+        elif living:
+            raise errors.ProducerExcluded(
+                f"{applicant.mode.value} producer {applicant.name} of {claims.topic}: {_names(living)} is there"
+            )
+        epoch = claims.epoch + 1
+        claims = replace(claims, epoch=epoch, exclusive_epoch=epoch)
+    else:
+        _check_room_for_shared(claims, applicant, living)
+        if applicant.own_epoch:
+            claims = replace(claims, epoch=claims.epoch + 1)
+    own = ProducerClaim(applicant.session, applicant.process, applicant.deadline_ms, applicant.exclusive, claims.epoch)
+    return Admission(replace(claims, claims={**living, applicant.name: own}), own, displaced)
+
+
+def _check_room_for_shared(claims: ProducerClaims, applicant: Applicant, living: Mapping[str, ProducerClaim]) -> None:
+    holders = {name: claim for name, claim in living.items() if claim.exclusive}
+    if holders:
+        raise errors.ProducerNameTaken(f"{_names(holders)} has {claims.topic} exclusively")
+    if applicant.name in living and not applicant.name.startswith("*"):
+        raise errors.ProducerNameTaken(f"a producer named {applicant.name} is on {claims.topic} already")
+
+
+def renewed(claims: ProducerClaims, name: str) -> ProducerClaims:
+    """The claim of `name` with an epoch that no producer of the topic has or had."""
+    epoch = claims.epoch + 1
+    return replace(claims, epoch=epoch, claims={**claims.claims, name: replace(claims.claims[name], epoch=epoch)})
+
+
+def dismiss(claims: ProducerClaims, name: str, session: str) -> ProducerClaims:
+    """Without this claim; the same object when it is not this session's (any more)."""
+    claim = claims.claims.get(name)
+    if claim is None or claim.session != session:
+        return claims
+    return replace(claims, claims={other: kept for other, kept in claims.claims.items() if other != name})
+
+
+def stands(claims: ProducerClaims, name: str, own: ProducerClaim) -> bool:
+    """Whether `own` is still admitted, so that no other one's records can have made its records void."""
+    claim = claims.claims.get(name)
+    return claim is not None and claim.session == own.session and claim.epoch == own.epoch
+
+
+def _names(claims: Mapping[str, ProducerClaim]) -> str:
+    shown = [f"{name} ({claim.process})" for name, claim in list(claims.items())[:3]]
+    return "producer " + ", ".join(shown) + (f" and {len(claims) - 3} more" if len(claims) > 3 else "")

@@ -1,0 +1,115 @@
+"""One admitted producer: its claim, and how it hears that it was thrown out."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Protocol
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.state_records.producers import ProducerClaim, ProducerClaims, Publisher
+from pulsar_on_kafka.metadata.producers.admission import stands
+from pulsar_on_kafka.metadata.producers.fence_records import FenceRecords
+from pulsar_on_kafka.metadata.producers.known_fences import Epoch
+from pulsar_on_kafka.metadata.topics import Topic
+
+
+class Registry(Protocol):
+    """What a membership asks of its process's `ProducerRegistry`."""
+
+    sure_until_ms: dict[str, int]
+    fence_records: FenceRecords
+
+    def now_ms(self) -> int: ...
+    def tell_soon(self, topic: str) -> None: ...
+    def claims_of(self, topic: str, deadline: Deadline) -> ProducerClaims: ...
+    def renew(self, membership: Membership, deadline: Deadline) -> None: ...
+    def leave(self, membership: Membership, deadline: Deadline) -> None: ...
+
+
+class Membership:
+    """One admitted producer."""
+
+    def __init__(self, registry: Registry, topic: str, name: str, claim: ProducerClaim) -> None:
+        self._registry = registry
+        self.topic = topic
+        self.name = name
+        self.claim = claim
+        self._out: errors.ProducerExcluded | None = None
+        self._told: Callable[[errors.ProducerExcluded], None] | None = None
+        self._lock = threading.Lock()
+        self.describe: Callable[[], Publisher] | None = None
+        """What operators are to see of the producer; asked for with each sign of life (see `introduce`)."""
+
+    def introduce(self, describe: Callable[[], Publisher]) -> None:
+        """Have operators see the producer, from a moment later on."""
+        self.describe = describe
+        self._registry.tell_soon(self.topic)
+
+    def when_thrown_out(self, tell: Callable[[errors.ProducerExcluded], None]) -> None:
+        """Have `tell` called once this producer is thrown out (it is already: now). It returns when nothing of it is
+        under way any more; whoever threw it out waits for that."""
+        with self._lock:
+            self._told = tell
+        if self._out is not None:
+            tell(self._out)
+
+    def throw_out(self) -> None:
+        """For the registry."""
+        with self._lock:
+            self._out = thrown_out(self)
+            tell = self._told
+        if tell is not None:
+            tell(self._out)
+
+    @property
+    def epoch(self) -> int:
+        return self.claim.epoch
+
+    @property
+    def _epoch(self) -> Epoch:
+        return Epoch(self.name, self.claim.epoch)
+
+    def confirm(self, deadline: Deadline) -> None:
+        """Return when it is certain that what was stored before this call is not void.
+
+        Raises:
+            ProducerExcluded: it was thrown out.
+        """
+        if not stands(self._registry.claims_of(self.topic, deadline), self.name, self.claim):
+            raise thrown_out(self)
+
+    def make_sure(self, timeout_s: float) -> None:
+        """Return at once while the last sign of life counts, so that nobody can have the name. After it, as when the
+        process was paused, only if the claim still stands.
+
+        Raises:
+            ProducerExcluded: it was thrown out, or its name was taken over.
+        """
+        if self._registry.sure_until_ms.get(self.topic, 0) <= self._registry.now_ms():
+            self.confirm(Deadline.after(timeout_s))
+
+    def fence(self, topic: Topic, partition: int, first: int, deadline: Deadline) -> None:
+        """Record where this exclusive producer's records begin in a partition, before their first receipt is given."""
+        self._registry.fence_records.found(topic, partition, self._epoch, first, deadline)
+
+    def no_more_records(self, topic: Topic, deadline: Deadline) -> None:
+        """All that this exclusive producer sent was answered, and each partition where something was stored is fenced:
+        nobody needs to look for its first records."""
+        self._registry.fence_records.over(topic, self._epoch, deadline)
+
+    def renew(self, deadline: Deadline) -> None:
+        """See `ProducerRegistry.renew`."""
+        self._registry.renew(self, deadline)
+
+    def leave(self, deadline: Deadline) -> None:
+        """Give the claim up, so that the next one need not wait. A second call does nothing."""
+        self._registry.leave(self, deadline)
+
+
+def thrown_out(membership: Membership) -> errors.ProducerExcluded:
+    return errors.ProducerExcluded(
+        f"producer {membership.name} of {membership.topic} was thrown out by an exclusive producer"
+        f" (its epoch was {membership.epoch})"
+    )

@@ -1,0 +1,465 @@
+"""The producers of a topic across processes: claims by compare-and-set, signs of life, and hearing of being thrown out.
+
+A claim holds as long as its process gives a sign of life every 3 s (10 s later it counts as dead; a process of the same
+machine is known to be dead at once). Who is thrown out hears of it within a second, or, where its receipts are
+confirmed (`Membership.confirm`), before any receipt that it is not entitled to.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import Clock, learn_time
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.processes import is_dead_process, this_process
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.mapping.fence import Fence
+from pulsar_on_kafka.mapping.state_keys import ProducerClaimsKey, ProducerSessionKey, encode_key
+from pulsar_on_kafka.mapping.state_records.producers import (
+    ProducerClaim,
+    ProducerClaims,
+    SignOfLife,
+    decode_claims,
+    encode_claims,
+    encode_sign_of_life,
+    sign_of_life,
+)
+from pulsar_on_kafka.mapping.state_topics import PRODUCERS
+from pulsar_on_kafka.metadata.entities import Entities, EntityKeys, Versioned, readable
+from pulsar_on_kafka.metadata.producers.admission import (
+    AccessMode,
+    Admission,
+    Applicant,
+    admit,
+    dismiss,
+    renewed,
+    stands,
+)
+from pulsar_on_kafka.metadata.producers.fence_records import MOST_CLEANED, DataLog, FenceRecords, Offsets
+from pulsar_on_kafka.metadata.producers.heartbeats_and_fences import SignsAndFences
+from pulsar_on_kafka.metadata.producers.known_fences import Epoch, KnownFences
+from pulsar_on_kafka.metadata.producers.known_replicators import KnownReplicators
+from pulsar_on_kafka.metadata.producers.membership import Membership, thrown_out
+from pulsar_on_kafka.metadata.producers.replicator_fences import ReplicatorFences
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.statelog.api import StateLog
+from pulsar_on_kafka.statelog.view import LogView
+
+_log = logging.getLogger(__name__)
+
+CLAIMS_KEYS: Final[EntityKeys[str]] = EntityKeys(ProducerClaimsKey, lambda key: str(key.topic), lambda name: (name,))
+
+LIFE_MS: Final = 10_000
+"""How long a sign of life counts."""
+_SIGN_EVERY_S: Final = 3.0
+_LOOK_EVERY_S: Final = 1.0
+_TRY_AGAIN_S: Final = 0.1
+_LEAVING_S: Final = 12.0
+
+
+def fresh_claims(topic: Topic, epoch: int) -> ProducerClaims:
+    """Of a life of the topic in which nobody of ours produced yet. A topic that is bound has records of others, but no
+    chunks or markers. `epoch`: the highest of its former lives, since no two claims have one number."""
+    return ProducerClaims(
+        str(topic.name), topic.layout.incarnation, epoch, plain=not topic.bound, unchunked=True, unmarked=True
+    )
+
+
+class ProducerRegistry:
+    """This process's producers in one cluster. Thread-safe; a thread looks after the claims while there are any.
+
+    Memory: one entry per producer, and what is live of the partitions of `producers` that were asked for.
+    """
+
+    def __init__(self, log: StateLog, clock: Clock, data: DataLog, offsets: Offsets) -> None:
+        self._log = log
+        self._clock = clock
+        self.now_ms = clock.now_ms
+        self.sure_until_ms: dict[str, int] = {}
+        """By topic, until when this process's last sign of life counts."""
+        self._entities: Entities[str] = Entities(log, PRODUCERS, CLAIMS_KEYS, clock)
+        self._session = secrets.token_hex(16)
+        self._process = this_process()
+        self._views: dict[int, LogView[SignsAndFences]] = {}
+        self._views_lock = threading.Lock()
+        self._held: dict[tuple[str, str], list[Membership]] = {}
+        """By topic and name; several only under the name of the unnamed."""
+        self.fence_records = FenceRecords(
+            log, data, offsets, lambda topic, question, deadline: self._view(topic).ask(
+                lambda state: question(state.fences.get(topic, _NOTHING)), deadline, about=topic
+            ),
+        )  # fmt: skip
+        self.replicator_fences = ReplicatorFences(
+            log, data, lambda topic, question, deadline: self._view(topic).ask(
+                lambda state: question(state.replicators.get(topic, _NO_REPLICATORS)), deadline, about=topic
+            ),
+        )  # fmt: skip
+        self._taken_back: set[tuple[str, int, tuple[str, ...]]] = set()
+        """What is known to be on record, by topic and life."""
+        """Topics, their lives, and whether for chunks, too, that are known to need a look at headers."""
+        self._to_clean: dict[str, Topic] = {}
+        self._lock = threading.RLock()
+        self._keeper: threading.Thread | None = None
+        self._stopping = False
+        self._wake = threading.Event()
+        self._untold: set[str] = set()
+        """Topics whose producers changed since the last sign of life."""
+
+    # In and out ---------------------------------------------------------------------------------------------------
+
+    def join(
+        self, topic: Topic, name: str | None, mode: AccessMode, deadline: Deadline, *, own_epoch: bool = False
+    ) -> Membership:
+        """Be admitted; `name` None is an unnamed Shared producer. With `own_epoch` a named one gets an epoch that
+        nobody else has, as exclusive ones always do.
+
+        Raises:
+            ProducerNameTaken, ProducerExcluded: see `producer_admission.admit`.
+            DeadlineExceeded: WaitForExclusive waited in vain.
+        """
+        place = str(topic.name)
+        pause = threading.Event()
+        while True:
+            try:
+                with self._lock:
+                    joined, displaced = self._join(topic, place, name, mode, deadline, own_epoch=own_epoch)
+                break
+            except errors.ProducerExcluded:
+                if mode is not AccessMode.WAIT_FOR_EXCLUSIVE:
+                    raise
+                deadline.check(f"{place} to be free of other producers")
+                pause.wait(_TRY_AGAIN_S)
+        self._await_departure(place, displaced, deadline)
+        if joined.claim.exclusive:
+            try:
+                self.fence_records.begin(topic, Epoch(joined.name, joined.epoch), deadline)
+            except errors.LayerError:
+                self.leave(joined, deadline)
+                raise
+            self._to_clean[place] = topic
+        return joined
+
+    def _join(
+        self, topic: Topic, place: str, name: str | None, mode: AccessMode, deadline: Deadline, *, own_epoch: bool
+    ) -> tuple[Membership, list[ProducerClaim]]:
+        claimed = name if name is not None else f"*{self._session}"
+        beside = self._held.get((place, claimed))
+        if beside and name is None:
+            joined = Membership(self, place, claimed, beside[0].claim)
+            beside.append(joined)
+            return joined, []
+        admission: list[Admission] = []
+
+        def admitted(current: Versioned | None) -> bytes | None:
+            claims = decode_claims(current.value) if current is not None else None
+            if claims is None or claims.topic_incarnation != topic.layout.incarnation:
+                claims = fresh_claims(topic, 0 if claims is None else claims.epoch)
+            if admission and stands(claims, claimed, admission[0].own):
+                return None  # a time-out had hidden that it was written
+            until = self._clock.now_ms() + LIFE_MS
+            applicant = Applicant(claimed, mode, self._session, self._process, until, own_epoch and name is not None)
+            admission[:] = [admit(claims, applicant, lambda other, claim: self._lives(place, other, claim, deadline))]
+            return encode_claims(admission[0].claims)
+
+        learn_time(self._clock, lambda: self._entities.touch(place, place, deadline))
+        if not self._holds(place):
+            self._give_sign(place, deadline)
+        self._entities.update(place, place, admitted, deadline)
+        displaced = admission[0].displaced
+        for other in displaced:
+            self._throw_out(self._held.pop((place, other), []))
+        joined = Membership(self, place, claimed, admission[0].own)
+        self._held[place, claimed] = [joined]
+        self._keep()
+        return joined, [claim for claim in displaced.values() if claim.session != self._session]
+
+    def renew(self, membership: Membership, deadline: Deadline) -> None:
+        """Give a named producer an epoch that nobody else has or had.
+
+        Raises:
+            ProducerExcluded: it was thrown out.
+        """
+
+        def raised(current: Versioned | None) -> bytes | None:
+            claims = ProducerClaims(membership.topic, 0) if current is None else decode_claims(current.value)
+            if claim and stands(claims, membership.name, claim[0]):
+                return None  # a time-out had hidden that it was written
+            if not stands(claims, membership.name, membership.claim):
+                raise thrown_out(membership)
+            record = renewed(claims, membership.name)
+            claim[:] = [record.claims[membership.name]]
+            return encode_claims(record)
+
+        claim: list[ProducerClaim] = []
+        with self._lock:
+            self._entities.update(membership.topic, membership.topic, raised, deadline)
+            membership.claim = claim[0]
+
+    def more_than_plain(self, topic: Topic, deadline: Deadline, *, chunks: bool = False) -> None:
+        """Have it on record, before the first such record is sent, that those who read the topic need headers (see
+        `ProducerClaims.plain`), and with `chunks` that some messages are to be put together (`unchunked`). Asks nothing
+        once that is known.
+
+        Raises:
+            StoreError: it is not known to be on record.
+        """
+        self._take_back(topic, ("plain", "unchunked") if chunks else ("plain",), deadline)
+
+    def marked(self, topic: Topic, deadline: Deadline) -> None:
+        """Likewise, before the first message of a transaction is sent, that markers may lie among the messages (see
+        `ProducerClaims.unmarked`). Raises StoreError."""
+        self._take_back(topic, ("unmarked",), deadline)
+
+    def _take_back(self, topic: Topic, what: tuple[str, ...], deadline: Deadline) -> None:
+        place, life = str(topic.name), topic.layout.incarnation
+        if (place, life, what) in self._taken_back:
+            return
+
+        def told(current: Versioned | None) -> bytes | None:
+            known = ProducerClaims(place, 0) if current is None else decode_claims(current.value)
+            of_this_life = current is not None and known.topic_incarnation == life
+            claims = known if of_this_life else fresh_claims(topic, known.epoch)
+            left = replace(
+                claims,
+                plain=claims.plain and "plain" not in what,
+                unchunked=claims.unchunked and "unchunked" not in what,
+                unmarked=claims.unmarked and "unmarked" not in what,
+            )
+            return None if left == known else encode_claims(left)
+
+        self._entities.update(place, place, told, deadline)
+        self._taken_back.add((place, life, what))
+
+    def leave(self, membership: Membership, deadline: Deadline) -> None:
+        with self._lock:
+            key = membership.topic, membership.name
+            held = self._held.get(key, [])
+            if membership not in held:
+                return
+            held.remove(membership)
+            if held:
+                self.tell_soon(membership.topic)
+                return
+            del self._held[key]
+
+            def left(current: Versioned) -> bytes | None:
+                claims = decode_claims(current.value)
+                rest = dismiss(claims, membership.name, self._session)
+                return None if rest is claims else encode_claims(rest)
+
+            self._entities.amend(membership.topic, membership.topic, left, deadline)
+            if self._holds(membership.topic):
+                self.tell_soon(membership.topic)
+            else:
+                self._take_sign_back(membership.topic, deadline)
+
+    def dismiss_session(self, topic: str, session: str, deadline: Deadline) -> None:
+        """Take back whatever a session claims on a topic: its process is dead."""
+
+        def dismissed(current: Versioned) -> bytes | None:
+            claims = decode_claims(current.value)
+            living = {name: claim for name, claim in claims.claims.items() if claim.session != session}
+            return None if len(living) == len(claims.claims) else encode_claims(replace(claims, claims=living))
+
+        self._entities.amend(topic, topic, dismissed, deadline)
+
+    def unclaimed(self, partition: int, deadline: Deadline) -> dict[str, Versioned]:
+        """What one partition of `producers` says of topics on which nobody claims anything, and nobody ever had an
+        epoch, by name."""
+        found = self._entities.in_partition(partition, decode_claims, deadline)
+        return {topic: state for topic, (state, claims) in found.items() if not claims.claims and not claims.epoch}
+
+    def bury(self, partition: int, unclaimed: Mapping[str, Versioned], deadline: Deadline) -> int:
+        """Take what `unclaimed` found out of the log, of topics that are gone. Where an epoch was given it stays: a
+        producer of a former life must not come back with a higher one than those of the next life."""
+        return self._entities.bury(partition, unclaimed, deadline)
+
+    def tell_soon(self, topic: str) -> None:
+        """Have the keeper tell of a topic's producers before it is due."""
+        self._untold.add(topic)
+        self._wake.set()
+
+    def publishers(self, topic: str, deadline: Deadline) -> list[SignOfLife]:
+        """Each living process's producers on a topic, at most 3 s old, by process."""
+        found = self._view(topic).ask(
+            lambda state: [sign for (place, _), sign in state.signs.items() if place == topic],
+            deadline,
+            about=topic,
+        )
+        now = self._clock.now_ms()
+        living = (sign for sign in found if sign.deadline_ms > now and not is_dead_process(sign.process))
+        return sorted(living, key=lambda sign: sign.process)
+
+    def connected(self, topic: Topic, deadline: Deadline) -> list[str]:
+        """The names of a topic's living producers; `unnamed` stands for all of one process that have none."""
+        place = str(topic.name)
+        claims = self.claims_of(place, deadline)
+        if claims.topic_incarnation != topic.layout.incarnation:
+            return []
+        living = [name for name, claim in claims.claims.items() if self._lives(place, name, claim, deadline)]
+        return sorted("unnamed" if name.startswith("*") else name for name in living)
+
+    def claims_of(self, topic: str, deadline: Deadline) -> ProducerClaims:
+        """As they stand in the log now."""
+        current = self._entities.read(topic, topic, deadline)
+        return ProducerClaims(topic, 0) if current is None else decode_claims(current.value)
+
+    def fences(self, topic: Topic, partition: int, deadline: Deadline) -> list[Fence]:
+        """Where epochs of exclusive producers and of replicators begin in a partition as it is now.
+
+        Without the right to read `producers` there are none to be had: then those that are met while reading count.
+        """
+        try:
+            exclusive = self.fence_records.of_partition(topic, partition, deadline)
+            copied = self.replicator_fences.of_partition(topic, partition, deadline)
+            return [*(Fence(*found) for found in exclusive), *copied]
+        except errors.NotAuthorized as refused:
+            _log.warning("topic=%s void records from before are not known: %s", topic.name, refused)
+            return []
+
+    def close(self, deadline: Deadline) -> None:
+        """Leave with every producer that has not."""
+        self._stopping = True
+        self._wake.set()
+        keeper = self._keeper
+        if keeper is not None and keeper is not threading.current_thread():
+            keeper.join(min(_SIGN_EVERY_S, deadline.remaining_s()))
+        for membership in [membership for held in list(self._held.values()) for membership in list(held)]:
+            self.leave(membership, deadline)
+
+    # Who lives ----------------------------------------------------------------------------------------------------
+
+    def _holds(self, topic: str) -> bool:
+        return any(place == topic for place, _ in self._held)
+
+    def _lives(self, topic: str, name: str, claim: ProducerClaim, deadline: Deadline) -> bool:
+        if claim.session == self._session:
+            return (topic, name) in self._held
+        if is_dead_process(claim.process):
+            return False
+        return self._clock.now_ms() < max(claim.deadline_ms, self._sign_of(topic, claim.session, deadline) or 0)
+
+    def _sign_of(self, topic: str, session: str, deadline: Deadline) -> int | None:
+        """Until when the session says that it lives; None when it took its sign back."""
+        sign = self._view(topic).ask(lambda state: state.signs.get((topic, session)), deadline, about=topic)
+        return None if sign is None else sign.deadline_ms
+
+    def _view(self, topic: str) -> LogView[SignsAndFences]:
+        partition = PRODUCERS.partition_for(topic)
+        with self._views_lock:
+            view = self._views.get(partition)
+            if view is None:
+                view = self._views[partition] = LogView(self._log, PRODUCERS, partition, SignsAndFences, self._clock)
+            return view
+
+    def _await_departure(self, topic: str, displaced: list[ProducerClaim], deadline: Deadline) -> None:
+        """Wait until the Shared producers thrown out have stopped: their receipts are not confirmed one by one."""
+        waiting = [claim for claim in displaced if not claim.exclusive]
+
+        def gone() -> bool:
+            waiting[:] = [claim for claim in waiting if not is_dead_process(claim.process)]
+            now = self._clock.now_ms()
+            waiting[:] = [c for c in waiting if (self._sign_of(topic, c.session, deadline) or 0) > now]
+            return not waiting
+
+        if waiting and not wait_until(gone, Deadline.after(min(_LEAVING_S, deadline.remaining_s()))):
+            _log.warning(
+                "topic=%s %d producers that were thrown out have not said that they stopped", topic, len(waiting)
+            )
+
+    def _give_sign(self, topic: str, deadline: Deadline) -> None:
+        self._untold.discard(topic)
+        held = [membership for (place, _), held in list(self._held.items()) if place == topic for membership in held]
+        publishers = [membership.describe() for membership in held if membership.describe is not None]
+        sign = sign_of_life(self._clock.now_ms() + LIFE_MS, self._process, publishers)
+        key = encode_key(ProducerSessionKey(topic, self._session))
+        self._log.append(PRODUCERS, PRODUCERS.partition_for(topic), key, encode_sign_of_life(sign), deadline)
+        self.sure_until_ms[topic] = sign.deadline_ms
+
+    def _take_sign_back(self, topic: str, deadline: Deadline) -> None:
+        self.sure_until_ms.pop(topic, None)
+        key = encode_key(ProducerSessionKey(topic, self._session))
+        self._log.append(PRODUCERS, PRODUCERS.partition_for(topic), key, None, deadline)
+
+    # The keeper's thread ------------------------------------------------------------------------------------------
+
+    def _keep(self) -> None:
+        if self._keeper is None:
+            self._keeper = threading.Thread(target=self._keep_on, name="pok-producer-claims", daemon=True)
+            self._keeper.start()
+
+    def _keep_on(self) -> None:
+        next_sign_s = self._clock.monotonic() + _SIGN_EVERY_S
+        next_look_s = self._clock.monotonic() + _LOOK_EVERY_S
+        while True:
+            self._wake.wait(max(0.0, next_look_s - self._clock.monotonic()))
+            if self._stopping:
+                return
+            self._wake.clear()
+            try:
+                if self._clock.monotonic() >= next_look_s:
+                    next_look_s = self._clock.monotonic() + _LOOK_EVERY_S
+                    self._look(Deadline.after(_SIGN_EVERY_S))
+                    self._clean_one(Deadline.after(_SIGN_EVERY_S))
+                due = self._clock.monotonic() >= next_sign_s
+                if due:
+                    next_sign_s = self._clock.monotonic() + _SIGN_EVERY_S
+                self._tell({topic for topic, _ in list(self._held) if due or topic in self._untold})
+            except errors.Closed:
+                return
+            except Exception as failure:
+                _log.warning("producer claims could not be looked after, trying again: %s", failure)
+
+    def _tell(self, topics: set[str]) -> None:
+        """Give signs of life, but none on a topic that was left: nobody would take it back."""
+        for topic in topics:
+            with self._lock:
+                if self._holds(topic):
+                    self._give_sign(topic, Deadline.after(_SIGN_EVERY_S))
+
+    def _look(self, deadline: Deadline) -> None:
+        """Find out which of our producers were thrown out."""
+        with self._lock:
+            held = {key: memberships[0] for key, memberships in self._held.items() if memberships}
+        ours = {topic for topic, _ in held}
+        claims: dict[str, ProducerClaims] = {}
+        for topic in {PRODUCERS.partition_for(topic): topic for topic in ours}.values():
+            beside = self._entities.beside(topic, deadline)
+            for record in readable((beside[place] for place in ours & beside.keys()), decode_claims):
+                claims[record.topic] = record
+        for (topic, name), membership in held.items():
+            if stands(claims.get(topic, ProducerClaims(topic, 0)), name, membership.claim):
+                continue
+            with self._lock:
+                if stands(self.claims_of(topic, deadline), name, membership.claim):
+                    continue  # its epoch was raised in between
+                gone = self._held.pop((topic, name), [])
+                stops = not self._holds(topic)
+            self._throw_out(gone)
+            if stops:
+                self._take_sign_back(topic, deadline)
+
+    def _clean_one(self, deadline: Deadline) -> None:
+        """Clean the records of one topic that had an exclusive producer of this process since the last time."""
+        for place, topic in list(self._to_clean.items())[:1]:
+            del self._to_clean[place]
+            if self.fence_records.clean(topic, deadline) == MOST_CLEANED:
+                self._to_clean[place] = topic
+
+    @staticmethod
+    def _throw_out(memberships: list[Membership]) -> None:
+        for membership in memberships:
+            try:
+                membership.throw_out()
+            except Exception:
+                _log.exception("producer=%s could not be told that it was thrown out", membership.name)
+
+
+_NOTHING: Final = KnownFences()
+_NO_REPLICATORS: Final = KnownReplicators()

@@ -1,0 +1,142 @@
+"""Who stands against joining a subscription: claims that hold, and live members of its groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.processes import is_dead_process, is_over, this_process
+from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.kafka.records import GroupDescription, GroupMember
+from pulsar_on_kafka.mapping.state_records.metadata import Claim, SubscriptionRecord
+from pulsar_on_kafka.metadata.subscriptions.seats import other_seats, seat_group, seat_of, serves
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType
+
+CLAIM_MS: Final = 10_000
+"""How long a claim holds by itself; after that its owner must be a member of the group."""
+
+LEAVING_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """Who wants an Exclusive subscription; `client_id` is the one its group membership will have."""
+
+    session: str
+    client_id: str
+    consumer_name: str
+
+
+class Groups(Protocol):
+    """What is asked of Kafka. Source: `KafkaAdmin`."""
+
+    def describe_group(self, group_id: str, deadline: Deadline) -> GroupDescription: ...
+
+
+class Occupants:
+    """Thread-safe."""
+
+    def __init__(self, groups: Groups, clock: Clock, leaving_s: float) -> None:
+        """`leaving_s`: how long those are waited for who find our record in their way and leave by themselves."""
+        self._groups = groups
+        self._clock = clock
+        self._leaving_s = leaving_s
+
+    def claim(self, claimant: Claimant) -> Claim:
+        """A fresh one."""
+        return Claim(
+            claimant.session,
+            claimant.client_id,
+            self._clock.now_ms() + CLAIM_MS,
+            claimant.consumer_name,
+            this_process(),
+        )
+
+    def check_free(
+        self,
+        topic: Topic,
+        record: SubscriptionRecord,
+        partition: int | None,
+        kind: SubscriptionType,
+        claimant: Claimant | None,
+        deadline: Deadline,
+    ) -> None:
+        """Raises SubscriptionBusy when live consumers stand against joining with `kind`."""
+        name = record.subscription
+        if not serves(record, partition):
+            for other in other_seats(record, partition):
+                seat = seat_of(record, other)
+                held = seat is not None and seat.claim is not None and self._holds(seat.claim)
+                if held or self._other_members(topic, name, other, claimant, deadline):
+                    raise errors.SubscriptionBusy(served_otherwise(name, topic, record, other))
+            return
+        seat = seat_of(record, partition)
+        if seat is None:
+            return
+        exclusive = kind is SubscriptionType.EXCLUSIVE or seat.type == SubscriptionType.EXCLUSIVE.value
+        if seat.type == kind.value and not exclusive:
+            return
+        claim = seat.claim
+        if claim is not None and (claimant is None or claim.session != claimant.session) and self._holds(claim):
+            raise errors.SubscriptionBusy(
+                f"subscription {name} of {topic.name} is held exclusively by consumer "
+                f"{claim.consumer_name} ({claim.process})"
+            )
+        others = self._other_members(topic, name, partition, claimant, deadline)
+        if others:
+            raise errors.SubscriptionBusy(
+                f"subscription {name} of {topic.name} has {len(others)} live consumer process(es) "
+                f"as {seat.type}, so it cannot be joined as {kind.value} now"
+            )
+
+    def stay(
+        self,
+        topic: Topic,
+        name: str,
+        seats: Sequence[int | None],
+        claimant: Claimant | None,
+        deadline: Deadline,
+    ) -> Sequence[GroupMember]:
+        """The live members of these seats' groups that are still there after a second."""
+        others: Sequence[GroupMember] = ()
+
+        def left() -> bool:
+            nonlocal others
+            others = [m for seat in seats for m in self._other_members(topic, name, seat, claimant, deadline)]
+            return not others
+
+        if seats:
+            wait_until(left, Deadline.after(min(self._leaving_s, deadline.remaining_s())))
+        return others
+
+    def _other_members(
+        self, topic: Topic, subscription: str, seat: int | None, claimant: Claimant | None, deadline: Deadline
+    ) -> tuple[GroupMember, ...]:
+        """The members of a seat's group, without the claimant's own and those that are known to be over."""
+        group = seat_group(topic.kafka_topic, subscription, seat)
+        return tuple(
+            member
+            for member in self._groups.describe_group(group, deadline).members
+            if (claimant is None or member.client_id != claimant.client_id) and not is_over(member.client_id)
+        )
+
+    def _holds(self, claim: Claim) -> bool:
+        """A claim holds by itself until its deadline, unless its process is known to be dead."""
+        return self._clock.now_ms() < claim.deadline_ms and not is_dead_process(claim.process)
+
+
+def served_otherwise(name: str, topic: Topic, record: SubscriptionRecord | None, seat: int | None = None) -> str:
+    """Why the other way of serving stands against ours."""
+    which = "in the other way (as a whole, or partition by partition)"
+    if record is not None:
+        which = "partition by partition" if record.by_partition else "as a whole"
+    where = "" if seat is None else f", with live consumers on partition {seat}"
+    return (
+        f"subscription {name} of {topic.name} is served {which} now{where}; consumers of the whole topic and "
+        "consumers of single partitions exclude each other on one subscription"
+    )

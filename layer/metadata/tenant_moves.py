@@ -1,0 +1,100 @@
+"""The moves of a tenant between clusters, as a table.
+
+A tenant is ACTIVE on one cluster, or SWITCHING from one to another, and then nobody produces or consumes. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from enum import Enum
+from typing import Final
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.mapping.state_records.tenants import EVERY_OTHER_TENANT, TenantRecord, TenantState
+
+
+class Move(str, Enum):
+    """What may be asked for; each names a cluster, but for REMOVE."""
+
+    ASSIGN = "assign"
+    """Put it there at once: for tenants without data, or whose data is there already."""
+    BEGIN_SWITCH = "begin the switch"
+    FINISH_SWITCH = "finish the switch"
+    ABANDON_SWITCH = "abandon the switch"
+    """Stay where it was."""
+    REMOVE = "remove"
+
+
+_ABSENT: Final = TenantState.REMOVED
+"""What was never there may do what was removed may."""
+
+TRANSITIONS: Final[Mapping[tuple[TenantState, Move], TenantState]] = {
+    (TenantState.REMOVED, Move.ASSIGN): TenantState.ACTIVE,
+    (TenantState.ACTIVE, Move.ASSIGN): TenantState.ACTIVE,
+    (TenantState.ACTIVE, Move.BEGIN_SWITCH): TenantState.SWITCHING,
+    (TenantState.ACTIVE, Move.REMOVE): TenantState.REMOVED,
+    (TenantState.SWITCHING, Move.BEGIN_SWITCH): TenantState.SWITCHING,  # a retry: to the same cluster only
+    (TenantState.SWITCHING, Move.FINISH_SWITCH): TenantState.ACTIVE,
+    (TenantState.SWITCHING, Move.ABANDON_SWITCH): TenantState.ACTIVE,
+}
+
+
+def moved(record: TenantRecord | None, tenant: str, move: Move, cluster: str = "") -> TenantRecord | None:
+    """The record after a move; None when it is true already.
+
+    `cluster` is where the tenant shall be in the end: for ABANDON_SWITCH the one that it does not leave.
+
+    Raises:
+        Refused: not legal now; names the tenant, where it is and what was asked.
+    """
+    if _is_true(record, move, cluster):
+        return None
+    state = _ABSENT if record is None else record.state
+    after = TRANSITIONS.get((state, move))
+    if after is None or not _fits(record, move, cluster):
+        raise errors.Refused(
+            f"tenant {tenant} {described(record)}: cannot {move.value} {_towards(move, cluster)}".rstrip()
+        )
+    epoch = 1 if record is None else record.epoch + 1
+    if after is TenantState.SWITCHING:
+        assert record is not None  # noqa: S101 - the table: nothing switches that is nowhere
+        return replace(record, state=after, target=cluster, epoch=epoch)
+    at = record.cluster if record is not None and move is Move.REMOVE else cluster
+    return TenantRecord(tenant, at, after, epoch)
+
+
+def described(record: TenantRecord | None) -> str:
+    """In words, behind "tenant x"."""
+    if record is None or record.state is TenantState.REMOVED:
+        return "is on no cluster"
+    if record.state is TenantState.SWITCHING:
+        return f"is switching from cluster {record.cluster} to {record.target}"
+    return f"is on cluster {record.cluster}"
+
+
+def _is_true(record: TenantRecord | None, move: Move, cluster: str) -> bool:
+    if move is Move.REMOVE:
+        return record is None or record.state is TenantState.REMOVED
+    if record is None:
+        return False
+    if move is Move.BEGIN_SWITCH:
+        return record.state is TenantState.SWITCHING and record.target == cluster
+    return record.state is TenantState.ACTIVE and record.cluster == cluster
+
+
+def _fits(record: TenantRecord | None, move: Move, cluster: str) -> bool:
+    """The cluster is one that the move can name."""
+    if record is None:
+        return True
+    if move is Move.BEGIN_SWITCH:
+        return record.tenant != EVERY_OTHER_TENANT and record.state is TenantState.ACTIVE and record.cluster != cluster
+    if move is Move.FINISH_SWITCH:
+        return record.target == cluster
+    if move is Move.ABANDON_SWITCH:
+        return record.cluster == cluster
+    return True
+
+
+def _towards(move: Move, cluster: str) -> str:
+    return "" if move is Move.REMOVE else f"with cluster {cluster}"

@@ -1,0 +1,108 @@
+"""What all Clients of a process share for one cluster: its services, memberships, readers, coordinators and timer."""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Collection
+from typing import Final
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.role_state import RunsDuties
+from pulsar_on_kafka.base.timer import Timer
+from pulsar_on_kafka.kafka import handles
+from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.node.abandoned import Abandoned
+from pulsar_on_kafka.node.memberships import Memberships
+from pulsar_on_kafka.node.readers import Readers
+from pulsar_on_kafka.node.services import Services
+from pulsar_on_kafka.node.standing_in import StandIn
+from pulsar_on_kafka.node.transactions import Transactions
+
+_CLOSE_S: Final = 10.0
+_DUTIES_S: Final = 5.0
+
+
+class Node(Services):
+    """This process's presence in one cluster. Use `acquire` and `release`; thread-safe."""
+
+    def __init__(self, settings: KafkaSettings, deadline: Deadline) -> None:
+        super().__init__(settings, deadline)
+        self.memberships = Memberships(self)
+        self.readers = Readers(self)
+        self.transactions = Transactions(self)
+        self.abandoned = Abandoned(self.looking, self.transactions.served, self.transactions.join, self.clock)
+        self.timer = Timer()
+        self.users = 0
+        self.stand_in = StandIn(self)
+        self.duties: list[RunsDuties] = []
+        """What this process does for the cluster, beside its own producers and consumers."""
+
+    def hold_up(self, txns: Collection[TxnId]) -> None:
+        self.abandoned.hold_up(txns)
+
+    def close(self, deadline: Deadline) -> None:
+        """Leave every group (acknowledgements are saved), answer what is under way, end every thread."""
+        self.memberships.close(deadline)
+        self.readers.close(deadline)
+        for duties in list(self.duties):
+            duties.close(Deadline.after(min(_DUTIES_S, deadline.remaining_s())))
+        self.abandoned.close(deadline)
+        self.transactions.close(deadline)
+        self.timer.close(deadline.remaining_s())  # before the producers: it sends the batches that are still open
+        self.close_services(deadline)
+
+
+_nodes: dict[object, Node] = {}
+_nodes_lock = threading.Lock()
+
+
+def acquire(settings: KafkaSettings, deadline: Deadline) -> Node:
+    """This process's node for a cluster, made when nobody uses one yet.
+
+    Raises:
+        ConnectFailed: no broker answers in time.
+    """
+    with _nodes_lock:
+        node = _nodes.get(settings.identity)
+        if node is None:
+            node = _nodes[settings.identity] = Node(settings, deadline)
+        node.users += 1
+        return node
+
+
+def live_nodes() -> list[Node]:
+    """Every node of this process."""
+    with _nodes_lock:
+        return list(_nodes.values())
+
+
+def release(node: Node) -> None:
+    """Give a node back; the last user closes it."""
+    with _nodes_lock:
+        node.users -= 1
+        if node.users > 0:
+            return
+        if _nodes.get(node.settings.identity) is node:
+            del _nodes[node.settings.identity]
+    node.close(Deadline.after(_CLOSE_S))
+
+
+def _close_all() -> None:
+    """An interpreter that exits without `close()` still leaves its groups and keeps what was acknowledged."""
+    with _nodes_lock:
+        nodes = list(_nodes.values())
+        _nodes.clear()
+    for node in nodes:
+        node.close(Deadline.after(_CLOSE_S))
+
+
+def _forget_after_fork() -> None:
+    global _nodes_lock
+    _nodes_lock = threading.Lock()
+    _nodes.clear()
+
+
+atexit.register(_close_all)
+handles.after_fork_in_child(_forget_after_fork)

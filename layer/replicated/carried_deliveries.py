@@ -1,0 +1,117 @@
+"""What a cursor knows of deliveries, in the terms of the same subscription's cursor in another cluster. Pure.
+
+Only what is on record: where a dead letter policy is set, how often messages were delivered, which were held by
+processes that died, and until when refused ones are put off.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Hashable, Iterable, Mapping
+from typing import TypeVar
+
+from pyroaring import BitMap64
+
+from pulsar_on_kafka.mapping.state_records.deliveries import Deliveries
+from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin
+from pulsar_on_kafka.replicated.progress import Side, copies_of
+
+_V = TypeVar("_V", bound=Hashable)
+
+
+def carried(here: Side, there: Side) -> Deliveries | None:
+    """What is on record here of messages that neither side has acknowledged, by their offsets there; None for nothing.
+
+    Nobody consumes here any more: what may have been handed out and was not acknowledged was held by a process that
+    died, as the next owner here would say. Raises StoreError.
+    """
+    saved = here.cursor.deliveries
+    if saved is None or not saved.matter_from(here.cursor.next_unacked):
+        return None
+    put_off = BitMap64()
+    for offsets in saved.put_off.values():
+        put_off |= offsets
+    suspects = saved.suspects | here.cursor.unacknowledged(0, min(saved.limit, here.end))
+    suspects -= put_off
+    named = suspects | put_off
+    for offsets in saved.counts.values():
+        named |= offsets
+    left = [offset for offset in named if not here.cursor.is_acknowledged(offset)]
+    where = {
+        mine: theirs
+        for mine, theirs in offsets_there(here, there, left).items()
+        if not there.cursor.is_acknowledged(theirs)
+    }
+
+    def moved(offsets: Iterable[int]) -> BitMap64:
+        return BitMap64([where[offset] for offset in offsets if offset in where])
+
+    found = Deliveries(
+        0,
+        moved(suspects),
+        {count: moved(offsets) for count, offsets in saved.counts.items()},
+        {due_ms: moved(offsets) for due_ms, offsets in saved.put_off.items()},
+    )
+    return joined(None, found)
+
+
+def joined(own: Deliveries | None, other: Deliveries | None) -> Deliveries | None:
+    """Of each message the higher count and the later time: both only grow wherever it is. None for nothing."""
+    both = [each for each in (own, other) if each is not None]
+    counts: dict[int, tuple[int, int]] = {}
+    due: dict[int, int] = {}
+    suspects = BitMap64()
+    for each in both:
+        suspects |= each.suspects
+        for count, offsets in each.counts.items():
+            counts.update((offset, max(count, counts.get(offset, count))) for offset in offsets)
+        for due_ms, offsets in each.put_off.items():
+            due.update((offset, max(due_ms, due.get(offset, due_ms))) for offset in offsets)
+    limit = max((each.limit for each in both), default=0)
+    suspects -= BitMap64(due)
+    if not (limit or suspects or counts or due):
+        return None
+    return Deliveries(limit, suspects, _grouped(counts), _grouped(due))
+
+
+def offsets_there(here: Side, there: Side, offsets: Iterable[int]) -> dict[int, int]:
+    """Where the messages at these offsets lie in the other cluster, of those that are there."""
+    found: dict[int, int] = {}
+    for origin, mine_of in originals_of(here, offsets).items():
+        for original, theirs in places_of(there, origin, mine_of).items():
+            found.setdefault(mine_of[original], theirs)
+    return found
+
+
+def originals_of(side: Side, offsets: Iterable[int]) -> dict[Origin, dict[int, int]]:
+    """Where the messages at these offsets were first published: the offset here by the one in the origin."""
+    left = dict.fromkeys(offsets)
+    found: dict[Origin, dict[int, int]] = {}
+    for origin in side.index.origins():
+        for original, mine in copies_of(side.index, origin, left):
+            found.setdefault(origin, {})[original] = mine
+            del left[mine]
+    if left:
+        found.setdefault(side.origin, {}).update((mine, mine) for mine in left)
+    return found
+
+
+def places_of(side: Side, origin: Origin, originals: Iterable[int]) -> dict[int, int]:
+    """Where messages that were first published in `origin` lie here, of those that are here: by their offsets there."""
+    if origin == side.origin:
+        return {original: original for original in originals if original < side.end}
+    wanted = sorted(originals)
+    found: dict[int, int] = {}
+    for run in side.index.runs(origin) if wanted else ():
+        at = bisect_left(wanted, run.there)
+        while at < len(wanted) and wanted[at] < run.there + run.length:
+            found.setdefault(wanted[at], wanted[at] - run.there + run.here)
+            at += 1
+    return found
+
+
+def _grouped(values: Mapping[int, _V]) -> dict[_V, BitMap64]:
+    groups: dict[_V, list[int]] = {}
+    for offset, value in values.items():
+        groups.setdefault(value, []).append(offset)
+    return {value: BitMap64(offsets) for value, offsets in groups.items()}

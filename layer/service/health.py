@@ -1,0 +1,100 @@
+"""Whether a service lives and does its share, as those ask who restart it or send it no more work."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from pulsar_on_kafka.base.clock import Clock, SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.base.role_state import DutyState, why_not_alive, why_not_ready
+
+_ASK_S: Final = 2.0
+_COUNTS_FOR_S: Final = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """`reasons` say what is wrong; nothing is when there are none."""
+
+    reasons: Sequence[str]
+    duties: Sequence[DutyState] = ()
+
+    @property
+    def good(self) -> bool:
+        return not self.reasons
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "status": "ok" if self.good else "unavailable",
+            "reasons": list(self.reasons),
+            "duties": {state.name: state.as_json() for state in self.duties},
+        }
+
+
+class Brokers(Protocol):
+    """What is asked of `KafkaAdmin`."""
+
+    def cluster_id(self, deadline: Deadline) -> str: ...
+
+
+class KafkaAnswers:
+    """Why no broker answers. Thread-safe; asks within two seconds, at most every three."""
+
+    def __init__(self, brokers: Brokers, clock: Clock | None = None) -> None:
+        self._brokers = brokers
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._asked_s: float | None = None
+        self._failure = ""
+
+    def failure(self) -> str:
+        """'' when one does."""
+        with self._lock:
+            if self._asked_s is None or self._clock.monotonic() - self._asked_s >= _COUNTS_FOR_S:
+                try:
+                    self._brokers.cluster_id(Deadline.after(_ASK_S))
+                    self._failure = ""
+                except LayerError as failure:
+                    self._failure = str(failure)
+                self._asked_s = self._clock.monotonic()
+            return self._failure
+
+
+class ServiceHealth:
+    """Health of a service, from before it has reached Kafka. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._states: Callable[[], Sequence[DutyState]] | None = None
+        self._kafka: KafkaAnswers | None = None
+        self._waits_for = "not connected yet"
+        self._stopping = False
+
+    def waits_for(self, failure: str) -> None:
+        """Why Kafka was not reached when that was last tried."""
+        self._waits_for = failure
+
+    def runs(self, states: Callable[[], Sequence[DutyState]], kafka: KafkaAnswers) -> None:
+        """From now on duties run."""
+        self._states, self._kafka = states, kafka
+
+    def stops(self) -> None:
+        """It leaves its groups now, and is not ready any more."""
+        self._stopping = True
+
+    def live(self) -> Health:
+        """Bad when a restart would help. Asks nothing of Kafka."""
+        states = self._states() if self._states is not None else ()
+        return Health([] if self._stopping else why_not_alive(states), states)
+
+    def ready(self) -> Health:
+        """Bad while it does not do its share."""
+        if self._stopping:
+            return Health(["it is stopping"])
+        if self._states is None or self._kafka is None:
+            return Health([f"Kafka: {self._waits_for}"])
+        states = self._states()
+        return Health(why_not_ready(states, self._kafka.failure()), states)

@@ -1,0 +1,187 @@
+"""Buries what `topics`, `subscriptions` and `producers` say of topics and subscriptions that have been gone for a day.
+
+What is left of their data is removed by others, who ask whether they are gone: so a topic's record goes when no other
+state topic speaks of it any more. Incarnations are places in the log and are never given again; how versions are not
+given again either: decision 0026.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from typing import Final, Protocol, TypeAlias
+
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.ledger import unpack_ledger_id
+from pulsar_on_kafka.mapping.state_keys import LedgerKey, ProducerClaimsKey, decode_key
+from pulsar_on_kafka.mapping.state_records.metadata import LifeState, SubscriptionRecord, TopicRecord
+from pulsar_on_kafka.mapping.state_topics import (
+    CURSOR_CHECKPOINTS,
+    CURSORS,
+    LEDGERS,
+    PRODUCERS,
+    SCHEMAS,
+    SUBSCRIPTION_PROGRESS,
+    SUBSCRIPTIONS,
+    TOPICS,
+    TRANSACTION_BUFFER_SNAPSHOT,
+    TRANSACTION_PENDING_ACK,
+    StateTopic,
+)
+from pulsar_on_kafka.service.housekeeping.work import DAY_MS, MOST_TOMBSTONES
+from pulsar_on_kafka.statelog.api import LogRecord, StateLog
+from pulsar_on_kafka.statelog.compare_and_set import Versioned
+from pulsar_on_kafka.statelog.versioned import E
+from pulsar_on_kafka.statelog.view import LogView
+
+_log: Final = logging.getLogger(__name__)
+
+_SPEAKING: Final = (
+    SCHEMAS,
+    CURSORS,
+    CURSOR_CHECKPOINTS,
+    LEDGERS,
+    PRODUCERS,
+    TRANSACTION_BUFFER_SNAPSHOT,
+    TRANSACTION_PENDING_ACK,
+    SUBSCRIPTION_PROGRESS,
+)
+
+_Name: TypeAlias = tuple[str, str]
+
+
+class Topics(Protocol):
+    """What is asked of `metadata.topics.Topics`."""
+
+    def on_record(self, partition: int, deadline: Deadline) -> Mapping[str, tuple[Versioned, TopicRecord]]: ...
+    def bury(self, partition: int, dead: Mapping[str, Versioned], deadline: Deadline) -> int: ...
+
+
+class Subscriptions(Protocol):
+    """What is asked of `metadata.subscriptions.registry.Subscriptions`."""
+
+    def on_record(self, partition: int, deadline: Deadline) -> Mapping[_Name, tuple[Versioned, SubscriptionRecord]]: ...
+    def bury(self, partition: int, dead: Mapping[_Name, Versioned], deadline: Deadline) -> int: ...
+
+
+class Producers(Protocol):
+    """What is asked of `metadata.producers.registry.ProducerRegistry`."""
+
+    def unclaimed(self, partition: int, deadline: Deadline) -> Mapping[str, Versioned]: ...
+    def bury(self, partition: int, unclaimed: Mapping[str, Versioned], deadline: Deadline) -> int: ...
+
+
+class _SpokenOf:
+    """Fold of one partition of any state topic: which of some topics live keys are about. Memory: those keys."""
+
+    def __init__(self, dead: Mapping[str, TopicRecord]) -> None:
+        self._dead = dead
+        self._by_life = {record.incarnation: name for name, record in dead.items()}
+        self._keys: dict[str, set[bytes]] = {}
+
+    def apply(self, record: LogRecord) -> None:
+        key = decode_key(record.key)
+        about = str(getattr(key, "topic", ""))
+        if isinstance(key, LedgerKey):
+            about = self._by_life.get(unpack_ledger_id(key.ledger_id).incarnation, "")
+        if about not in self._dead or isinstance(key, ProducerClaimsKey):
+            return
+        keys = self._keys.setdefault(about, set())
+        (keys.discard if record.value is None else keys.add)(record.key)
+
+    def topics(self) -> set[str]:
+        return {topic for topic, keys in self._keys.items() if keys}
+
+
+class DeadNames:
+    """For one thread. Memory, during a call: what one partition of `subscriptions` and `topics` has on record, and the
+    keys that speak of topics that are gone."""
+
+    name = "dead names"
+
+    def __init__(
+        self,
+        log: StateLog,
+        clock: Clock,
+        topics: Topics,
+        subscriptions: Subscriptions,
+        producers: Producers,
+        exists: Callable[[StateTopic, Deadline], bool],
+        *,
+        kept_ms: int = DAY_MS,
+    ) -> None:
+        """`exists`: whether there is such a state topic yet. `kept_ms`: far longer than anybody goes on with what it
+        has read of a topic or subscription before."""
+        self._log = log
+        self._clock = clock
+        self._topics = topics
+        self._subscriptions = subscriptions
+        self._producers = producers
+        self._exists = exists
+        self._kept_ms = kept_ms
+
+    def run(self, partition: int, deadline: Deadline) -> int:
+        """See `Work`. At most 20,000 names of each kind."""
+        before_ms = self._clock.now_ms() - self._kept_ms
+        here, there = partition % TOPICS.partitions, partition % SUBSCRIPTIONS.partitions
+        topics = {
+            name: found
+            for name, found in self._topics.on_record(here, deadline).items()
+            if PRODUCERS.partition_for(name) == partition
+        }
+        subscriptions = {
+            name: found
+            for name, found in self._subscriptions.on_record(there, deadline).items()
+            if PRODUCERS.partition_for(name[0]) == partition
+        }
+        gone = {
+            name: state
+            for name, (state, record) in subscriptions.items()
+            if state.written_ms < before_ms and _is_gone(record, topics.get(record.topic))
+        }
+        done = self._subscriptions.bury(there, _some(gone), deadline)
+        left = {topic for topic, _ in subscriptions.keys() - gone.keys()}
+        dead = {
+            name: state
+            for name, (state, record) in topics.items()
+            if record.state is LifeState.DELETED and state.written_ms < before_ms and name not in left
+        }
+        if dead:
+            unclaimed = self._producers.unclaimed(partition, deadline)
+            done += self._producers.bury(partition, _some({n: unclaimed[n] for n in dead & unclaimed.keys()}), deadline)
+            for name in self._spoken_of({name: topics[name][1] for name in dead}, deadline):
+                del dead[name]
+            done += self._topics.bury(here, _some(dead), deadline)
+        if done:
+            _log.info(
+                "partition=%d removed %d records of %d subscriptions and up to %d topics that are gone",
+                partition, done, len(gone), len(dead),
+            )  # fmt: skip
+        return done
+
+    def _spoken_of(self, dead: Mapping[str, TopicRecord], deadline: Deadline) -> Collection[str]:
+        found: set[str] = set()
+        for state_topic in _SPEAKING:
+            if not self._exists(state_topic, deadline):
+                continue
+            for number in {state_topic.partition_for(name) for name in dead}:
+                view = LogView(self._log, state_topic, number, lambda: _SpokenOf(dead), self._clock)
+                found |= view.ask(_SpokenOf.topics, deadline)
+        return found
+
+
+def _is_gone(record: SubscriptionRecord, topic: tuple[Versioned, TopicRecord] | None) -> bool:
+    """It was deleted, or another life of its topic is on record, or none any more."""
+    if record.state is LifeState.DELETED:
+        return True
+    if topic is None:
+        return False
+    life = topic[1]
+    if life.state is LifeState.DELETED:
+        return True
+    return life.state is LifeState.ACTIVE and life.incarnation != record.topic_incarnation
+
+
+def _some(dead: Mapping[E, Versioned]) -> dict[E, Versioned]:
+    return dict(list(dead.items())[:MOST_TOMBSTONES])

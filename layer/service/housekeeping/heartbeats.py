@@ -1,0 +1,88 @@
+"""Removes the signs of life of processes that are dead from `producers`.
+
+A process that ends in good order takes its signs back; one that is killed leaves a record for each topic that it
+produced to.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final, NamedTuple, Protocol
+
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.processes import is_dead_process
+from pulsar_on_kafka.mapping.state_keys import ProducerSessionKey, decode_key, encode_key
+from pulsar_on_kafka.mapping.state_records.producers import decode_sign_of_life
+from pulsar_on_kafka.mapping.state_topics import PRODUCERS
+from pulsar_on_kafka.service.housekeeping.work import DAY_MS, MOST_AT_ONCE, MOST_TOMBSTONES
+from pulsar_on_kafka.statelog.api import LogRecord, StateLog
+from pulsar_on_kafka.statelog.view import LogView
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Claims(Protocol):
+    """What is asked of `metadata.producers.registry.ProducerRegistry`."""
+
+    def dismiss_session(self, topic: str, session: str, deadline: Deadline) -> None: ...
+
+
+class _Sign(NamedTuple):
+    deadline_ms: int
+    process: str
+
+
+class _Signs:
+    """Fold of one partition of `producers`. Memory: some 300 bytes for each process and topic."""
+
+    def __init__(self) -> None:
+        self.found: dict[tuple[str, str], _Sign] = {}
+
+    def apply(self, record: LogRecord) -> None:
+        key = decode_key(record.key)
+        if not isinstance(key, ProducerSessionKey):
+            return
+        if record.value is None:
+            self.found.pop((key.topic, key.session), None)
+        else:
+            sign = decode_sign_of_life(record.value)
+            self.found[key.topic, key.session] = _Sign(sign.deadline_ms, sign.process)
+
+
+class SignTidying:
+    """For one thread.
+
+    A process of this host that is gone is known to be dead; any other one counts as dead a day after its last sign. Its
+    claims go first then, so that one that was only stopped for so long finds itself out, and never believes in a sign
+    that is removed behind its back.
+    """
+
+    name = "signs of life"
+
+    def __init__(self, log: StateLog, clock: Clock, claims: Claims, *, kept_ms: int = DAY_MS) -> None:
+        self._log = log
+        self._clock = clock
+        self._claims = claims
+        self._kept_ms = kept_ms
+
+    def run(self, partition: int, deadline: Deadline) -> int:
+        """See `Work`. At most 20,000 signs."""
+        view = LogView(self._log, PRODUCERS, partition, _Signs, self._clock)
+        signs, _ = view.ask_readable(lambda fold: dict(fold.found), deadline)
+        before_ms = self._clock.now_ms() - self._kept_ms
+        keys: list[bytes] = []
+        for (topic, session), sign in sorted(signs.items()):
+            if len(keys) >= MOST_TOMBSTONES or deadline.passed():
+                break
+            if not is_dead_process(sign.process):
+                if sign.deadline_ms >= before_ms:
+                    continue
+                self._claims.dismiss_session(topic, session, deadline)
+            keys.append(encode_key(ProducerSessionKey(topic, session)))
+        for first in range(0, len(keys), MOST_AT_ONCE):
+            together = [(key, None) for key in keys[first : first + MOST_AT_ONCE]]
+            self._log.append_many(PRODUCERS, partition, together, deadline)
+        if keys:
+            _log.info("producers=%d removed %d signs of life of dead processes", partition, len(keys))
+        return len(keys)

@@ -1,0 +1,85 @@
+"""The thread that tidies, partition by partition, for the state partitions that this process maintains."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Closed, LayerError
+from pulsar_on_kafka.base.rounds import RoundsThread
+from pulsar_on_kafka.base.turns import Turns
+from pulsar_on_kafka.service.housekeeping.work import Work
+
+_log: Final = logging.getLogger(__name__)
+
+FIRST_S: Final = 600.0
+"""After a partition was assigned."""
+EVERY_S: Final = 21_600.0
+_AGAIN_S: Final = 600.0
+_PARTITION_S: Final = 300.0
+_LOOK_S: Final = 30.0
+
+
+class TidyingRounds:
+    """Each partition ten minutes after it was assigned, then every six hours; what fails, ten minutes later."""
+
+    def __init__(
+        self,
+        work: Sequence[Work],
+        owned: Callable[[], Sequence[int]],
+        *,
+        first_s: float = FIRST_S,
+        every_s: float = EVERY_S,
+        look_s: float = _LOOK_S,
+    ) -> None:
+        self._work = work
+        self._owned = owned
+        self._first_s = first_s
+        self._every_s = every_s
+        self._look_s = look_s
+        self._due_s: dict[int, float] = {}
+        self.turns = Turns()
+        self.written = {each.name: 0 for each in work}
+        """Records, by kind of work. Counts go up only."""
+        failed = "what dead processes left could not be looked through"
+        self._thread = RoundsThread("pok-tidying", self._round, failed, first_s=look_s, again_s=look_s)
+        self._thread.start()
+
+    def is_alive(self) -> bool:
+        """Its thread is; it ends with `close` only."""
+        return self._thread.is_alive()
+
+    def close(self, deadline: Deadline) -> None:
+        """End it, after what it is doing; a second call does nothing."""
+        self._thread.close(deadline)
+
+    def _round(self) -> float:
+        for partition in self._due():
+            pause_s = self._every_s if self._tidied(partition) else min(_AGAIN_S, self._every_s)
+            self._due_s[partition] = time.monotonic() + pause_s
+            if self._thread.ended:
+                break
+        return self._look_s
+
+    def _due(self) -> list[int]:
+        now_s, owned = time.monotonic(), self._owned()
+        self._due_s = {number: self._due_s.get(number, now_s + self._first_s) for number in owned}
+        return [number for number, due_s in self._due_s.items() if due_s <= now_s]
+
+    def _tidied(self, partition: int) -> bool:
+        good = True
+        for work in self._work:
+            try:
+                with self.turns.one():
+                    self.written[work.name] += work.run(partition, Deadline.after(_PARTITION_S))
+            except LayerError as failure:
+                good = False
+                level = logging.DEBUG if isinstance(failure, Closed) or self._thread.ended else logging.WARNING
+                _log.log(level, "partition=%d %s cannot be tidied now: %s", partition, work.name, failure)
+            except Exception:
+                good = False
+                _log.exception("partition=%d %s cannot be tidied", partition, work.name)
+        return good

@@ -1,0 +1,101 @@
+"""Where deletions are asked for: three plain topics of the system, used through the SDK, and what is in them.
+
+Source: PIP-186. All three have partitions from the start, so that no setting ever splits events over two topics, and
+their subscriptions from their beginnings, so that no event is older than its worker.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.ledgers.model import Ledger
+from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state_topics import SYSTEM_NAMESPACE
+from pulsar_on_kafka.mapping.subscription_group import group_id
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.node.services import Services
+from pulsar_on_kafka.schema import AvroSchema, Integer, Long, Map, Record, String
+
+EVENTS: Final = f"persistent://{SYSTEM_NAMESPACE}/__ledger_deletion"
+RETRIES: Final = f"{EVENTS}-RETRY"
+DEAD_LETTERS: Final = f"{EVENTS}-DLQ"
+PARTITIONS: Final = 4
+"""Pulsar's default number of parallel deletions."""
+
+WORKER: Final = "ledger-deletion-worker"
+OPERATOR: Final = "operator"
+"""The subscription on the dead letters: what it has acknowledged was replayed."""
+MAX_REDELIVERIES: Final = 10
+
+DATA: Final = "DATA"
+"""The `ledger_type` of an event about a ledger's messages; there is no other one."""
+REASON: Final = "REASON"
+"""Property of a dead letter: why it is one."""
+
+
+class PendingDeleteLedger(Record):
+    """An event. `topic` is the full name of the partitioned topic."""
+
+    topic = String(required=True)
+    partition = Integer(required=True)
+    ledger_id = Long(required=True)
+    ledger_type = String(default=DATA)
+    properties = Map(String())
+
+
+def event_of(ledger: Ledger) -> PendingDeleteLedger:
+    _, partition, _ = ledger.fields
+    record = ledger.record
+    return PendingDeleteLedger(
+        topic=record.topic,
+        partition=partition,
+        ledger_id=ledger.id,
+        ledger_type=DATA,
+        properties={"first": str(record.first), "end": str(record.end)},
+    )
+
+
+def deletion_group(instance: Instance) -> str:
+    """The consumer group of those who delete data."""
+    return group_id(instance.kafka_topic(TopicName.parse(EVENTS)), WORKER)
+
+
+class DeletionEvent(NamedTuple):
+    """What an event says; nothing of it is believed yet."""
+
+    topic: str
+    partition: int
+    ledger_id: int
+    ledger_type: str
+
+
+def event_in(value: object) -> DeletionEvent | None:
+    """What a decoded message says; None when it is no event."""
+    if not isinstance(value, PendingDeleteLedger):
+        return None
+    said: Any = value
+    return DeletionEvent(said.topic, said.partition, said.ledger_id, said.ledger_type)
+
+
+def event_schema() -> AvroSchema:
+    return AvroSchema(PendingDeleteLedger)
+
+
+def make_topics(services: Services, deadline: Deadline) -> None:
+    """Make what is missing of topics and subscriptions. Raises LayerErrors; a second call goes on."""
+    for name, subscription in ((EVENTS, WORKER), (RETRIES, WORKER), (DEAD_LETTERS, OPERATOR)):
+        parsed = TopicName.parse(name)
+        topic = services.topics.find(parsed, deadline)
+        if topic is None:
+            try:
+                topic = services.topics.create(parsed, PARTITIONS, deadline)
+            except errors.AlreadyExists:
+                topic = services.topics.open(parsed, deadline)
+        if services.subscriptions.find(topic, subscription, deadline) is None:
+            starts = services.admin.start_offsets(topic.kafka_topic, range(topic.partitions), deadline)
+            try:
+                services.subscriptions.create(topic, subscription, starts, deadline)
+            except errors.AlreadyExists:
+                continue

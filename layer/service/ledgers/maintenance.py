@@ -1,0 +1,325 @@
+"""The maintenance of a cluster's topics, shared out among processes by a Kafka group.
+
+Whoever is assigned partition i of `ledgers` owns the lists in it, and sees to what the policies of their topics ask
+for: messages that expire, backlog quotas, the end of what nobody uses, compaction. One thread serves all partitions of
+a process, round by round.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Closed, Corrupt, Fenced, LayerError
+from pulsar_on_kafka.base.role_state import DutyName, DutyState
+from pulsar_on_kafka.base.rounds import RoundsThread
+from pulsar_on_kafka.base.turns import Turns
+from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
+from pulsar_on_kafka.kafka.groups.shared_work import Assignment, SharedWork
+from pulsar_on_kafka.kafka.reading.range_reader import RangeReader
+from pulsar_on_kafka.ledgers.group import maintenance_group
+from pulsar_on_kafka.mapping.state_topics import LEDGERS
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.service.ledgers.backlogs import BacklogKeeper
+from pulsar_on_kafka.service.ledgers.compacting import Compacting
+from pulsar_on_kafka.service.ledgers.expiring import MessageExpiry
+from pulsar_on_kafka.service.ledgers.kafka_topics import KafkaDataTopics
+from pulsar_on_kafka.service.ledgers.open_trimming import OpenTrimming
+from pulsar_on_kafka.service.ledgers.owner import LedgerOwner, TopicLogs, Turn
+from pulsar_on_kafka.service.ledgers.retirement import Retired, Retirement
+from pulsar_on_kafka.service.ledgers.shares import Share
+from pulsar_on_kafka.service.ledgers.topic_deletion import TopicDeletion
+from pulsar_on_kafka.service.ledgers.unused import UnusedThings
+
+_log: Final = logging.getLogger(__name__)
+
+EVERY_S: Final = 60.0
+_ROUND_S: Final = 300.0
+_MEASURE_S: Final = 5.0
+"""How long ledgers are measured in a round; what users wait for comes before that, in each."""
+_AGAIN_S: Final = 1.0
+_AGAIN_MOST_S: Final = 30.0
+_EXCEEDED_S: Final = 10.0
+"""How soon the next round begins while producers wait for a backlog to become smaller."""
+
+
+class Round(NamedTuple):
+    """What one round over a process's partitions did."""
+
+    partitions: int
+    topics: int
+    written: int
+    """Ledgers."""
+    changed: int
+    """Cursors, topics and subscriptions to which the duties did something."""
+    retired: int
+    """Ledgers that left their lists, for their data to be deleted."""
+    more: bool
+
+
+class Maintenance:
+    """Thread-safe; joins the group when it is made, and leaves it in `close`.
+
+    A round a minute, the next one at once while there is more to do, and when partitions are assigned. First in a round
+    comes what users wait for, then ledgers are measured for some seconds. What cannot be done in one is left to the
+    next. Memory: `LedgerLists` of the partitions owned, and a picture of the topics in them.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        *,
+        every_s: float = EVERY_S,
+        member: str = "",
+        retirement: Retirement | None = None,
+        open_trimming: OpenTrimming | None = None,
+        topic_deletion: TopicDeletion | None = None,
+    ) -> None:
+        """`member`: see `Services.member_sharing`. Without `retirement` no ledger ever leaves its list, without
+        `open_trimming` the one that is written to keeps all that it has, without `topic_deletion` nothing is done for
+        topics that are being deleted."""
+        self._retirement = retirement
+        self._open_trimming = open_trimming
+        self._topic_deletion = topic_deletion
+        self._services = services = node
+        self._member = member
+        self._every_s = every_s
+        self._lock = threading.Lock()
+        self._assigned: set[int] = set()
+        self._owners: dict[int, LedgerOwner] = {}
+        self._unreadable: dict[int, str] = {}
+        self._rounds = self._all_listed = 0
+        self._next = 0
+        """The state partition that is first to be measured."""
+        self._turns = Turns()
+        self._moved = threading.Condition()
+        self._reader = RangeReader(services.settings.sampler())
+        self._data = KafkaDataTopics(services.topics, services.admin, self._reader)
+        cursors, change = node.memberships.cursors.read, node.memberships.live_cursors.change
+        self._backlogs = BacklogKeeper(node, cursors, change, self._data.measure)
+        duties: dict[str, Callable[[Sequence[TopicLogs], Deadline], int]] = {
+            "messages that expire": MessageExpiry(node, cursors, change).run,
+            "backlog quotas": self._hold_backlogs,
+            "what nobody uses": UnusedThings(
+                node, cursors, node.memberships.delete_subscription, node.memberships.delete_topic
+            ).run,
+            "compaction": Compacting(node, self._data.measure).run,
+        }
+        self._over = Deadline.never()
+        """When the round that is under way has to end."""
+        self._exceeded = 0
+        self._duties = {
+            name: Share(lambda topics, run=run: run(topics, self._over), services.clock)  # type: ignore[misc]
+            for name, run in duties.items()
+        }
+        self._thread = RoundsThread(
+            "pok-maintenance",
+            self._run,
+            "lists of ledgers could not be kept",
+            first_s=0.0,
+            again_s=min(_AGAIN_S, every_s),
+            again_most_s=min(_AGAIN_MOST_S, every_s),
+        )
+        self._thread.start()
+        self._group = SharedWork(
+            maintenance_group(services.settings.instance),
+            self._open_member,
+            Assignment(self._on_assigned, self._on_revoked),
+            name="pok-maintenance-group",
+            without="this process keeps no lists of ledgers, and no topic's policies (message TTL, quotas ...)",
+        )
+
+    # Any thread ---------------------------------------------------------------------------------------------------
+
+    def owned(self) -> list[int]:
+        """The state partitions assigned to this process, in order."""
+        with self._lock:
+            return sorted(self._assigned)
+
+    @property
+    def rounds(self) -> int:
+        """How many over all of this process's partitions ended well so far."""
+        return self._rounds
+
+    def wait_for_round(self, deadline: Deadline) -> bool:
+        """Whether a round that begins after this call, over at least one partition, ended well in time; it begins at
+        once."""
+        return self._wait_for(deadline, lambda: self._rounds)
+
+    def wait_until_listed(self, deadline: Deadline) -> bool:
+        """The same for a round that leaves no ledger to be measured."""
+        return self._wait_for(deadline, lambda: self._all_listed)
+
+    def _wait_for(self, deadline: Deadline, counted: Callable[[], int]) -> bool:
+        with self._moved:
+            wanted = counted() + 2  # one may be under way
+            self._thread.wake()
+            while counted() < wanted and not deadline.passed():
+                self._moved.wait(deadline.remaining_s())
+                self._thread.wake()
+            return counted() >= wanted
+
+    def state(self) -> DutyState:
+        threads = ((self._thread.name, self._thread.is_alive()), ("pok-maintenance-group", self._group.is_alive()))
+        return DutyState(
+            DutyName.MAINTENANCE.value,
+            self._group.answered,
+            len(self.owned()),
+            tuple(name for name, alive in threads if not alive and not self._thread.ended),
+            (("ledgers", self._turns.seen()),),
+        )
+
+    def close(self, deadline: Deadline) -> None:
+        """Leave the group, and end the threads; a second call does nothing."""
+        self._thread.end()
+        self._group.close(deadline)
+        self._thread.close(deadline)
+        self._reader.close()
+
+    # Its own thread -----------------------------------------------------------------------------------------------
+
+    def _run(self) -> float:
+        with self._turns.one():
+            done = self._round(Deadline.after(_ROUND_S)) if self.owned() else None
+        if done is None:
+            return self._every_s
+        _log.debug("ledgers: %s", done)
+        self._tell_of(done)
+        if done.more:
+            return 0.0
+        return min(_EXCEEDED_S, self._every_s) if self._exceeded else self._every_s
+
+    def _tell_of(self, done: Round) -> None:
+        if done.partitions and done.partitions == len(self.owned()):
+            with self._moved:
+                self._rounds += 1
+                self._all_listed += not done.more
+                self._moved.notify_all()
+
+    def _round(self, deadline: Deadline) -> Round:
+        owners = self._taken_over(deadline)
+        self._data.look([owner.state_partition for owner in owners], deadline)
+        topics = [topic for owner in owners for topic in self._data.living(owner.state_partition, deadline)]
+        changed = 0
+        if self._topic_deletion is not None:
+            changed = self._topic_deletion.run([owner.state_partition for owner in owners], deadline)
+        self._over, self._exceeded = deadline, 0
+        done = [self._done(duty, topics, deadline) for duty in self._duties]
+        changed += sum(number for number, _ in done)
+        turns, failed, unmeasured = self._measured(owners, deadline)
+        retired = self._retire(owners, deadline)
+        return Round(
+            len(owners) - failed,
+            len(topics),
+            sum(turn.written for turn in turns),
+            changed,
+            sum(each.removed for each in retired),
+            unmeasured
+            or any(left for _, left in done)
+            or any(turn.more for turn in turns)
+            or any(each.more for each in retired),
+        )
+
+    def _hold_backlogs(self, topics: Sequence[TopicLogs], deadline: Deadline) -> int:
+        held = self._backlogs.run(topics, deadline)
+        self._exceeded += self._backlogs.exceeded
+        return held
+
+    def _done(self, duty: str, topics: Sequence[TopicLogs], deadline: Deadline) -> tuple[int, bool]:
+        """How much one of the duties changed, and whether it has topics left; what keeps it from being done keeps no
+        other one."""
+        try:
+            return self._duties[duty].run(topics)
+        except Closed:
+            raise
+        except LayerError as failure:
+            deadline.check(duty)
+            _log.warning("%s: not all was done now: %s", duty, failure)
+            return 0, False
+
+    def _measured(self, owners: Sequence[LedgerOwner], deadline: Deadline) -> tuple[list[Turn], int, bool]:
+        """The turns of those for whom there was time, how many could not have theirs, and whether some had none."""
+        measuring = Deadline.after(_MEASURE_S)
+        turns: list[Turn] = []
+        failed = 0
+        for owner in sorted(owners, key=lambda each: (each.state_partition < self._next, each.state_partition)):
+            self._next = owner.state_partition
+            if measuring.passed():
+                return turns, failed, True
+            try:
+                turns.append(owner.turn(deadline, measuring))
+            except Fenced as fenced:
+                failed += 1
+                _log.info("%s", fenced)
+                self._thread.wake()
+            except Corrupt as unreadable:
+                failed += 1
+                self._tell_unreadable(owner.state_partition, unreadable)
+        return turns, failed, False
+
+    def _retire(self, owners: Iterable[LedgerOwner], deadline: Deadline) -> list[Retired]:
+        """Have ledgers that nobody needs leave their lists. What fails for one partition is left to the next round."""
+        done: list[Retired] = []
+        for owner in owners if self._retirement is not None else ():
+            try:
+                if owner.owner is not None:
+                    topics = self._data.living(owner.state_partition, deadline)
+                    done.append(self._retirement.run(owner, topics, deadline))  # type: ignore[union-attr]
+                    if self._open_trimming is not None:
+                        self._open_trimming.run(owner, topics, deadline)
+            except Fenced as fenced:
+                _log.info("%s", fenced)
+                self._thread.wake()
+            except LayerError as failure:
+                deadline.check(f"ledgers of {owner.state_partition} to be retired")
+                _log.warning("ledgers=%d none can be deleted now: %s", owner.state_partition, failure)
+        return done
+
+    def _taken_over(self, deadline: Deadline) -> list[LedgerOwner]:
+        """The owners that serve now: of all partitions assigned that could be taken over."""
+        with self._lock:
+            assigned = sorted(self._assigned)
+            self._owners = {number: owner for number, owner in self._owners.items() if number in self._assigned}
+        serving = []
+        for number in assigned:
+            owner = self._owners.get(number)
+            if owner is None:
+                owner = LedgerOwner(self._services.log, number, self._data, self._services.clock)
+                self._owners[number] = owner
+            try:
+                if owner.owner is None:
+                    owner.take_over(deadline)
+                    _log.info("ledgers=%d taken over as %s", number, owner.owner)
+            except Fenced as fenced:
+                _log.info("%s", fenced)
+                self._thread.wake()
+            except Corrupt as unreadable:
+                self._tell_unreadable(number, unreadable)
+            else:
+                self._unreadable.pop(number, None)
+                serving.append(owner)
+        return serving
+
+    def _tell_unreadable(self, number: int, failure: Corrupt) -> None:
+        told = str(failure)
+        level = logging.DEBUG if self._unreadable.get(number) == told else logging.ERROR
+        self._unreadable[number] = told
+        _log.log(level, "ledgers=%d its lists are not kept: %s", number, told)
+
+    # The group ----------------------------------------------------------------------------------------------------
+
+    def _on_assigned(self, partitions: Iterable[int]) -> None:
+        with self._lock:
+            self._assigned.update(partitions)
+        self._thread.wake()
+
+    def _on_revoked(self, partitions: Iterable[int]) -> None:
+        with self._lock:
+            self._assigned.difference_update(partitions)
+
+    def _open_member(self, callbacks: GroupCallbacks) -> GroupConsumer:
+        group = maintenance_group(self._services.settings.instance)
+        return self._services.member_sharing(LEDGERS, group, callbacks, self._member)

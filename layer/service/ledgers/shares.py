@@ -1,0 +1,45 @@
+"""What a duty does in a round: its topics, some at a time, until its share of the round is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.service.ledgers.owner import TopicLogs
+
+SHARE_S: Final = 10.0
+AT_ONCE: Final = 50
+
+
+class Share:
+    """For one thread. Each round goes on behind what the one before came to, so that many topics with one duty keep
+    neither other duties nor other topics waiting for ever. Memory: the name of a topic."""
+
+    def __init__(self, duty: Callable[[Sequence[TopicLogs]], int], clock: Clock, share_s: float = SHARE_S) -> None:
+        """`duty` gives how much it changed."""
+        self._duty = duty
+        self._clock = clock
+        self._share_s = share_s
+        self._next = ""
+
+    def run(self, topics: Sequence[TopicLogs]) -> tuple[int, bool]:
+        """How much was changed, and whether topics are left for the next round. At least 50 are looked at.
+
+        Raises what the duty raises; the next round goes on behind the topics at which it did.
+        """
+        until_s, changed = self._clock.monotonic() + self._share_s, 0
+        for some, following in self._in_turn(topics):
+            self._next = following
+            changed += self._duty(some)
+            if following and self._clock.monotonic() >= until_s:
+                return changed, True
+        return changed, False
+
+    def _in_turn(self, topics: Sequence[TopicLogs]) -> Iterator[tuple[Sequence[TopicLogs], str]]:
+        """Some topics, and the name of the one behind them; '' behind the last ones."""
+        first = self._next
+        ordered = sorted(topics, key=lambda topic: (topic.name < first, topic.name))
+        for begin in range(0, len(ordered), AT_ONCE):
+            end = begin + AT_ONCE
+            yield ordered[begin:end], ordered[end].name if end < len(ordered) else ""

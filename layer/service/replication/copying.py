@@ -1,0 +1,102 @@
+"""What of a record goes to another cluster, and what its copy says. Pure, but for the schema versions it asks for.
+
+Source: Pulsar's `GeoPersistentReplicator`. Decision: mapping/decisions/0017.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from pulsar_on_kafka.kafka.records import packed_headers_of
+from pulsar_on_kafka.mapping.headers import (
+    CHUNK,
+    FENCE,
+    MARKER,
+    ORIGINAL_ID,
+    PRODUCER,
+    PUBLISH_TIME,
+    REPLICATE_TO,
+    REPLICATED_FROM,
+    SCHEMA_VERSION,
+    TXN,
+)
+from pulsar_on_kafka.mapping.message_record import decode_headers
+from pulsar_on_kafka.mapping.original_position import original_suffix
+from pulsar_on_kafka.mapping.packed_headers import ALONE, unpack
+from pulsar_on_kafka.mapping.subscription_markers import is_carried
+
+Headers = list[tuple[str, bytes | None]]
+
+_CONCERNS_US: Final = frozenset(
+    {MARKER, REPLICATED_FROM, REPLICATE_TO, SCHEMA_VERSION, FENCE, TXN, CHUNK, ORIGINAL_ID, PUBLISH_TIME}
+)
+_ALONE: Final = ALONE[0]
+_NOT_COPIED: Final = frozenset({FENCE, TXN, ORIGINAL_ID, PUBLISH_TIME})
+
+
+class Copying:
+    """Of one partition, by one owner of its replicator. `target_version` gives the target's version of a schema, by the
+    header that names the source's; `chunk_met` is told before the first chunk is copied."""
+
+    def __init__(
+        self,
+        origin: str,
+        target: str,
+        partition: int,
+        incarnation: int,
+        epoch: int,
+        target_version: Callable[[bytes], bytes],
+        chunk_met: Callable[[], None],
+    ) -> None:
+        self._target = target
+        self._origin = (REPLICATED_FROM, origin.encode("utf-8"))
+        self._suffix = original_suffix(partition, incarnation, epoch)
+        self._target_version = target_version
+        self._chunk_met = chunk_met
+
+    def headers_of(self, records: Iterable[Any]) -> Iterator[Headers | None]:
+        """For each record those of its copy; None for what is not copied: markers (but for those that clusters
+        exchange), what comes from another cluster, and what its sender keeps from this one.
+
+        Raises:
+            CorruptRecord: the names of clusters that it shall get to cannot be read.
+            LayerError: its schema is not to be had.
+        """
+        origin, suffix = self._origin, self._suffix
+        published_ms, published = -1, (PUBLISH_TIME, b"0")
+        for record in records:
+            time_ms = record.timestamp()[1]
+            if time_ms != published_ms:  # records of a batch often have the same
+                published_ms, published = time_ms, (PUBLISH_TIME, b"%d" % max(0, time_ms))
+            position = (ORIGINAL_ID, b"%d%b" % (record.offset(), suffix))
+            found: Headers | bytes | None = packed_headers_of(record)
+            if isinstance(found, bytes):  # packed: nothing that decides whether it is copied
+                if found[0] == _ALONE:
+                    yield [(PRODUCER, found[1:]), origin, position, published]
+                else:
+                    yield [*self._copies(unpack(found)), origin, position, published]
+            else:
+                wanted = self._wanted(found or [])
+                yield None if wanted is None else [*wanted, origin, position, published]
+
+    def _wanted(self, headers: Headers) -> Headers | None:
+        ours = [name for name, _ in headers if name in _CONCERNS_US]
+        if ours:
+            if REPLICATED_FROM in ours or (MARKER in ours and not is_carried(headers)):
+                return None
+            if REPLICATE_TO in ours:
+                wanted = decode_headers([each for each in headers if each[0] == REPLICATE_TO]).replicate_to
+                if wanted is not None and self._target not in wanted:
+                    return None
+            if CHUNK in ours:
+                self._chunk_met()
+            return self._copies(headers)
+        return headers
+
+    def _copies(self, headers: Headers) -> Headers:
+        return [
+            (name, self._target_version(value) if name == SCHEMA_VERSION and value is not None else value)
+            for name, value in headers
+            if name not in _NOT_COPIED
+        ]

@@ -1,0 +1,251 @@
+"""The duty of copying topics to other clusters, shared out among services by a Kafka group.
+
+Whoever is assigned partition i of `subscriptions` copies the topics whose subscriptions lie there, to all the clusters
+that their policies name. What keeps two from copying one partition is the group of each replicator's own subscription.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.role_state import DutyName, DutyState, ReplicatorState
+from pulsar_on_kafka.base.turns import Turns
+from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
+from pulsar_on_kafka.kafka.groups.shared_work import Assignment, SharedWork
+from pulsar_on_kafka.mapping.replication import cluster_of
+from pulsar_on_kafka.mapping.state_records.clusters import ClusterRegistry
+from pulsar_on_kafka.mapping.state_topics import SUBSCRIPTIONS
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS, applied
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.service.replication.peers import peer_settings
+from pulsar_on_kafka.service.replication.remote import RemoteCluster
+from pulsar_on_kafka.service.replication.replicator import Replicator
+
+_log: Final = logging.getLogger(__name__)
+
+_WORK: Final = "replication"
+EVERY_S: Final = 2.0
+_ROUND_S: Final = 60.0
+_LOOK_FOR_OBSOLETE_S: Final = 60.0
+_CLOSE_S: Final = 10.0
+
+Wanted: TypeAlias = tuple[str, str]
+"""A topic and a cluster that it is copied to."""
+
+
+class Replication:
+    """Thread-safe; joins the group when it is made, leaves it in `close`. A round every two seconds.
+
+    Memory: for each topic and cluster what `ReplicatorSession` says, with a thread of its own and a group membership
+    (4 threads of librdkafka, 8 file descriptors).
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        member: str,
+        secrets: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+        *,
+        every_s: float = EVERY_S,
+    ) -> None:
+        """`member`: see `Services.member_sharing`. `secrets`: more of librdkafka's options, by cluster."""
+        self._node = node
+        self._member = member
+        self._secrets = secrets
+        self._every_s = every_s
+        self._lock = threading.Lock()
+        self._assigned: set[int] = set()
+        self._remotes: dict[str, RemoteCluster] = {}
+        self._replicators: dict[Wanted, Replicator] = {}
+        self._obsolete_looked_s = float("-inf")
+        self._wake = threading.Event()
+        self._ended = threading.Event()
+        self._turns = Turns()
+        self._thread = threading.Thread(target=self._run, name="pok-replication", daemon=True)
+        self._thread.start()
+        self._group = SharedWork(
+            node.settings.instance.group(SUBSCRIPTIONS, _WORK),
+            self._open_member,
+            Assignment(self._on_assigned, self._on_revoked),
+            name="pok-replication-group",
+            without="this process copies nothing to other clusters",
+        )
+
+    # Any thread ---------------------------------------------------------------------------------------------------
+
+    def state(self) -> DutyState:
+        threads = ((self._thread.name, self._thread.is_alive()), ("pok-replication-group", self._group.is_alive()))
+        with self._lock:
+            running, partitions = list(self._replicators.values()), len(self._assigned)
+        return DutyState(
+            DutyName.REPLICATION.value,
+            self._group.answered,
+            partitions,
+            tuple(name for name, alive in threads if not alive and not self._ended.is_set()),
+            (("replication", self._turns.seen()),),
+            replicators=tuple(_state_of(each) for each in running),
+        )
+
+    def close(self, deadline: Deadline) -> None:
+        """Let what is under way arrive, leave all groups, and end the threads; a second call does nothing."""
+        self._ended.set()
+        self._wake.set()
+        self._group.close(deadline)
+        self._thread.join(deadline.remaining_s())
+        self._end(list(self._replicators), deadline)
+        for remote in self._remotes.values():
+            remote.close()
+        self._remotes.clear()
+
+    # Its own thread -----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._ended.is_set():
+            try:
+                with self._turns.one():
+                    self._round(Deadline.after(_ROUND_S))
+            except errors.LayerError as failure:
+                level = logging.DEBUG if self._ended.is_set() else logging.WARNING
+                _log.log(level, "what is to be copied to other clusters is not known now: %s", failure)
+            except Exception:
+                _log.exception("a round of replication failed")
+            self._wake.wait(self._every_s)
+            self._wake.clear()
+
+    def _round(self, deadline: Deadline) -> None:
+        with self._lock:
+            partitions = set(self._assigned)
+        registry = self._node.clusters.registry(deadline)
+        named = self._named(partitions, deadline) if partitions else {}
+        retired = self._connect(registry)
+        wanted = {
+            (topic, cluster)
+            for topic, clusters in named.items()
+            for cluster in clusters
+            if registry.local and cluster in self._remotes
+        }
+        over = [
+            each
+            for each, replicator in self._replicators.items()
+            if each not in wanted
+            or self._remotes[each[1]].settings is not replicator.settings
+            or not replicator.is_alive()
+        ]
+        self._end(over, Deadline.after(_CLOSE_S))
+        for remote in retired:
+            remote.close()
+        for topic, cluster in sorted(wanted - self._replicators.keys()):
+            if self._ended.is_set():
+                return
+            made = Replicator(self._node, TopicName.parse(topic), self._remotes[cluster], registry.local, self._member)
+            with self._lock:
+                self._replicators[topic, cluster] = made
+        self._remove_obsolete(named, bool(over), deadline)
+
+    def _named(self, partitions: set[int], deadline: Deadline) -> Mapping[str, Iterable[str]]:
+        """The clusters that the policies of this process's topics name, this one's own among them."""
+        records = [
+            record
+            for record in self._node.topics.active(deadline)
+            if SUBSCRIPTIONS.partition_for(record.name) in partitions and TopicName.parse(record.name).is_persistent
+        ]
+        namespaces = {record.name: TopicName.parse(record.name).namespace_name for record in records}
+        theirs = self._node.namespaces.policies_of(set(namespaces.values()), deadline, required=True)
+        return {
+            record.name: applied(REPLICATION_CLUSTERS, record.policies, theirs[namespaces[record.name]])
+            for record in records
+        }
+
+    def _connect(self, registry: ClusterRegistry) -> list[RemoteCluster]:
+        """Know how each registered cluster is reached; what cannot be understood is logged, and waited for. Gives what
+        is not needed any more, once its replicators have ended."""
+        retired = [self._remotes.pop(name) for name in self._remotes.keys() - registry.clusters.keys()]
+        for name in registry.clusters:
+            address = registry.remote(name)
+            if address is None:
+                continue
+            try:
+                settings = peer_settings(address, self._secrets.get(name, {}))
+                settings.check()
+            except (errors.LayerError, ValueError) as failure:
+                _log.warning("cluster=%s nothing is copied there: %s", name, failure)
+                continue
+            known = self._remotes.get(name)
+            if known is None or known.settings.identity != settings.identity:
+                retired += [] if known is None else [known]
+                self._remotes[name] = RemoteCluster(name, settings)
+        return retired
+
+    def _end(self, over: Iterable[Wanted], deadline: Deadline) -> None:
+        ending = {each: self._replicators[each] for each in over}
+        for replicator in ending.values():
+            replicator.end()
+        for each, replicator in ending.items():
+            replicator.close(deadline)
+            with self._lock:
+                self._replicators.pop(each, None)
+
+    def _remove_obsolete(self, named: Mapping[str, Iterable[str]], ended: bool, deadline: Deadline) -> None:
+        """Delete the subscriptions of replicators that no policy wants any more, which keep data from being removed.
+        One that no replicator ever used waits for a policy: somebody said by it where copying is to begin."""
+        now_s = self._node.clock.monotonic()
+        if not ended and now_s - self._obsolete_looked_s < _LOOK_FOR_OBSOLETE_S:
+            return
+        self._obsolete_looked_s = now_s
+        for record in self._node.subscriptions.active(deadline):
+            cluster = cluster_of(record.subscription)
+            if cluster is None or record.topic not in named or cluster in named[record.topic]:
+                continue
+            topic = self._node.topics.find(TopicName.parse(record.topic), deadline)
+            found = None if topic is None else self._node.subscriptions.find(topic, record.subscription, deadline)
+            if found is None or not self._was_used(found, deadline):
+                continue
+            try:
+                self._node.memberships.delete_subscription(found, deadline)
+                _log.info("topic=%s is not copied to %s any more", record.topic, cluster)
+            except errors.Refused as failure:
+                self._obsolete_looked_s = float("-inf")
+                _log.info("topic=%s cluster=%s its replicator is not gone yet: %s", record.topic, cluster, failure)
+
+    def _was_used(self, subscription: Subscription, deadline: Deadline) -> bool:
+        """Replicators commit as soon as they own a partition."""
+        topic, partitions = subscription.topic.kafka_topic, list(subscription.served)
+        return bool(self._node.admin.committed(subscription.whole_group, topic, partitions, deadline))
+
+    # The group's thread -------------------------------------------------------------------------------------------
+
+    def _open_member(self, callbacks: GroupCallbacks) -> GroupConsumer:
+        group = self._node.settings.instance.group(SUBSCRIPTIONS, _WORK)
+        return self._node.member_sharing(SUBSCRIPTIONS, group, callbacks, self._member)
+
+    def _on_assigned(self, partitions: list[int]) -> None:
+        with self._lock:
+            self._assigned.update(partitions)
+        self._wake.set()
+
+    def _on_revoked(self, partitions: list[int]) -> None:
+        with self._lock:
+            self._assigned.difference_update(partitions)
+        self._wake.set()
+
+
+def _state_of(replicator: Replicator) -> ReplicatorState:
+    counts = replicator.counts
+    return ReplicatorState(
+        str(replicator.topic),
+        replicator.cluster,
+        replicator.waits_for,
+        counts.records,
+        counts.bytes,
+        counts.failures,
+        counts.under_way,
+        counts.behind,
+    )

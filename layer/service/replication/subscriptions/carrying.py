@@ -1,0 +1,93 @@
+"""Has a subscription in another cluster go on where one here is, at once: for tenants that move."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.side_by_side import side_by_side
+from pulsar_on_kafka.mapping.state_records.deliveries import Deliveries
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.replicated.acks import Acks
+from pulsar_on_kafka.replicated.carried_deliveries import carried, joined
+from pulsar_on_kafka.replicated.comparison import PartitionComparison
+from pulsar_on_kafka.replicated.progress import Side, said, take_over, without_acknowledged, without_message
+from pulsar_on_kafka.service.replication.subscriptions.comparing import compare_partitions
+from pulsar_on_kafka.service.replication.subscriptions.side_reading import CursorsOf
+from pulsar_on_kafka.subscriptions.requests.acks_by_readers import acknowledge_ledgers
+
+
+def carry_over(mine: CursorsOf, theirs: CursorsOf, deadline: Deadline) -> list[PartitionComparison]:
+    """Acknowledge with `theirs` every message, and message of a batch entry, that `mine` has acknowledged, and that was
+    copied, whichever way. What is acknowledged there stays so; a second call does nothing new. Compares nothing.
+
+    Raises:
+        DeadlineExceeded, StoreError: one side cannot be read or changed in time; some of it may be done.
+    Memory: both sides' cursors, and the acknowledgements of all partitions once more.
+    """
+    ours, others = _sides(mine, theirs, deadline)
+    _acknowledge(ours, others, theirs.node, theirs.subscription, deadline)
+    return []
+
+
+def compare_now(mine: CursorsOf, theirs: CursorsOf, deadline: Deadline) -> list[PartitionComparison]:
+    """Both sides as their owners save them now; changes nothing. Raises DeadlineExceeded, StoreError."""
+    return compare_partitions(*_sides(mine, theirs, deadline))
+
+
+def bring_over(mine: CursorsOf, theirs: CursorsOf, deadline: Deadline) -> list[PartitionComparison]:
+    """What `carry_over` does, and then have `theirs` know what is on record of deliveries with `mine`: counts, what is
+    put off and until when, what a dead process held. Of a message that both know of the higher count and the later time
+    stay. Gives both sides compared, as they are saved when this is done; a second call changes nothing.
+
+    Nobody may consume on either side, or change what `mine` has meanwhile: each cursor is read once, and those there
+    again when something was changed.
+
+    Raises:
+        SubscriptionBusy: somebody consumes there.
+        DeadlineExceeded, StoreError: as `carry_over`.
+    Memory: as `carry_over`.
+    """
+    ours, others = _sides(mine, theirs, deadline)
+    there, subscription = theirs.node, theirs.subscription
+    if _acknowledge(ours, others, there, subscription, deadline):
+        others = theirs.sides(deadline)
+    if deliveries := _deliveries(ours, others):
+        there.memberships.live_cursors.lay_down_deliveries(subscription, deliveries, deadline)
+        others = theirs.sides(deadline)
+    return compare_partitions(ours, others)
+
+
+def _sides(mine: CursorsOf, theirs: CursorsOf, deadline: Deadline) -> tuple[dict[int, Side], dict[int, Side]]:
+    ours, others = side_by_side([partial(each.sides, deadline) for each in (mine, theirs)])
+    return ours, others
+
+
+def _acknowledge(
+    ours: Mapping[int, Side], others: Mapping[int, Side], there: Node, theirs: Subscription, deadline: Deadline
+) -> bool:
+    """Whether anything was asked of the cursors there."""
+    acks = {p: _missing(ours[p], side).blocks() for p, side in others.items() if p in ours}
+    return acknowledge_ledgers(there.memberships.live_cursors, there.admin, theirs, acks, deadline) > 0
+
+
+def _deliveries(ours: Mapping[int, Side], others: Mapping[int, Side]) -> dict[int, Deliveries]:
+    """What the cursors there do not know of deliveries. Raises StoreError."""
+    found: dict[int, Deliveries] = {}
+    if all(side.cursor.deliveries is None for side in ours.values()):
+        return found
+    for partition, side in others.items():
+        known = side.cursor.deliveries
+        both = joined(known, carried(ours[partition], side)) if partition in ours else known
+        if both is not None and both != known:
+            found[partition] = both
+    return found
+
+
+def _missing(ours: Side, side: Side) -> Acks:
+    """Of what `ours` says, what `side` has not acknowledged, and what is no message there."""
+    left = without_acknowledged(take_over(side, said(ours), {}), side.cursor)
+    left.join(without_message(side))
+    return left

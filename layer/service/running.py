@@ -1,0 +1,162 @@
+"""Duties that run in this process, on one node."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final, Protocol
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.base.role_state import DutyName, DutyState
+from pulsar_on_kafka.client.client import Client
+from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.service.housekeeping.cursors import CursorTidying
+from pulsar_on_kafka.service.housekeeping.dead_lives import DeadLives
+from pulsar_on_kafka.service.housekeeping.dead_names import DeadNames
+from pulsar_on_kafka.service.housekeeping.heartbeats import SignTidying
+from pulsar_on_kafka.service.housekeeping.idle_groups import IdleGroups
+from pulsar_on_kafka.service.housekeeping.non_durable import NonDurableTidying
+from pulsar_on_kafka.service.housekeeping.rounds import TidyingRounds
+from pulsar_on_kafka.service.ledgers.deleting import LedgerDeletion
+from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
+from pulsar_on_kafka.service.replication.replication import Replication
+from pulsar_on_kafka.service.replication.subscriptions.subscriptions_duty import ReplicatedSubscriptions
+
+_log: Final = logging.getLogger(__name__)
+_BRIEFLY_S: Final = 0.1
+
+
+class Duty(Protocol):
+    def state(self) -> DutyState: ...
+
+    def close(self, deadline: Deadline) -> None: ...
+
+
+class _Maintenance:
+    """Whoever maintains partition i of `ledgers` also tidies partition i of the topics that are shared out alike."""
+
+    def __init__(self, node: Node, member: str, deletion: LedgerDeletion) -> None:
+        self._maintenance = Maintenance(
+            node,
+            member=member,
+            retirement=deletion.retirement,
+            open_trimming=deletion.open_trimming,
+            topic_deletion=deletion.topics,
+        )
+        work = (
+            CursorTidying(node.log, node.clock, node.topics, node.subscriptions, node.admin),
+            IdleGroups(node.log, node.clock, node.topics, node.subscriptions, node.admin),
+            SignTidying(node.log, node.clock, node.producers),
+            DeadLives(node.log, node.clock, node.topics),
+            DeadNames(node.log, node.clock, node.topics, node.subscriptions, node.producers, node.has_state_topic),
+            NonDurableTidying(node.clock, node.topics, node.subscriptions, node.memberships),
+        )
+        self._tidying = TidyingRounds(work, self._maintenance.owned)
+        self._closed = False
+
+    def state(self) -> DutyState:
+        state = self._maintenance.state()
+        dead = state.dead if self._closed or self._tidying.is_alive() else (*state.dead, "pok-tidying")
+        turns = (*state.turns, ("tidying", self._tidying.turns.seen()))
+        return replace(state, dead=dead, turns=turns, written=tuple(self._tidying.written.items()))
+
+    def close(self, deadline: Deadline) -> None:
+        self._closed = True
+        self._maintenance.close(deadline)
+        self._tidying.close(deadline)
+
+
+class _Deletion:
+    """The worker; closed with `LedgerDeletion`, after the maintenance."""
+
+    def __init__(self, deletion: LedgerDeletion) -> None:
+        self._deletion = deletion
+        deletion.work()
+
+    def state(self) -> DutyState:
+        worker = self._deletion.worker
+        if worker is None:
+            return DutyState(DutyName.DELETION.value, joined=False, partitions=0)
+        dead = () if worker.is_alive() else ("pok-deletion-worker",)
+        turns = (("deletions", worker.turns.seen()),)
+        counts = tuple(worker.counts().items())
+        return DutyState(DutyName.DELETION.value, worker.answered, 0, dead, turns, deletions=counts)
+
+    def close(self, deadline: Deadline) -> None:
+        if self._deletion.worker is not None:
+            self._deletion.worker.close(deadline)
+
+
+class _Transactions:
+    """Those of the node, which ends them itself in any case."""
+
+    def __init__(self, node: Node) -> None:
+        self._transactions = node.transactions
+        self._transactions.join(Deadline.after(_BRIEFLY_S))
+
+    def state(self) -> DutyState:
+        return self._transactions.state()
+
+    def close(self, deadline: Deadline) -> None:
+        self._transactions.close(deadline)
+
+
+class RunningDuties:
+    """Those of `names`, from when this is made until `close`. Thread-safe."""
+
+    def __init__(
+        self,
+        node: Node,
+        names: Collection[DutyName],
+        member: str,
+        secrets: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+    ) -> None:
+        """`member` begins the client ids of its memberships (`base.processes`); `secrets` are more of
+        librdkafka's options for registered clusters, by cluster.
+
+        Raises:
+            LayerError: one of them cannot be begun; then none is.
+        """
+        self._node = node
+        self._secrets = secrets
+        self._duties: list[Duty] = []
+        self._client: Client | None
+        self._client = client = Client.on(node)
+        self._deletion = LedgerDeletion(client, node)
+        try:
+            for name in sorted(names):
+                self._duties.append(self._begin(name, member))
+        except LayerError:
+            self.close(Deadline.after(_BRIEFLY_S))
+            raise
+        node.duties.append(self)
+
+    def states(self) -> Sequence[DutyState]:
+        return [duty.state() for duty in self._duties]
+
+    def close(self, deadline: Deadline) -> None:
+        if self in self._node.duties:
+            self._node.duties.remove(self)
+        duties, self._duties = self._duties, []
+        for duty in duties:
+            duty.close(deadline)
+        client, self._client = self._client, None
+        if client is not None:
+            self._deletion.close(deadline)
+            client.close()
+
+    def _begin(self, name: DutyName, member: str) -> Duty:
+        match name:
+            case DutyName.MAINTENANCE:
+                return _Maintenance(self._node, member, self._deletion)
+            case DutyName.DELETION:
+                return _Deletion(self._deletion)
+            case DutyName.TRANSACTIONS:
+                return _Transactions(self._node)
+            case DutyName.SUBSCRIPTIONS:
+                return ReplicatedSubscriptions(self._node, member=member, secrets=self._secrets)
+            case DutyName.REPLICATION:
+                return Replication(self._node, member, self._secrets)

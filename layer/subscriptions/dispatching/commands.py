@@ -1,0 +1,122 @@
+"""Wishes of other threads for the one that serves a subscription, and its waking."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Any, Generic, TypeVar
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+
+_T = TypeVar("_T")
+
+
+class _Command(Generic[_T]):
+    """A wish of another thread's, and where its outcome goes."""
+
+    __slots__ = ("_action", "_future")
+
+    def __init__(self, future: Future[_T], action: Callable[[], _T]) -> None:
+        self._future = future
+        self._action = action
+
+    def execute(self) -> None:
+        if not self._future.set_running_or_notify_cancel():
+            return
+        try:
+            self._future.set_result(self._action())
+        except Exception as error:  # the caller gets it
+            self._future.set_exception(error)
+
+    def refuse(self, reason: Exception) -> None:
+        if self._future.set_running_or_notify_cancel():
+            self._future.set_exception(reason)
+
+
+class Commands:
+    """Any thread runs commands and wakes; the serving thread executes and waits.
+
+    Memory: one entry for each caller that waits for an outcome.
+    """
+
+    def __init__(self) -> None:
+        self._commands: deque[_Command[Any]] = deque()
+        self._wake = threading.Event()
+        self._waiting = False
+        self._refusal: Callable[[], Exception] | None = None
+
+    # Any thread ---------------------------------------------------------------------------------------------------
+
+    def run(self, command: Callable[[], _T]) -> Future[_T]:
+        """Have `command` executed by the serving thread."""
+        future: Future[_T] = Future()
+        self._commands.append(_Command(future, command))
+        self._wake.set()
+        if self._refusal is not None:
+            self._refuse(self._refusal)
+        return future
+
+    def wake(self) -> None:
+        """End the serving thread's wait, if it waits."""
+        if self._waiting:
+            self._wake.set()
+
+    # The serving thread -------------------------------------------------------------------------------------------
+
+    def execute(self) -> None:
+        """Everything that is there."""
+        while self._commands:
+            self._commands.popleft().execute()
+
+    def prepare_to_wait(self) -> None:
+        """From now on `wake` ends the wait, also one that begins only afterwards."""
+        self._waiting = True
+
+    def wait(self, seconds: float) -> None:
+        """Until something wakes; not at all while a command waits."""
+        if not self._commands:
+            self._wake.wait(seconds)
+
+    def end_wait(self) -> None:
+        self._wake.clear()
+        self._waiting = False
+
+    def close(self, reason: Callable[[], Exception]) -> None:
+        """Nobody serves any more: every command waiting, and every later one, fails with a new `reason`."""
+        self._refusal = reason
+        self._refuse(reason)
+
+    def _refuse(self, reason: Callable[[], Exception]) -> None:
+        while self._commands:
+            try:
+                command = self._commands.popleft()
+            except IndexError:  # another thread was quicker
+                return
+            command.refuse(reason())
+
+
+def outcome(future: Future[_T], deadline: Deadline, what: str) -> _T:
+    """Wait for it.
+
+    Raises:
+        DeadlineExceeded: it did not come in time, and will not be executed if it was not begun.
+    """
+    try:
+        return future.result(deadline.remaining_s())
+    except FutureTimeoutError as late:
+        future.cancel()
+        raise errors.DeadlineExceeded(f"time ran out while waiting for {what}") from late
+
+
+def settle(answer: Future[None], failure: BaseException | None) -> None:
+    """Done, or failed; nothing where nobody waits any more."""
+    if not answer.set_running_or_notify_cancel():
+        return
+    if failure is None:
+        answer.set_result(None)
+    else:
+        answer.set_exception(failure)

@@ -1,0 +1,191 @@
+"""Durable delivery counts for the partitions of a member: their guards, from take-over to giving up.
+
+All of it runs in the member's thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from pyroaring import BitMap64
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.mapping.state_records.deliveries import Deliveries
+from pulsar_on_kafka.subscriptions.dispatching.dead_lettering import Burial
+from pulsar_on_kafka.subscriptions.dispatching.negative_acks import NegativeAcks
+from pulsar_on_kafka.subscriptions.partition.delivery_guard import DeliveryGuard, Departure
+from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+
+_log = logging.getLogger(__name__)
+
+
+class DeliveryCounting:
+    """Where no consumer has a dead letter policy it saves what the application saw, no more.
+
+    `log_end` asks Kafka; it may raise StoreError.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        owned: Mapping[int, OwnedPartition],
+        endpoints: Sequence[Endpoint],
+        nacks: NegativeAcks,
+        burial: Burial,
+        log_end: Callable[[OwnedPartition], int],
+    ) -> None:
+        self._clock = clock
+        self._owned = owned
+        self._endpoints = endpoints
+        self._nacks = nacks
+        self._burial = burial
+        self._log_end = log_end
+
+    def wants_save(self) -> bool:
+        """Messages wait for a save that counts their delivery."""
+        return any(owned.guard is not None and owned.guard.wants_save for owned in self._owned.values())
+
+    def is_gated(self) -> bool:
+        """Messages wait for the acknowledgement of others."""
+        return any(owned.guard is not None and owned.guard.suspects for owned in self._owned.values())
+
+    def begin_everywhere(self) -> None:
+        for owned in self._owned.values():
+            self.begin(owned)
+
+    def begin(self, owned: OwnedPartition) -> None:
+        """Count this partition's deliveries, if some consumer has a dead letter policy, or a former owner's had one.
+
+        The latter is known before anything is read, so that his counts are right when the policy comes later.
+        """
+        if owned.guard is not None:
+            return
+        owned.saves_seen = True
+        saved = owned.cursor.deliveries
+        seen = BitMap64()
+        if saved is not None and saved.only_seen:
+            seen, saved = self._take_seen(owned, saved), None
+        if saved is not None and not saved.matter_from(owned.cursor.next_unacked):
+            saved = None
+        if saved is None and self._burial.max_redeliver_count() is None:
+            return
+        number = owned.slot.number
+        guard = DeliveryGuard(owned.read_position, lambda: self._put_off(number))
+        if saved is None:
+            kept = BitMap64() if owned.keys is None else BitMap64(owned.keys.offsets_waiting())
+            guard.adopt(owned.redeliveries, kept - BitMap64(owned.redeliveries))
+            guard.given_back(seen)  # nobody has them, under this owner
+        else:
+            again = guard.recover(saved, self._end_of_deliveries(owned, saved.limit), owned.cursor)
+            owned.replay |= again
+            owned.intake.apart |= again
+            for (_, count), offsets in saved.counts.items():
+                if count:
+                    owned.redeliveries.update(dict.fromkeys(offsets, count))
+            self._put_off_again(owned, saved.put_off)
+            guard.survived(owned.held.among(again))
+        owned.guard = guard
+        owned.entries.chunks.in_order = False  # some come by redelivery, others are read
+
+    def tell(self) -> None:
+        """Say where messages come slowly because their consumer died, and when that is over."""
+        for owned in self._owned.values():
+            guard = owned.guard
+            if guard is None or owned.quiet:  # quiet: others may still say that they have them
+                continue
+            if guard.suspects and not guard.told:
+                _log.warning(
+                    "cursor=%s %d messages are delivered one by one, or in small windows, because their consumer died",
+                    owned.identity, guard.suspects,
+                )  # fmt: skip
+            elif guard.told and not guard.suspects:
+                _log.info("cursor=%s all messages of consumers that died were delivered", owned.identity)
+            guard.told = bool(guard.suspects)
+
+    def end_where_over(self) -> None:
+        """Stop counting where no consumer has a dead letter policy and nothing that a former owner counted is left."""
+        if self._burial.max_redeliver_count() is not None:
+            return
+        for owned in self._owned.values():
+            if owned.guard is not None and owned.guard.over:
+                owned.guard = None
+
+    def admit(self, owned: OwnedPartition, lowest: list[int], *, in_order: bool = True) -> list[int]:
+        """See `DeliveryGuard.admit`."""
+        if owned.guard is None or not lowest:
+            return lowest
+        most = self._burial.max_redeliver_count()
+        return owned.guard.admit(lowest, None if most is None else most + 1, in_order=in_order)
+
+    def give_back(self, owned: OwnedPartition, endpoint: Endpoint, how: Departure) -> None:
+        """The consumer is gone. What it put off still waits for its time where deliveries are
+        counted durably, and where it is another process's, which is not known any more once it holds nothing."""
+        put_off = None
+        if owned.guard is None and not endpoint.is_remote:
+            self._nacks.forget_consumer(endpoint, owned.slot.number)
+        else:
+            put_off = self._nacks.disown(endpoint, owned.slot.number)
+        owned.give_back(endpoint.feed(owned.slot), put_off, how)
+
+    def retire(self, partitions: Iterable[int], *, orderly: bool) -> None:
+        """These partitions are given up; not `orderly` when the program ends without having closed its consumers."""
+        for number in partitions:
+            owned = self._owned.get(number)
+            if owned is None:
+                continue
+            if owned.guard is None:
+                owned.tell_seen()
+                continue
+            held = BitMap64(o for o, feed in owned.in_flight.holders.items() if not self._burial.has(feed))
+            for offsets in self._nacks.waiting(number).values():
+                held -= offsets
+            holders = owned.in_flight.holders
+            elsewhere = BitMap64(o for o in held if owned.stays_out or holders[o].endpoint.is_remote)
+            held -= elsewhere
+            owned.guard.held_elsewhere(elsewhere)
+            again = owned.replay.copy()
+            if owned.keys is not None:
+                again.update(owned.keys.offsets_waiting())
+            waiting = BitMap64()
+            if not owned.stays_out:
+                for endpoint in [each for each in self._endpoints if not each.is_remote]:
+                    waiting |= owned.not_received(endpoint.discard(owned.slot)) & held
+            if orderly:
+                owned.guard.retire(waiting, held - waiting | again)
+            else:
+                owned.guard.abandon(waiting, held - waiting, again)
+
+    def _take_seen(self, owned: OwnedPartition, saved: Deliveries) -> BitMap64:
+        """What a former owner's application saw of messages of which nobody has told since."""
+        owned.cursor.deliveries = None  # once: later they are what `owned` knows
+        taken = BitMap64()
+        for (_, count), offsets in saved.counts.items():
+            for offset in offsets:
+                if not owned.cursor.is_acknowledged(offset) and offset not in owned.redeliveries:
+                    owned.redeliveries[offset] = count
+                    taken.add(offset)
+        return taken - BitMap64(owned.in_flight.holders)
+
+    def _end_of_deliveries(self, owned: OwnedPartition, limit: int) -> int:
+        """What was reserved beyond the log's end was not handed out."""
+        if limit <= owned.cursor.next_unacked:
+            return limit
+        try:
+            return min(limit, self._log_end(owned))
+        except errors.StoreError:
+            return limit
+
+    def _put_off_again(self, owned: OwnedPartition, put_off: Mapping[int, BitMap64]) -> None:
+        now_s, now_ms = self._clock.monotonic(), self._clock.now_ms()
+        for due_ms, offsets in put_off.items():
+            owned.intake.apart |= offsets
+            for offset in offsets:
+                self._nacks.add(now_s, max(0, due_ms - now_ms) / 1000, owned.slot.number, offset, None)
+
+    def _put_off(self, partition: int) -> Mapping[int, BitMap64]:
+        now_s, now_ms = self._clock.monotonic(), self._clock.now_ms()
+        waiting = self._nacks.waiting(partition)
+        return {now_ms + round((due_s - now_s) * 1000): offsets for due_s, offsets in waiting.items()}

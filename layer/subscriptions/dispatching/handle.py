@@ -1,0 +1,96 @@
+"""What a member must know of its subscription, and what it tells of its partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.meters import SubscriptionMeter
+from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.kafka.groups.membership import Company
+from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.mapping.fence import Fence
+from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType
+from pulsar_on_kafka.subscriptions.partition.intake import AcknowledgedElsewhere
+from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
+from pulsar_on_kafka.subscriptions.records.delivery import PartitionSlot
+from pulsar_on_kafka.transactions.records.buffer_access import BufferAccess
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionHandle:
+    """`identity` and `start_offset` are asked per partition."""
+
+    topic: str
+    subscription: str
+    kafka_topic: str
+    type: SubscriptionType
+    slot: Callable[[int], PartitionSlot]
+    slots: Callable[[], Sequence[PartitionSlot]]
+    """Every slot made so far, of owned partitions and others."""
+    identity: Callable[[int], CursorIdentity]
+    start_offset: Callable[[int], int]
+    committed: Callable[[Sequence[int], Deadline], Mapping[int, CommittedOffset]]
+    """What the subscription's group has of these partitions, once no change without a member is under way."""
+    checkpoint: Callable[[int, Deadline], CommittedOffset | None]
+    verify: Callable[[Deadline], None]
+    """Raises SubscriptionBusy when this process may not serve the subscription (any more)."""
+    buffer: BufferAccess
+    """What is on record of transactions in the topic."""
+    compacted: Mapping[int, CompactedRange] = field(default_factory=dict)
+    """For compacted reading, per partition. What is left out counts as acknowledged."""
+    meter: SubscriptionMeter = field(default_factory=SubscriptionMeter)
+    fences: Callable[[int, Deadline], Sequence[Fence]] = lambda partition, deadline: ()
+    """Where the epochs of exclusive producers and replicators begin in a partition."""
+    ended: Callable[[], None] = lambda: None
+    """Called when the member has left its group, or tried to, and serves nothing any more."""
+    elsewhere: Callable[[int, Deadline], CommittedOffset | None] = lambda partition, deadline: None
+    """What the group has of a partition that served it in the other way: as a whole, or by itself."""
+    check_topic: Callable[[Deadline], None] = lambda deadline: None
+    """Raises NoSuchTopic when the topic was deleted and made anew."""
+    partition: int | None = None
+    """The only partition that is served; None for all."""
+    transient: bool = False
+    """Of a non-persistent topic: nothing is kept for later (see `passing_by`)."""
+    floors: Mapping[int, int] = field(default_factory=dict)
+    """Offsets below which nothing is delivered, whatever was saved: nobody was connected when it was published."""
+
+    acknowledged_elsewhere: Callable[[int], AcknowledgedElsewhere | None] = lambda partition: None
+    """For a partition of a replicated subscription: what is left out."""
+    company: Company | None = None
+    """The other members of the group."""
+
+    def __str__(self) -> str:
+        return f"{self.topic}/{self.subscription}"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionStats:
+    """One owned partition at one moment. Offsets are Kafka's; `in_flight` counts messages, the others entries.
+
+    `corrupt_entries`: how many could not be read and were skipped, since this process owns the partition;
+    `given_up_chunks`: chunks that will never be a message, and were acknowledged for that. `holes`: unacknowledged
+    ranges below the highest acknowledged entry.
+    """
+
+    partition: int
+    mark_delete: int
+    read_position: int
+    individually_deleted: int
+    in_flight: int
+    waiting_for_redelivery: int
+    buffered: int
+    delayed: int
+    stopped: str | None
+    corrupt_entries: int = 0
+    backlog: int = 0
+    """Unacknowledged entries up to the log's end, as Kafka last told it with what it sent."""
+    holes: int = 0
+    state_bytes: int = 0
+    """What the holes take on Kafka, as last saved."""
+    ledgers_in_memory: int = 0
+    """Ledgers whose holes are in memory; the others are read back when they are needed."""
+    given_up_chunks: int = 0
+    suspects: int = 0
+    """Messages that a consumer which died may have had, and nobody acknowledged or refused since."""

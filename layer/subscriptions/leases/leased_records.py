@@ -1,0 +1,164 @@
+"""Records that were leased to this process: read from Kafka, and put into its consumers' inboxes.
+
+All of it runs in the member's thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from math import inf
+from typing import Any, Final
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.kafka.records import packed_headers_of
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.message_record import is_plain
+from pulsar_on_kafka.mapping.state_records.leases import LeasedEntry
+from pulsar_on_kafka.subscriptions.leases.lease_terms import RecordReader
+from pulsar_on_kafka.subscriptions.leases.leased_partition import LeasedPartition, ToRead
+from pulsar_on_kafka.subscriptions.leases.lessee import Lessee
+from pulsar_on_kafka.subscriptions.partition.handing_out import HandingOut
+from pulsar_on_kafka.subscriptions.partition.transaction_holds import HeldEntries
+from pulsar_on_kafka.subscriptions.records.batches import report_corrupt
+from pulsar_on_kafka.subscriptions.records.chunks import Known
+from pulsar_on_kafka.subscriptions.records.delivery import Delivery
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.entries import EntriesAtHand
+from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage
+
+_TIMEOUT_S: Final = 2.0
+_AGAIN_S: Final = 0.2
+_MOST_AT_ONCE: Final = 2000
+_REST_AFTER_S: Final = 10.0
+_BURY_AGAIN_S: Final = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class LeasedRecords:
+    """Memory: the records of one reading, at most 2,000 entries."""
+
+    def __init__(self, name: str, kafka_topic: str, reader: RecordReader, clock: Clock, lessee: Lessee) -> None:
+        self._name = name
+        self._kafka_topic = kafka_topic
+        self._reader = reader
+        self._clock = clock
+        self._lessee = lessee
+        self._not_before_s = 0.0
+        self._rest_s = inf
+        """When to stop fetching ahead."""
+
+    def read(self) -> bool:
+        """Read some of what is to be read and has room in its inbox, in 2 s at most; True when something was."""
+        if self._clock.monotonic() < self._not_before_s:
+            return False
+        taken = self._lessee.take_to_read(_MOST_AT_ONCE)
+        if not taken:
+            return False
+        self._rest_s = self._clock.monotonic() + _REST_AFTER_S
+        try:
+            records, read_to = self._records(taken[0].partition, taken)
+        except errors.StoreError as failure:
+            _log.warning("subscription=%s cannot read what it was leased yet: %s", self._name, failure)
+            self._lessee.to_read.extendleft(reversed(taken))
+            self._not_before_s = self._clock.monotonic() + _AGAIN_S
+            return False
+        for each in taken:
+            self._hand_out(each, records, read_to)
+        return True
+
+    def rest(self) -> None:
+        """Fetch nothing ahead once ten seconds have passed without a lease. Call it now and then."""
+        if self._clock.monotonic() >= self._rest_s:
+            self._rest_s = inf
+            self._reader.leave()
+
+    def _records(self, partition: LeasedPartition, taken: Sequence[ToRead]) -> tuple[dict[int, Any], int]:
+        """By offset; and up to where what is missing is gone from Kafka."""
+        wanted: set[int] = set()
+        for each in taken:
+            for entry in each.entries:
+                wanted.update(entry.chunks or (entry.offset,))
+        if not wanted:
+            return {}, -1
+        offsets = sorted(wanted)
+        number, deadline = partition.slot.number, Deadline.after(_TIMEOUT_S)
+        records: dict[int, Any] = {}
+        try:
+            for batch in self._reader.read_at(self._kafka_topic, number, offsets, deadline):
+                records.update((record.offset(), record) for record in batch)
+        except errors.OffsetOutOfRange:
+            low, _ = self._reader.watermarks(self._kafka_topic, number, deadline)
+            left = [offset for offset in offsets if offset >= low]
+            for batch in self._reader.read_at(self._kafka_topic, number, left, deadline):
+                records.update((record.offset(), record) for record in batch)
+        return records, offsets[-1]
+
+    def _hand_out(self, each: ToRead, records: Mapping[int, Any], read_to: int) -> None:
+        leased, endpoint, _ = each
+        feed = endpoint.feed(leased.slot)
+        entries = EntriesAtHand()
+        offsets: list[int] = []
+        bodies: list[Any] = []
+        gone: list[int] = []
+        for entry in each.entries:
+            if leased.in_flight.holders.get(entry.offset) is not feed:
+                continue  # it was given up meanwhile
+            try:
+                body = _body(entry, records, entries)
+            except CorruptRecord as reason:
+                report_corrupt(self._name, entry.offset, reason)
+                gone.append(entry.offset)
+                continue
+            if body is not None:
+                offsets.append(entry.offset)
+                bodies.append(body)
+            elif entry.offset <= read_to:
+                gone.append(entry.offset)
+
+        def unreadable(offset: int, reason: CorruptRecord) -> None:
+            report_corrupt(self._name, offset, reason)
+            gone.append(offset)
+
+        handing_out = HandingOut(leased, entries, HeldEntries(), leased.in_flight, leased.redeliveries, unreadable)
+        if offsets:
+            self._deliver(leased, endpoint, handing_out.messages(offsets, bodies, feed, None))
+        if gone:
+            self._lessee.gone(leased, gone)
+
+    def _deliver(self, leased: LeasedPartition, endpoint: Endpoint, messages: list[Delivery]) -> None:
+        """Messages that were delivered often enough go the way of the consumer's dead letters instead."""
+        policy = endpoint.dead_letters
+        if policy is not None and leased.redeliveries:
+            most = policy.max_redeliver_count
+            letters = [message for message in messages if message.redeliveries > most]
+            if letters:
+                policy.bury(letters, self._unburied)
+                messages = [message for message in messages if message.redeliveries <= most]
+        endpoint.deliver(messages)
+
+    def _unburied(self, letter: Delivery) -> None:
+        """A dead letter could not be stored: it comes again in a second. Any thread."""
+        feed = letter.feed
+        feed.slot.nacks.append((self._clock.monotonic(), _BURY_AGAIN_S, letter.offset, feed.endpoint))
+
+
+def _body(entry: LeasedEntry, records: Mapping[int, Any], entries: EntriesAtHand) -> Any | None:
+    """The record of an entry, noted where it is more than one message in one record; None when it is not there.
+
+    Raises:
+        CorruptRecord: its headers cannot be read.
+    """
+    record = records.get(entry.offset)
+    if record is None or any(offset not in records for offset in entry.chunks):
+        return None
+    if not is_plain(packed_headers_of(record)):
+        entries.note(entry.offset, record)
+    if not entry.chunks:
+        return record
+    entries.chunks.known[entry.offset] = Known(entry.chunks, entry.total_bytes)
+    chunks = [records[offset] for offset in entry.chunks]
+    return WholeMessage(entry.chunks, entry.total_bytes, chunks[-1], chunks)

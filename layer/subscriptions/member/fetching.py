@@ -1,0 +1,280 @@
+"""Reads the owned partitions: fetches, sorts out errors, pauses what nobody takes.
+
+All of it runs in the member's thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import groupby
+from typing import Any, Final
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cursor.saved import UnreadableCursor
+from pulsar_on_kafka.kafka.groups.membership import GroupConsumer, is_offset_out_of_range, is_topic_gone
+from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
+from pulsar_on_kafka.subscriptions.partition.delayed import MAX_DELAYED
+from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka.subscriptions.records.batches import report_stop
+from pulsar_on_kafka.subscriptions.records.open_transactions import LookingAgain
+
+_BATCH: Final = 1000
+_BATCH_BYTES: Final = 4 * 1024 * 1024
+_MAX_BUFFERED_BYTES: Final = 16 * 1024 * 1024
+_PLENTY_BYTES: Final = 2 * 1024 * 1024
+_WATERMARKS_TIMEOUT_S: Final = 2.0
+_FENCES_S: Final = 10.0
+_LOOK_AGAIN_S: Final = 0.5
+_CHECK_TOPIC_EVERY_S: Final = 10.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gap:
+    """When to look (again) for where to go on, and the offset that Kafka refused, if it did."""
+
+    owned: OwnedPartition
+    due_s: float
+    refused: int | None
+
+
+class PartitionReader:
+    """Memory: librdkafka's fetch queue, and beyond it 16 MiB and one batch, of 4 MiB by estimate, for each partition;
+    and what waits for the end of a transaction (see `ReadCommitted`).
+
+    While a million delayed messages are set aside nothing is read, until a tenth of them are due and handed out: what
+    is behind them in the log waits, too.
+    """
+
+    def __init__(
+        self,
+        handle: SubscriptionHandle,
+        clock: Clock,
+        consumer: GroupConsumer,
+        owned: Mapping[int, OwnedPartition],
+        looking: LookingAgain,
+    ) -> None:
+        self._handle = handle
+        self._clock = clock
+        self._consumer = consumer
+        self._owned = owned
+        self._looking = looking
+        self._paused: set[int] = set()
+        self._full_of_delayed = False
+        self._check_topic_s = clock.monotonic() + _CHECK_TOPIC_EVERY_S
+        self._affordable = _BATCH
+        """Records of the last batch's average size that are 4 MiB."""
+        self._unreadable: UnreadableCursor | None = None
+        self._in_a_gap: dict[int, _Gap] = {}
+        """Partitions whose read position Kafka refused, or whose log seems to have lost its end."""
+
+    def read(self, timeout_s: float, limit: int = _BATCH) -> bool:
+        """Poll once; rebalance and commit callbacks run in here. True when something came, or goes on that waited for
+        the end of a transaction (who wants one record alone is at the group's service, and does not ask for that).
+
+        Raises:
+            NoSuchTopic, NotAuthorized, StoreError: it is of no use to go on.
+            UnreadableCursor: it is of no use to go on with that partition.
+        """
+        if self._in_a_gap:
+            self._leave_gaps()
+        self._check_topic()
+        if self._looking:
+            timeout_s = min(timeout_s, self._looking.in_s())
+        batch = self._consumer.poll_batch(min(limit, self._affordable), timeout_s)
+        if batch:
+            self._take(batch)
+        moved = limit > 1 and bool(self._looking) and self._looking.is_due(len(batch)) and self._look_again()
+        return bool(batch) or moved
+
+    def _take(self, batch: list[Any]) -> None:
+        self._affordable = max(1, _BATCH_BYTES * len(batch) // max(1, sum(map(len, batch))))
+        kind = type(batch[0])
+        for partition, group in groupby(batch, kind.partition):
+            records = list(group)
+            if any(map(kind.error, records)):
+                failed = [record for record in records if record.error() is not None]
+                records = [record for record in records if record.error() is None]
+                for event in failed:
+                    self._on_error(partition, event.offset(), event.error())
+            owned = self._owned.get(partition)
+            if owned is None or owned.quiet or owned.intake.stopped is not None or not records:
+                continue
+            if owned.intake.end_seen or self._sees_end(partition, owned):
+                self._accept(partition, owned, list(map(kind.offset, records)), records)
+        if self._unreadable is not None:
+            reason, self._unreadable = self._unreadable, None
+            raise reason
+
+    def _accept(self, partition: int, owned: OwnedPartition, offsets: list[int], records: list[Any]) -> None:
+        try:
+            owned.accept(offsets, records)
+        except UnreadableCursor as reason:  # the records of the others go on
+            owned.intake.stopped = str(reason)
+            self._unreadable = reason
+            return
+        except errors.StoreError as failure:
+            _log.warning("cursor=%s cannot tell yet what is acknowledged: %s", owned.identity, failure)
+            self._consumer.seek(partition, owned.read_position)
+            return
+        if owned.intake.committed.in_use:
+            self._hold_back(partition, owned)
+        if owned.buffered_bytes > _MAX_BUFFERED_BYTES and partition not in self._paused:
+            self._pause([partition])
+        if owned.delayed and self._delayed() >= MAX_DELAYED:
+            self._full_of_delayed = True
+            self.pause_all()
+
+    # Open transactions --------------------------------------------------------------------------------------------
+
+    def _hold_back(self, partition: int, owned: OwnedPartition) -> None:
+        """Something was read of a partition with transactions: see to it that what waits for them goes on."""
+        self._looking.note(partition, owned.intake.committed)
+        if owned.intake.committed.full and partition not in self._paused:
+            self._look_again()
+            if owned.intake.committed.full:
+                self._pause([partition])
+
+    def _look_again(self) -> bool:
+        """Ask what became of the transactions that hold something up; True when something goes on."""
+        waiting = {n: owned for n, owned in self._owned.items() if owned.intake.committed.waits_from is not None}
+        self._looking.look({number: owned.intake.committed for number, owned in waiting.items()})
+        moved = False
+        for number, owned in waiting.items():
+            before = owned.intake.committed.waits_from
+            try:
+                owned.release()
+            except errors.Corrupt:
+                raise
+            except errors.StoreError as failure:
+                _log.warning("cursor=%s cannot tell yet what is acknowledged: %s", owned.identity, failure)
+                continue
+            moved = moved or owned.intake.committed.waits_from != before
+            self._looking.note(number, owned.intake.committed)
+        return moved
+
+    def put_late_on_record(self) -> None:
+        """See `LookingAgain`."""
+        self._looking.put_late_on_record(owned.intake.committed for owned in self._owned.values())
+
+    # Pauses -------------------------------------------------------------------------------------------------------
+
+    def has_plenty(self) -> bool:
+        """More of a partition is at hand than a few inboxes hold: to go on reading would end in a pause."""
+        return any(owned.buffered_bytes > _PLENTY_BYTES for owned in self._owned.values())
+
+    def pause_all(self) -> None:
+        """Stop fetching. pause() throws away what librdkafka fetched ahead, so it is not for a short wait."""
+        self._pause([number for number in self._owned if number not in self._paused])
+
+    def _delayed(self) -> int:
+        return sum(len(owned.delayed) for owned in self._owned.values() if owned.delayed is not None)
+
+    def _pause(self, partitions: list[int]) -> None:
+        if partitions:
+            self._consumer.pause(partitions)
+            self._paused.update(partitions)
+
+    def resume_drained(self) -> None:
+        """Fetch again what was paused and has been handed out."""
+        if not self._paused:
+            return
+        if self._full_of_delayed:
+            if self._delayed() > MAX_DELAYED * 9 // 10:
+                return
+            self._full_of_delayed = False
+        drained = [n for n in self._paused if n in self._owned and self._owned[n].may_read_on]
+        if drained:
+            self._paused.difference_update(drained)
+            self._consumer.resume(drained)
+
+    def forget(self, partitions: list[int]) -> None:
+        """These partitions are not ours any more."""
+        self._paused.difference_update(partitions)
+        for number in partitions:
+            self._in_a_gap.pop(number, None)
+            self._looking.forget(number)
+
+    # Errors -------------------------------------------------------------------------------------------------------
+
+    def _check_topic(self) -> None:
+        """Every ten seconds: librdkafka goes on in a topic that was made anew as if it were the same."""
+        now = self._clock.monotonic()
+        if now < self._check_topic_s:
+            return
+        self._check_topic_s = now + _CHECK_TOPIC_EVERY_S
+        try:
+            self._handle.check_topic(Deadline.after(_WATERMARKS_TIMEOUT_S))
+        except errors.StoreError as failure:
+            _log.info("subscription=%s cannot look at its topic: %s", self._handle, failure)
+
+    def _on_error(self, partition: int | None, offset: int, error: Any) -> None:
+        owned = None if partition is None else self._owned.get(partition)
+        if partition is not None and owned is not None and is_offset_out_of_range(error):
+            self._in_a_gap[partition] = _Gap(owned, self._clock.monotonic(), offset)
+        elif is_topic_gone(error):
+            raise errors.NoSuchTopic(f"topic {self._handle.topic} is gone: {error.str()}")
+        elif error.fatal():
+            raise errors.StoreError(f"subscription {self._handle}: {error.str()}")
+        elif (forbidden := self._consumer.forbidden(error)) is not None:
+            raise forbidden
+        else:
+            _log.warning("subscription=%s partition=%s %s", self._handle, partition, error.str())
+
+    def _sees_end(self, partition: int, owned: OwnedPartition) -> bool:
+        """Whether the log reaches as far as the cursor knows of it; otherwise that is looked at more closely."""
+        end = self._consumer.known_end(partition)
+        if 0 <= end < owned.cursor.known_end():
+            self._in_a_gap[partition] = _Gap(owned, self._clock.monotonic(), None)
+            return False
+        owned.intake.end_seen = end >= 0
+        return True
+
+    def _leave_gaps(self) -> None:
+        now = self._clock.monotonic()
+        for number in [number for number, gap in self._in_a_gap.items() if gap.due_s <= now]:
+            gap = self._in_a_gap.pop(number)
+            if self._owned.get(number) is not gap.owned:
+                continue  # given up, or opened anew: then its first records say where it is
+            try:
+                self._leave_the_gap(gap.owned, gap.refused)
+            except errors.StoreError as failure:
+                self._in_a_gap[number] = replace(gap, due_s=now + _LOOK_AGAIN_S)
+                _log.warning("cursor=%s cannot find out where its log begins and ends: %s", gap.owned.identity, failure)
+
+    def _leave_the_gap(self, owned: OwnedPartition, refused: int | None) -> None:
+        """The read position was outside of the log: below its start go on at the start, beyond its end stop.
+
+        Beyond the end it was also when Kafka `refused` it and has it now: the log has grown past it since.
+        """
+        number = owned.slot.number
+        self._handle.check_topic(Deadline.after(_WATERMARKS_TIMEOUT_S))
+        low, high = self._consumer.watermarks(number, _WATERMARKS_TIMEOUT_S)
+        owned.intake.committed.rewind()
+        known = max(owned.read_position, owned.cursor.known_end())
+        if known > high or low <= owned.read_position == refused:
+            owned.intake.stopped = (
+                f"the cursor knows of offsets up to {known - 1}, but the log ended before that (now at {high}): the "
+                "cluster lost data; seek or reset the cursor to go on"
+            )
+            report_stop(owned.identity, owned.intake.stopped)
+            return
+        owned.intake.end_seen = True
+        if owned.read_position < low:
+            lost = owned.cursor.backlog(low)
+            owned.meter.deleted_unacknowledged += lost
+            _log.warning(
+                "cursor=%s Kafka deleted offsets %d to %d, %d of them unacknowledged", owned.identity,
+                owned.read_position, low - 1, lost,
+            )  # fmt: skip
+            owned.intake.fences.add(self._handle.fences(number, Deadline.after(_FENCES_S)))
+            owned.cursor.acknowledge_cumulative(low - 1)
+            owned.intake.read_position = low
+            if owned.guard is not None:
+                owned.guard.handed_out(low - 1)
+        self._consumer.seek(number, owned.read_position)  # fetching ended with the error

@@ -1,0 +1,294 @@
+"""The partitions that Kafka's group gave this process: their cursors are opened, saved and handed over here.
+
+All of it runs in the member's thread, most of it inside the group's rebalance callbacks.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cursor.candidates import checkpoint_beside
+from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.saved import Recovered, Save, Saved, UnreadableCursor
+from pulsar_on_kafka.cursor.store import CursorStore
+from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
+from pulsar_on_kafka.kafka.records import CommittedOffset
+from pulsar_on_kafka.mapping.state_records.leases import Nack
+from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
+from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
+from pulsar_on_kafka.subscriptions.leases.leasing import Leasing
+from pulsar_on_kafka.subscriptions.member.saving import STORE_TIMEOUT_S, CursorSaver
+from pulsar_on_kafka.subscriptions.member.transaction_acks import TransactionAcks
+from pulsar_on_kafka.subscriptions.partition.delayed import DelayedMessages
+from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka.subscriptions.records.batches import report_stop
+from pulsar_on_kafka.subscriptions.records.fences import Fences
+from pulsar_on_kafka.transactions.pending_acks.log import CursorName
+from pulsar_on_kafka.transactions.records.pending_ack_journal import PendingAckJournal
+
+_RETRY_OPEN_S: Final = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+class Ownership:
+    """`owned` is filled here and read by the dispatcher and the saver."""
+
+    def __init__(
+        self,
+        handle: SubscriptionHandle,
+        store: CursorStore,
+        clock: Clock,
+        consumer: GroupConsumer,
+        dispatcher: Dispatcher,
+        owned: dict[int, OwnedPartition],
+        journal: PendingAckJournal,
+        wake: Callable[[], None],
+    ) -> None:
+        self._handle = handle
+        self._store = store
+        self._clock = clock
+        self._consumer = consumer
+        self._dispatcher = dispatcher
+        self._owned = owned
+        self._delays = handle.type.is_shared and not handle.transient
+        self._unopened: dict[int, float] = {}
+        self.unreadable: dict[int, str] = {}
+        """Partitions that are ours and not served, because what their cursors acknowledged cannot be read."""
+        self.saver = CursorSaver(str(handle), store, clock, consumer, owned, handle.meter)
+        self._journal = journal
+        self.transactions = TransactionAcks(str(handle), journal, clock, owned, self.saver, dispatcher, wake)
+        self.transactions.reopen = self._reopen
+        self.saver.when_saved = self._saved
+        self.leasing: Leasing | None = None
+        self.losses = 0
+        """How often a partition was given up with acknowledgements that were not saved."""
+
+    # Kafka's group says -------------------------------------------------------------------------------------------
+
+    def assigned(self, partitions: list[int]) -> Mapping[int, int]:
+        """Open these partitions; gives where to read each. What cannot be opened now is tried again (`open_late`)."""
+        try:
+            opened = self._open(partitions)
+        except errors.NotAuthorized:
+            raise  # waiting does not help
+        except errors.StoreError as failure:
+            _log.warning("subscription=%s cannot open its cursors yet: %s", self._handle, failure)
+            self._open_later(partitions)
+            opened = {}
+        except UnreadableCursor as reason:  # one of them, and the others are left half open
+            self.stop_unreadable(reason)
+            self._open_later(partitions)
+            opened = {}
+        return {number: opened[number].read_position if number in opened else 0 for number in partitions}
+
+    def revoked(self, partitions: list[int]) -> None:
+        """Save these partitions for their next owner, then forget them."""
+        leaving = [number for number in partitions if number in self._owned]
+        try:
+            self._dispatcher.drain()
+        except (errors.StoreError, UnreadableCursor) as failure:
+            _log.warning("subscription=%s acknowledgements come too late: %s", self._handle, failure)
+        if self.leasing is not None:
+            self.leasing.keep_what_is_out(leaving)
+        self._dispatcher.counting.retire(leaving, orderly=True)
+        if self.leasing is not None:
+            self.leasing.retire()
+        try:
+            self.saver.settle()
+            self.saver.save(leaving)
+            self.saver.checkpoint(leaving, forced=True)
+        except (errors.StoreError, UnreadableCursor) as failure:
+            _log.warning("subscription=%s could not save while handing over: %s", self._handle, failure)
+        self._drop(partitions)
+
+    def lost(self, partitions: list[int]) -> None:
+        """Somebody else may own them already: forget them without a save."""
+        _log.warning("subscription=%s lost partitions %s", self._handle, partitions)
+        self.saver.forget()
+        self._drop(partitions)
+
+    # The member's loop says ---------------------------------------------------------------------------------------
+
+    def open_late(self) -> None:
+        """Try again to open partitions whose state could not be read when they were assigned; of those for which that
+        is of no use nothing is fetched."""
+        if self.unreadable:
+            self._consumer.pause(list(self.unreadable))
+        now = self._clock.monotonic()
+        due = [number for number, since in self._unopened.items() if now - since >= _RETRY_OPEN_S]
+        if not due:
+            return
+        try:
+            opened = self._open(due)
+            for number in due:
+                self._unopened.pop(number, None)
+                if number in opened:
+                    self._consumer.seek(number, opened[number].read_position)
+        except errors.NotAuthorized:
+            raise
+        except UnreadableCursor as reason:
+            self.stop_unreadable(reason)
+            self._open_later(due)
+        except errors.StoreError as failure:
+            _log.warning("subscription=%s still cannot open its cursors: %s", self._handle, failure)
+            self._unopened.update(dict.fromkeys(due, now))
+
+    def give_up_unowned_acknowledgements(self) -> None:
+        """Count as lost what was acknowledged for partitions that are not ours (any more), unless owners hear it."""
+        if self.leasing is not None and self.leasing.reaches_owners:
+            return
+        for slot in self._handle.slots():
+            if slot.number not in self._owned and slot.forget_acknowledgements():
+                self.losses += 1
+
+    def learn_fences(self, number: int) -> None:
+        """Learn from what is on record which records are void, because some are about to be passed over unread."""
+        self._owned[number].intake.fences.add(self._handle.fences(number, Deadline.after(STORE_TIMEOUT_S)))
+
+    def stop_unreadable(self, reason: UnreadableCursor) -> None:
+        """Serve a partition no more, and say so, until it is set to a place (`open_forgetting`)."""
+        report_stop(self._handle.identity(reason.partition), str(reason))
+        self._drop([reason.partition])
+        self.unreadable[reason.partition] = f"{reason}; reset the subscription to go on"
+
+    def open_forgetting(self, number: int) -> None:
+        """Serve a partition that could not be read, from its mark-delete on. Raises StoreError."""
+        opened = self._open([number], with_holes=False)
+        del self.unreadable[number]
+        self._consumer.resume([number])
+        self._consumer.seek(number, opened[number].read_position)
+
+    def _open_later(self, partitions: list[int]) -> None:
+        self._unopened.update(
+            (number, self._clock.monotonic()) for number in partitions if number not in self.unreadable
+        )
+
+    def _recovered(
+        self, number: int, commit: CommittedOffset | None, with_holes: bool, deadline: Deadline
+    ) -> Recovered:
+        elsewhere = self._handle.elsewhere(number, deadline)
+        found = self._store.recover(
+            self._handle.identity(number),
+            commit,
+            checkpoint_beside(lambda: self._handle.checkpoint(number, deadline), commit, elsewhere),
+            self._handle.start_offset(number),
+            deadline,
+            elsewhere,
+            with_holes=with_holes,
+        )
+        if found.state.next_unacked < self._handle.floors.get(number, 0):
+            found.state.reset(self._handle.floors[number])
+        return found
+
+    def _open(self, partitions: list[int], *, with_holes: bool = True) -> dict[int, OwnedPartition]:
+        """Recover the cursors and take them over: one commit that names a new session and the next version. Those that
+        cannot be read are `unreadable` from now on.
+
+        Raises:
+            UnreadableCursor: one, as it turned out later; none is open.
+            StoreError: none is open.
+        """
+        if not partitions:
+            return {}
+        deadline = Deadline.after(STORE_TIMEOUT_S)
+        self._handle.verify(deadline)
+        committed = self._handle.committed(partitions, deadline)
+        opened: dict[int, OwnedPartition] = {}
+        saves: dict[int, Save] = {}
+        previous: dict[int, Recovered] = {}
+        for number in partitions:
+            identity = self._handle.identity(number)
+            try:
+                found = self._recovered(number, committed.get(number), with_holes, deadline)
+                self._look_for_transactions(found, identity, deadline)
+                saves[number] = save = self._store.take_over(identity, found, deadline)
+            except UnreadableCursor as reason:
+                self.stop_unreadable(reason)
+                continue
+            if self.leasing is None:
+                found.state.leased_from = None
+            saved = found.saved or Saved(save.saved.lineage)
+            owned = OwnedPartition(self._handle.slot(number), identity, found.state, saved, self._clock.now_ms)
+            owned.keep_within(self._store)
+            owned.intake.fences = Fences(self._handle.fences(number, deadline))
+            owned.intake.delayed = DelayedMessages() if self._delays else None
+            owned.intake.compacted = self._handle.compacted.get(number)
+            owned.intake.elsewhere = self._handle.acknowledged_elsewhere(number)
+            owned.log_end = partial(self._dispatcher.log_end, owned)
+            self._dispatcher.serve(owned)
+            opened[number] = owned
+            previous[number] = found
+        self._consumer.commit({number: save.commit for number, save in saves.items()})
+        for number, owned in opened.items():
+            self.saver.accepted(owned, saves[number], deadline)
+        refused = self._hear_members(opened, deadline)
+        self.transactions.take_over(opened, deadline)
+        for number, owned in opened.items():
+            owned.meter = self._handle.meter
+            self._owned[number] = owned
+            self.saver.forget_former(owned, previous[number].former, deadline)
+            _log.info(
+                "cursor=%s version=%d recovered from=%s next=%d individually_deleted=%d", owned.identity,
+                owned.saves.saved.lineage.version, previous[number].source, owned.cursor.next_unacked,
+                len(owned.cursor.deleted),
+            )  # fmt: skip
+        self._dispatcher.count_deliveries()
+        if self.leasing is not None:
+            for number, owned in opened.items():
+                self.leasing.opened(owned, refused[number])
+        self._dispatcher.choose_active()
+        return opened
+
+    def _hear_members(
+        self, opened: Mapping[int, OwnedPartition], deadline: Deadline
+    ) -> Mapping[int, Mapping[int, Nack] | None]:
+        """See `Leasing.take_over`."""
+        if self.leasing is None:
+            return {}
+        return {number: self.leasing.take_over(owned, deadline) for number, owned in opened.items()}
+
+    def _saved(self, owned: OwnedPartition, save: Save) -> None:
+        self.transactions.saved(owned, save)
+        if self.leasing is not None:
+            self.leasing.saved(owned)
+
+    def _look_for_transactions(self, found: Recovered, identity: CursorIdentity, deadline: Deadline) -> None:
+        """A commit of ours says whether transactions acknowledge here; without one the record itself is asked."""
+        if found.source in ("seek", "checkpoint") and not found.state.pending_acks:
+            name = CursorName(identity.topic, identity.partition, identity.subscription)
+            if self._journal.knows_of(name, deadline):
+                found.state.let_transactions_acknowledge()
+
+    def _reopen(self, number: int) -> None:
+        """Recover a partition that is ours and whose transactions another owner took over."""
+        try:
+            self.saver.settle()
+            self.saver.save([number])
+        except errors.StoreError as failure:
+            _log.warning("subscription=%s could not save partition %d: %s", self._handle, number, failure)
+        self._drop([number])
+        self._unopened[number] = self._clock.monotonic()
+
+    def _drop(self, partitions: list[int]) -> None:
+        self.transactions.close(partitions)
+        for number in partitions:
+            self._unopened.pop(number, None)
+            self.unreadable.pop(number, None)
+            owned = self._owned.pop(number, None)
+            if owned is None:
+                continue
+            owned.residency.forget()
+            if self.leasing is not None:
+                self.leasing.giving_up(owned)
+            self._dispatcher.forget(owned)
+            if self.leasing is not None:
+                self.leasing.gave_up(number)
+            if owned.dirty or (not owned.stays_out and owned.slot.forget_acknowledgements()):
+                self.losses += 1

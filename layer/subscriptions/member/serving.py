@@ -1,0 +1,388 @@
+"""The loop that serves one subscription: it reads, dispatches, folds in acknowledgements and saves.
+
+All of it runs in the member's thread.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import Any, Final
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.cursor.saved import UnreadableCursor
+from pulsar_on_kafka.cursor.sessions import new_session
+from pulsar_on_kafka.cursor.store import CursorStore
+from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
+from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
+from pulsar_on_kafka.mapping.state_records.cursor_requests import ToldConsumer, TransactionRequest
+from pulsar_on_kafka.mapping.state_records.pending_acks import TxnAck
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.subscriptions.dispatching.commands import Commands
+from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
+from pulsar_on_kafka.subscriptions.dispatching.handle import PartitionStats, SubscriptionHandle
+from pulsar_on_kafka.subscriptions.leases.lease_terms import LeaseTerms
+from pulsar_on_kafka.subscriptions.leases.leasing import Leasing
+from pulsar_on_kafka.subscriptions.member.delivery_rates import DeliveryRates
+from pulsar_on_kafka.subscriptions.member.fetching import PartitionReader
+from pulsar_on_kafka.subscriptions.member.ownership import Ownership
+from pulsar_on_kafka.subscriptions.member.requests import OwnerRequests, life_of
+from pulsar_on_kafka.subscriptions.member.saving import STORE_TIMEOUT_S
+from pulsar_on_kafka.subscriptions.partition.non_persistent import PassingBy
+from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.transactions.records.pending_ack_journal import PendingAckJournal
+
+_log = logging.getLogger(__name__)
+
+_POLL_S: Final = 0.01
+_AWAITING_SAVE_POLL_S: Final = 0.002
+_GATED_POLL_S: Final = 0.001
+"""Suspects wait for one another: a save, then an acknowledgement, neither of which ends a poll. librdkafka's least."""
+_IDLE_POLL_S: Final = 0.05
+_IDLE_AFTER_S: Final = 5.0
+_POLL_WITH_PLENTY_S: Final = 0.02
+_STARVED_WAIT_S: Final = 0.02
+_PAUSE_AFTER_S: Final = 1.0
+_FINISH_S: Final = 2.0
+_MOST_TOLD: Final = 1000
+
+
+class Serving:
+    """Joins the group when it is made. `owned` and `endpoints` are filled here and seen by the member."""
+
+    def __init__(
+        self,
+        handle: SubscriptionHandle,
+        config: dict[str, Any],
+        store: CursorStore,
+        fetcher: Fetcher,
+        clock: Clock,
+        commands: Commands,
+        owned: dict[int, OwnedPartition],
+        endpoints: list[Endpoint],
+        assigned: threading.Event,
+        journal: PendingAckJournal,
+        terms: LeaseTerms | None,
+        *,
+        ack_persist_interval_s: float,
+    ) -> None:
+        self._handle = handle
+        self._clock = clock
+        self._commands = commands
+        self._owned = owned
+        self._endpoints = endpoints
+        self._assigned = assigned
+        self._persist_every_s = ack_persist_interval_s
+        self._last_save_s = 0.0
+        self._last_activity_s = 0.0
+        self._last_poll_s = 0.0
+        self._starved_since_s: float | None = None
+        self._passing_by = PassingBy() if handle.transient else None
+        self.stopping = False
+        self._not_ours: errors.LayerError | None = None
+        """Why an assignment was refused; a command that polled may have heard of it instead of the loop."""
+        callbacks = GroupCallbacks(self._on_assigned, self._on_revoked, self._on_lost, self._on_committed)
+        self._consumer = consumer = GroupConsumer(
+            config, handle.kafka_topic, callbacks, handle.partition, handle.company
+        )
+        self.dispatcher = Dispatcher(handle, fetcher, clock, consumer, owned, endpoints)
+        self._reader = PartitionReader(handle, clock, consumer, owned, self.dispatcher.looking)
+        self.ownership = Ownership(handle, store, clock, consumer, self.dispatcher, owned, journal, commands.wake)
+        self.leasing: Leasing | None = None
+        """Where messages may go to other processes' consumers, and come from there."""
+        if terms is not None:
+            session, seek, wake = new_session(), consumer.seek, commands.wake
+            self.leasing = Leasing(handle, terms, session, clock, self.dispatcher, seek, owned, endpoints, wake)
+            self.ownership.leasing = self.leasing
+        self.transactions = self.ownership.transactions
+        self.requests = OwnerRequests(handle, self.dispatcher, self.ownership, owned, self._save_and_tell)
+        self._over: errors.LayerError | None = None
+        self._rates = DeliveryRates()
+
+    # The loop -----------------------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Serve until `stopping`, then save and leave the group."""
+        while not self.stopping:
+            try:
+                self._step()
+            except UnreadableCursor as reason:
+                self.ownership.stop_unreadable(reason)
+            if self._over is not None:
+                raise self._over
+        self._shut_down()
+
+    def _step(self) -> None:
+        self._commands.execute()
+        if self._not_ours is not None:
+            raise self._not_ours
+        leasing = self.leasing
+        if leasing is not None:
+            leasing.step(joined=self._assigned.is_set())
+        self._drain()
+        self.transactions.step()
+        self.dispatcher.redeliver_due()
+        handed = self.dispatcher.dispatch()
+        if leasing is not None:
+            leasing.send()
+        now = self._clock.monotonic()
+        if self._passing_by is not None:
+            stuck = not handed and self.dispatcher.has_undelivered()
+            self._passing_by.after_dispatch(self._owned.values(), handed=handed, stuck=stuck, now_s=now)
+        if now - self._last_save_s >= self._persist_every_s:
+            self._last_save_s = now
+            self.dispatcher.counting.end_where_over()
+            self.dispatcher.refusals.sweep()
+            self.dispatcher.counting.tell()
+            self._reader.put_late_on_record()
+            self.ownership.saver.sweep()
+            self.ownership.saver.save_in_background()
+            self.ownership.open_late()
+            self._rates.note(self._endpoints, now)
+        awaits_save = self.dispatcher.counting.wants_save() or (leasing is not None and leasing.lessor.awaits_save)
+        if awaits_save:
+            self.ownership.saver.save_urgently()
+        undelivered = self.dispatcher.has_undelivered()
+        if undelivered and not handed:
+            self._wait_for_room(now)
+            return
+        self._starved_since_s = None
+        self._reader.resume_drained()
+        busy = handed or now - self._last_activity_s < _IDLE_AFTER_S
+        if undelivered and self._reader.has_plenty() and not self.dispatcher.other_partition_flows():
+            if now - self._last_poll_s >= _POLL_WITH_PLENTY_S:  # for the group's sake
+                self._last_poll_s = now
+                self._reader.read(0.0, limit=1)
+            return
+        timeout = 0.0 if undelivered else self._poll_timeout(now, busy, awaits_save=awaits_save)
+        if leasing is not None and leasing.waits_for_owners:
+            self._wait_for_owners(leasing, timeout)
+            timeout = 0.0
+        if self._reader.read(timeout):
+            self._last_activity_s = now
+
+    def _drain(self) -> None:
+        try:
+            self.dispatcher.drain()
+        except errors.StoreError as failure:  # they wait, and are tried again
+            _log.warning("subscription=%s acknowledgements have to wait: %s", self._handle, failure)
+
+    def _poll_timeout(self, now: float, busy: bool, *, awaits_save: bool) -> float:
+        if self.dispatcher.counting.is_gated():
+            return _GATED_POLL_S
+        if awaits_save:
+            return _AWAITING_SAVE_POLL_S
+        timeout = min(_POLL_S if busy else _IDLE_POLL_S, self.transactions.poll_limit(now))
+        if self.leasing is not None:
+            timeout = min(timeout, self.leasing.poll_limit())
+        next_due = self.dispatcher.next_due()
+        return timeout if next_due is None else min(timeout, max(0.0, next_due - now))
+
+    def _wait_for_room(self, now: float) -> None:
+        """No inbox takes what is at hand: wait for one to drain, and stop reading when that takes long."""
+        if self._starved_since_s is None:
+            self._starved_since_s = now
+        self._commands.prepare_to_wait()
+        for endpoint in self._endpoints:
+            endpoint.watch()
+        # A receiver that drained its inbox before it could see the flag is seen here instead.
+        if self.dispatcher.replay_failed or not self.dispatcher.takes_any():
+            self._commands.wait(_STARVED_WAIT_S)
+        self._commands.end_wait()
+        for endpoint in self._endpoints:
+            endpoint.unwatch()
+        if now - self._starved_since_s > _PAUSE_AFTER_S:
+            self._reader.pause_all()
+            self._reader.read(0.0)
+        elif self.dispatcher.other_partition_flows():
+            self._reader.read(0.0)
+        elif self.ownership.saver.under_way:
+            self._reader.read(0.0, limit=1)  # its answer comes out of polling, too
+
+    def _wait_for_owners(self, leasing: Leasing, timeout_s: float) -> None:
+        """Nothing comes from Kafka by this membership: wait for what owners write, and for something to tell them."""
+        self._commands.prepare_to_wait()
+        if not leasing.has_heard and leasing.watch_inboxes():
+            self._commands.wait(timeout_s)
+        self._commands.end_wait()
+        leasing.unwatch_inboxes()
+
+    def _shut_down(self) -> None:
+        for endpoint in [endpoint for endpoint in self._endpoints if not endpoint.is_remote]:
+            self.detach(endpoint)
+        self.dispatcher.counting.retire(self._owned, orderly=True)
+        if self.leasing is not None:
+            self.leasing.retire()
+        try:
+            self.save()
+        except (errors.StoreError, UnreadableCursor) as failure:
+            _log.warning("subscription=%s could not save while closing: %s", self._handle, failure)
+        try:
+            self.transactions.finish(Deadline.after(_FINISH_S))
+        except errors.LayerError as failure:
+            _log.info("subscription=%s leaves outcomes of transactions to its next owner: %s", self._handle, failure)
+        if self.leasing is not None:
+            self.leasing.finish()
+        self._consumer.close()
+
+    def abandon(self) -> None:
+        """It cannot go on: leave the group without a save."""
+        self.transactions.close(list(self._owned))
+        self._owned.clear()
+        if self.leasing is not None:
+            self.leasing.stop()
+        try:
+            self._consumer.close()
+        except Exception:
+            _log.exception("subscription=%s could not leave its group", self._handle)
+
+    # Kafka's group ------------------------------------------------------------------------------------------------
+
+    def _on_assigned(self, partitions: list[int]) -> Mapping[int, int]:
+        self._handle.meter.assigned += 1
+        try:
+            starts = self.ownership.assigned(partitions)
+        except errors.LayerError as failure:
+            self._not_ours = failure
+            raise
+        self._assigned.set()
+        return starts
+
+    def _on_revoked(self, partitions: list[int]) -> None:
+        self._handle.meter.revoked += 1
+        self.ownership.revoked(partitions)
+        self._reader.forget(partitions)
+
+    def _on_lost(self, partitions: list[int]) -> None:
+        self._handle.meter.lost += 1
+        self.ownership.lost(partitions)
+        self._reader.forget(partitions)
+
+    def _on_committed(self, failure: errors.LayerError | None) -> None:
+        self.ownership.saver.committed(failure)
+
+    # Commands -----------------------------------------------------------------------------------------------------
+
+    def detach(self, endpoint: Endpoint) -> None:
+        """Remove a consumer; what it did not acknowledge is delivered again."""
+        self._drain()
+        if endpoint in self._endpoints:
+            self._handle.meter.delivered += endpoint.delivered
+            self._handle.meter.undecryptable += endpoint.unsealing.failures
+        if self.leasing is not None:
+            self.leasing.detach(endpoint)
+        self.dispatcher.detach(endpoint)
+
+    def stop(self, *, orderly: bool) -> None:
+        """End the loop after this step; not `orderly` when the program ends with consumers open."""
+        self.stopping = True
+        if not orderly:
+            self._drain()
+            self.dispatcher.counting.retire(self._owned, orderly=False)
+
+    def redeliver_all(self, endpoint: Endpoint) -> None:
+        """Everything that this consumer has and has not acknowledged is to come again."""
+        self.dispatcher.redeliver_all(endpoint)
+        if self.leasing is not None:
+            self.leasing.lessee.redeliver_all(endpoint)
+
+    def acknowledge_in(self, txn: TxnId, partition: int, ack: TxnAck, answer: Future[None], deadline: Deadline) -> None:
+        """See `SubscriptionMember.acknowledge_in`."""
+        if partition in self._owned or self.leasing is None:
+            self.transactions.ask(partition, txn, ack, answer)
+        else:
+            self.leasing.ask_owner(partition, txn, ack, answer, deadline)
+
+    def acknowledge_for_others(self, partition: int, request: TransactionRequest, answer: Future[None]) -> None:
+        """See `SubscriptionMember.acknowledge_for_others`."""
+        owned = self._owned.get(partition)
+        if owned is None or life_of(owned) != request.life:
+            raise errors.Fenced(f"subscription {self._handle}: partition {partition} is another process's now")
+        self.transactions.ask(partition, request.txn, request.ack, answer, again=request.again)
+
+    def take_in(self) -> None:
+        """See `SubscriptionMember.take_in`."""
+        if self.leasing is not None:
+            self.leasing.take_in()
+
+    def _save_and_tell(self) -> int:
+        """Whoever hears the answer to a request has heard before it what was taken back from its process."""
+        losses = self.save()
+        if self.leasing is not None:
+            self.leasing.say_all()
+        return losses
+
+    def tell_owners(self) -> Future[None] | None:
+        """Have the owners of other partitions save what was acknowledged of them here; None where nothing was."""
+        return None if self.leasing is None else self.leasing.have_saved()
+
+    def save(self) -> int:
+        """See `SubscriptionMember.save`."""
+        patience = Deadline.after(STORE_TIMEOUT_S)
+        self.dispatcher.drain()
+        while True:
+            if not self.ownership.saver.under_way:
+                try:
+                    self.ownership.saver.settle()
+                    self.ownership.saver.save(sorted(self._owned))
+                    break
+                except errors.Fenced:  # a rebalance: polling tells which partitions are ours after it
+                    if patience.passed():
+                        raise
+            self._reader.read(_POLL_S)
+            self.dispatcher.drain()
+        self.ownership.give_up_unowned_acknowledgements()
+        return self.ownership.losses
+
+    def end_with(self, failure: errors.LayerError) -> None:
+        """Leave the group after this step, and let every consumer's `receive` raise `failure`."""
+        self._over = failure
+
+    def tell_consumers(self) -> tuple[ToldConsumer, ...]:
+        """See `SubscriptionMember.ask_consumers`."""
+        own = [endpoint for endpoint in self._endpoints if not endpoint.is_remote]
+        now_s = self._clock.monotonic()
+        return tuple(
+            ToldConsumer(
+                endpoint.name,
+                endpoint.priority,
+                endpoint.permits(),
+                endpoint.unacked,
+                endpoint.delivered,
+                self._rates.of(endpoint, now_s),
+                -1.0 if self.leasing is None else self.leasing.lessee.lease_age_s(endpoint),
+            )
+            for endpoint in own[:_MOST_TOLD]
+        )
+
+    def stats(self) -> list[PartitionStats]:
+        self._drain()
+        return [
+            PartitionStats(
+                number,
+                owned.cursor.mark_delete,
+                owned.read_position,
+                len(owned.cursor.deleted),
+                owned.in_flight.messages(),
+                len(owned.replay),
+                owned.buffered,
+                len(owned.delayed or ()),
+                owned.intake.stopped,
+                owned.intake.corrupt_entries,
+                backlog=owned.cursor.backlog(max(self._consumer.known_end(number), owned.read_position)),
+                holes=owned.cursor.deleted.count_gaps(),
+                state_bytes=owned.saves.state_bytes,
+                ledgers_in_memory=len(owned.cursor.ledgers_here()),
+                given_up_chunks=owned.entries.chunks.given_up_chunks,
+                suspects=0 if owned.guard is None else owned.guard.suspects,
+            )
+            for number, owned in sorted(self._owned.items())
+        ] + [
+            PartitionStats(number, -1, 0, 0, 0, 0, 0, 0, reason)
+            for number, reason in sorted(self.ownership.unreadable.items())
+        ]

@@ -1,0 +1,380 @@
+"""Which messages of a partition may be handed out, so that no crash hides a delivery. No I/O, no clock.
+
+Where a dead letter policy is set, a message that kills its process every time must not be delivered more often than
+configured, and must not drag its neighbours along (design.md 6). So every delivery is on record before it happens:
+
+* First deliveries: each save reserves a hand-out limit ahead of what was handed out; nothing goes out beyond the limit
+  of the last accepted save.
+* Redeliveries go out after the save that holds their new count was accepted.
+* After a crash everything below the limit that is not acknowledged is a suspect: delivered once as far as dead letters
+  go. While there are suspects the partition hands out nothing else, and of them a window at a time, each after a save
+  that counts it. A window is the smaller, the fewer deliveries its messages have left (`window_of`): after each further
+  death fewer share the blame, and a message's last delivery happens while no other suspect is out.
+
+On Key_Shared a message may wait for its key's turn below the position: it is `kept`, and was not handed out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from typing import Final, NamedTuple
+
+from pyroaring import BitMap64
+
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.mapping.state_records.deliveries import Deliveries
+
+LEAST_RESERVE: Final = 100
+MOST_RESERVE: Final = 50_000
+
+_WINDOW_BASE: Final = 16
+_LARGEST_WINDOW: Final = 1024
+
+
+def window_of(delivery: int, most: int | None) -> int:
+    """How many suspects may be out at once with one whose delivery number `delivery` of at most `most` this is.
+
+    1 for its last delivery, 16 for the one before, 256 and 1,024 before that. `most` is None while no consumer has a
+    policy and a former owner's consumers had one: it may come, and may allow as little as this delivery.
+    """
+    left = 0 if most is None else most - delivery
+    return 1 if left <= 0 else min(_LARGEST_WINDOW, _WINDOW_BASE ** min(left, 3))
+
+
+class Departure(Enum):
+    """How a consumer went, and what that means for the deliveries of what it held."""
+
+    CLOSED = "closed"
+    """In good order, by its own word: they do not count, as in Pulsar."""
+    LOST = "lost"
+    """What it received before is not known; it may live, and work on it. They count."""
+    DIED = "died"
+    """With its process, and what it held may be the reason. They count, and make suspects."""
+
+
+PutOff = Callable[[], Mapping[int, BitMap64]]
+"""Offsets that wait for their time, by Unix ms."""
+
+
+class _Pending(NamedTuple):
+    """A save under way."""
+
+    limit: int
+    granted: dict[int, int]
+    has_suspects: bool
+
+
+class DeliveryGuard:
+    """Memory: two numbers for each unacknowledged message that was delivered more than once."""
+
+    def __init__(self, position: int, put_off: PutOff) -> None:
+        self._position = position
+        """Nothing at or above it was handed out by this process."""
+        self._put_off = put_off
+        self._limit = 0
+        self._reserve = LEAST_RESERVE
+        self._delivered: dict[int, int] = {}
+        """Deliveries up to now, where that is not 1."""
+        self._granted: dict[int, int] = {}
+        self._asked: dict[int, int] = {}
+        self._suspects = BitMap64()
+        self._had_suspects = False
+        """No accepted save has the acknowledgement of the last one yet."""
+        self._window: dict[int, int] = {}
+        """What went out while there are suspects and is not settled, each with how many may be out with it."""
+        self._window_full = False
+        self._most: int | None = None
+        self._kept = BitMap64()
+        self._pending: dict[int, _Pending] = {}
+        self._retired = self._abandoned = False
+        self._changed = True
+        self.told = False
+        """Somebody was told of the suspects that there are now."""
+
+    # Taking over --------------------------------------------------------------------------------------------------
+
+    def recover(self, saved: Deliveries, end: int, cursor: CursorState) -> BitMap64:
+        """Go on from what a former owner saved; our own first save holds the same. Nothing from `end` on was there.
+
+        Gives the offsets that come by redelivery, so that reading passes them over: suspects, and what has a count.
+        What is put off is not among them, nor a suspect: nobody held it.
+        """
+        self._limit = saved.limit
+        put_off = BitMap64()
+        for offsets in saved.put_off.values():
+            put_off |= offsets
+        self._delivered.update(dict.fromkeys(put_off, 1))
+        counted = BitMap64()
+        for (delivered, _), offsets in saved.counts.items():
+            counted |= offsets
+            self._delivered.update(dict.fromkeys(offsets, delivered))
+        self._granted = dict(self._delivered)
+        held = cursor.unacknowledged(0, end)
+        self._suspects = BitMap64(o for o in saved.suspects if not cursor.is_acknowledged(o)) | held
+        self._suspects -= put_off
+        self._had_suspects = bool(self._suspects)
+        return self._suspects | BitMap64(o for o in counted - put_off if not cursor.is_acknowledged(o))
+
+    def adopt(self, redeliveries: Mapping[int, int], kept: BitMap64) -> None:
+        """The policy came while messages were out already; `kept` were not."""
+        self._kept |= kept
+        self._delivered.update((offset, count + 1) for offset, count in redeliveries.items())
+
+    def start_over(self, position: int) -> None:
+        """A seek: what was delivered before does not matter; nothing goes out before the next save."""
+        self._position = position
+        self._limit = 0
+        self._had_suspects = False
+        self._suspects.clear()
+        self._leave_window(tuple(self._window))
+        self._kept.clear()
+        for counts in (self._delivered, self._granted, self._asked, self._pending):
+            counts.clear()
+        self._changed = True
+
+    # What may go out ----------------------------------------------------------------------------------------------
+
+    def new_below(self) -> int:
+        """First deliveries are allowed below this offset."""
+        return 0 if self._had_suspects else self._limit
+
+    def next_delivery(self, offset: int) -> int:
+        """Which delivery the next one of a message would be, from 1."""
+        if offset in self._kept:
+            return 1
+        return self._delivered.get(offset, 1 if offset < self._position or offset in self._suspects else 0) + 1
+
+    def is_new(self, offsets: list[int]) -> bool:
+        """All of these are kept and may be handed out."""
+        return not self._had_suspects and BitMap64(offsets).issubset(self._kept)
+
+    def admit(self, lowest: list[int], most: int | None, *, in_order: bool = True) -> list[int]:
+        """Of these, in order, the ones that may be delivered again now, or that are dead after `most` deliveries.
+
+        The others are asked for in the next save. `in_order`: what is behind one of them waits, too.
+        """
+        if self._had_suspects:
+            if not self._suspects:
+                return []
+            lowest = self._of_the_window(lowest, most)
+        admitted: list[int] = []
+        for offset in lowest:
+            delivery = self.next_delivery(offset)
+            if most is not None and delivery > most:
+                allowed = True
+            else:
+                allowed = self._granted.get(offset, 1 if offset < self._limit else 0) >= delivery
+            if not allowed:
+                self._asked[offset] = delivery
+            elif not in_order or not self._asked:
+                admitted.append(offset)
+        return admitted
+
+    def _of_the_window(self, lowest: list[int], most: int | None) -> list[int]:
+        """Those at the beginning that fit beside what is out or asked for; the dead ones among them always do."""
+        self._most = most
+        asked = self._asked.keys() - lowest
+        busy = len(self._window) + len(asked)
+        room = min([*self._window.values(), *(window_of(self._asked[o], most) for o in asked)], default=MOST_RESERVE)
+        for number, offset in enumerate(lowest):
+            delivery = self.next_delivery(offset)
+            if most is not None and delivery > most:
+                continue
+            room = min(room, window_of(delivery, most))
+            if busy >= room:
+                self._window_full = True
+                return lowest[:number]
+            busy += 1
+        return lowest
+
+    def _leave_window(self, offsets: Iterable[int]) -> None:
+        if self._window:
+            for offset in offsets:
+                self._window.pop(offset, None)
+            self._window_full = False
+
+    def waits(self, next_new: int | None, *, again: bool) -> bool:
+        """Nothing can go out before a save or an acknowledgement; room in an inbox would not help."""
+        if self._window_full or (self._had_suspects and not self._suspects):
+            return True
+        return not (again and not self._asked) and (next_new is None or next_new >= self.new_below())
+
+    @property
+    def suspects(self) -> int:
+        """How many messages a consumer that died may have had, and nobody acknowledged or refused since."""
+        return len(self._suspects)
+
+    @property
+    def over(self) -> bool:
+        """Nothing that a former owner counted is left, and nothing was delivered twice."""
+        return not (self._had_suspects or self._delivered or self._asked or self._pending or self._retired)
+
+    @property
+    def wants_save(self) -> bool:
+        """Deliveries wait for a save, or will soon."""
+        if self._retired:
+            return False
+        leaving = self._had_suspects and not self._suspects and not self._window
+        return leaving or bool(self._asked) or self._limit - self._position < self._reserve // 2
+
+    @property
+    def unsaved(self) -> bool:
+        """There is something that no save holds."""
+        return self._changed or self.wants_save
+
+    def offsets(self) -> BitMap64:
+        """Of the messages that something is known of."""
+        return self._suspects | self._kept | BitMap64([*self._delivered, *self._granted, *self._asked])
+
+    # What happened ------------------------------------------------------------------------------------------------
+
+    def handed_out(self, upto: int) -> None:
+        """First deliveries, up to and including this offset."""
+        self._position = max(self._position, upto + 1)
+
+    def keep(self, offsets: list[int]) -> None:
+        """These are below the position now, and wait for their keys' turn."""
+        self._kept.update(offsets)
+
+    def handed_out_in_turn(self, offsets: list[int]) -> None:
+        """Some of these were kept, the others come again."""
+        new = self._kept & BitMap64(offsets)
+        self._kept -= new
+        again = [offset for offset in offsets if offset not in new] if len(new) < len(offsets) else []
+        if again:
+            self.handed_out_again(again)
+
+    def handed_out_again(self, offsets: list[int]) -> None:
+        for offset in offsets:
+            self._delivered[offset] = delivery = self.next_delivery(offset)
+            if self._suspects:
+                self._window[offset] = window_of(delivery, self._most)
+        self._position = max(self._position, max(offsets) + 1)
+
+    def never_out(self, offsets: Iterable[int]) -> None:
+        """These were not handed out yet, wherever they lie."""
+        offsets = tuple(offsets)
+        self._leave_window(offsets)
+        for offset in offsets:
+            self._delivered[offset] = 0
+        self._suspects.difference_update(BitMap64(offsets))
+
+    def settled(self, offsets: Sequence[int]) -> None:
+        """Acknowledged."""
+        if self._kept:
+            self._kept -= BitMap64(offsets)
+        self._leave_window(offsets)
+        for offset in offsets:
+            self._delivered.pop(offset, None)
+            self._granted.pop(offset, None)
+            self._asked.pop(offset, None)
+            self._suspects.discard(offset)
+
+    def survived(self, offsets: Iterable[int]) -> None:
+        """Their consumer refused them, or took too long, or they are buried: they kill nobody now."""
+        self._changed = True
+        for offset in offsets:
+            if offset in self._suspects:
+                self._suspects.discard(offset)
+                self._delivered.setdefault(offset, 1)  # it may lie above what this owner has handed out
+            self._leave_window((offset,))
+
+    def departed(self, offsets: Iterable[int], how: Departure) -> None:
+        """The consumer that held these is gone."""
+        if self._abandoned and how is Departure.CLOSED:
+            return
+        for offset in offsets:
+            if how is Departure.CLOSED:
+                self._delivered[offset] = self._delivered.get(offset, 1) - 1
+            elif how is Departure.LOST:
+                self._delivered.setdefault(offset, 1)
+            else:
+                self._suspects.add(offset)
+                self._had_suspects = self._changed = True
+            self._leave_window((offset,))
+
+    def given_back(self, offsets: Iterable[int]) -> None:
+        """No application has received these: the delivery does not count."""
+        self.departed(offsets, Departure.CLOSED)
+
+    def still_held(self, offsets: Iterable[int]) -> None:
+        """The partition was taken over, and consumers that live have these."""
+        for offset in offsets:
+            self._suspects.discard(offset)
+            self._leave_window((offset,))
+            self._delivered.setdefault(offset, 1)
+
+    def held_elsewhere(self, offsets: BitMap64) -> None:
+        """The partition is given up, and consumers of other processes have these: if they do not tell its next owner
+        so, they died."""
+        self._suspects |= offsets
+        self._changed = True
+
+    def retire(self, waiting: BitMap64, out: BitMap64) -> None:
+        """The partition is given up in good order: nobody received what was `waiting` in inboxes, and `out` went out,
+        and come again. What is saved from now on says so.
+
+        The deliveries of `out` count: whoever has received some of them may go on working on these.
+        """
+        if self._retired:
+            return
+        self.given_back(waiting)
+        self.departed(out - self._kept, Departure.LOST)
+        self._asked.clear()
+        self._retired = True
+        self._changed = True
+
+    def abandon(self, waiting: BitMap64, received: BitMap64, again: BitMap64) -> None:
+        """The program ends without having closed its consumers: what it received may be the reason, what was `waiting`
+        in inboxes is not. `again` went out before, and nobody holds them."""
+        self.given_back(waiting)
+        self._suspects |= received
+        self.departed(again - self._kept, Departure.LOST)
+        self._asked.clear()
+        self._retired = self._abandoned = True
+        self._changed = True
+
+    # Saves --------------------------------------------------------------------------------------------------------
+
+    def snapshot(
+        self, save: int, redeliveries: Mapping[int, int], is_acknowledged: Callable[[int], bool]
+    ) -> Deliveries:
+        """What save number `save` is to hold."""
+        left = self._limit - self._position
+        if left < self._reserve // 4:
+            self._reserve = min(MOST_RESERVE, self._reserve * 2)
+        elif left > self._reserve * 3 // 4:
+            self._reserve = max(LEAST_RESERVE, self._reserve // 2)
+        limit = max(self._limit, self._position + self._reserve, max(self._asked, default=-1) + 1)
+        if self._retired:
+            limit = 0
+        least = 0 if self._retired else 1  # below the limit a first delivery is permitted
+        granted = {o: max(least, count) for o, count in self._delivered.items() if not is_acknowledged(o)}
+        # What was permitted and not used is taken back: nobody shall count it as a delivery after a crash.
+        self._granted = {o: min(count, granted[o]) for o, count in self._granted.items() if o in granted}
+        self._asked = {o: count for o, count in self._asked.items() if not is_acknowledged(o)}
+        granted.update(self._asked)
+        groups: dict[tuple[int, int], list[int]] = {}
+        for offset, count in granted.items():
+            redelivered = redeliveries.get(offset, 0)
+            if count > least or redelivered:
+                groups.setdefault((count, redelivered), []).append(offset)
+        self._pending = {save: _Pending(limit, granted, bool(self._suspects or self._window))}
+        self._changed = False
+        counts = {key: BitMap64(offsets) for key, offsets in groups.items()}
+        return Deliveries(limit, self._suspects.copy(), counts, dict(self._put_off()))
+
+    def accepted(self, save: int) -> None:
+        """Deliveries that this save holds may happen now. A save from before a seek changes nothing."""
+        found = self._pending.pop(save, None)
+        if found is None:
+            return
+        self._limit, self._granted = found.limit, found.granted
+        self._window_full = False
+        self._had_suspects = self._had_suspects and found.has_suspects
+        self._asked = {o: count for o, count in self._asked.items() if self._granted.get(o, 0) < count}
+
+    def refused(self, save: int) -> None:
+        self._pending.pop(save, None)
+        self._changed = True

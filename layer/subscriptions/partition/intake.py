@@ -1,0 +1,314 @@
+"""What comes from Kafka for one partition: which records of a run are for consumers, and what becomes of the others.
+
+No I/O and no threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import compress
+from typing import Any, Protocol
+
+from pyroaring import BitMap64
+
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.cursor.identity import CursorIdentity
+from pulsar_on_kafka.cursor.machine import CursorState
+from pulsar_on_kafka.kafka.records import headers_of, packed_headers_of
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.message_record import is_plain
+from pulsar_on_kafka.mapping.transaction_headers import in_transaction
+from pulsar_on_kafka.subscriptions.partition.delayed import DelayedMessages, deliver_at_ms
+from pulsar_on_kafka.subscriptions.partition.delayed_soon import DueSoon
+from pulsar_on_kafka.subscriptions.partition.transaction_holds import HeldEntries
+from pulsar_on_kafka.subscriptions.records.batches import UnknownBatchFormat, is_marker, report_corrupt, report_stop
+from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
+from pulsar_on_kafka.subscriptions.records.entries import EntriesAtHand
+from pulsar_on_kafka.subscriptions.records.fences import Fences
+from pulsar_on_kafka.subscriptions.records.read_committed import Passed, ReadCommitted
+from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage, chunk_info
+from pulsar_on_kafka.transactions.buffer.model import DataPartition, look_over
+
+
+class AcknowledgedElsewhere(Protocol):
+    """What consumers in other clusters have done with. Source: `replicated.acknowledged_elsewhere`."""
+
+    def of(
+        self, cursor: CursorState, offsets: Sequence[int], records: Sequence[Any]
+    ) -> tuple[list[int], Mapping[int, tuple[int, int]]]:
+        """Of these records the entries, and (number of messages, bits) of batch entries. Raises StoreError."""
+        ...
+
+
+class Intake:
+    """Memory: `apart`, and what ReadCommitted, DelayedMessages, DueSoon and Fences say."""
+
+    def __init__(
+        self,
+        identity: CursorIdentity,
+        cursor: CursorState,
+        entries: EntriesAtHand,
+        held: HeldEntries,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._identity = identity
+        self._cursor = cursor
+        self._entries = entries
+        self._held = held
+        self._now_ms = now_ms
+        self.read_position = cursor.next_unacked
+        """Everything below was looked at. The next offset expected from Kafka, unless some records wait in
+        `committed`."""
+        self.committed = ReadCommitted(
+            DataPartition(identity.topic, identity.partition, identity.topic_incarnation), now_ms
+        )
+        self.apart = BitMap64()
+        """What reading passes over, because it comes by redelivery or waits for its time."""
+        self.delayed: DelayedMessages | None = None
+        """What is to be delivered later; None on Exclusive and Failover, which deliver it at once, as Pulsar does."""
+        self.due_soon = DueSoon()
+        """Some of what is delayed, at hand already."""
+        self.compacted: CompactedRange | None = None
+        """For compacted reading: what is delivered."""
+        self.fences = Fences()
+        """What makes records void; empty while no exclusive producer wrote here."""
+        self.end_seen = False
+        """The log was seen to reach as far as the cursor knows of it, since that was recovered or reading went back."""
+        self.stopped: str | None = None
+        """Why nothing is read from this partition any more."""
+        self.corrupt_entries = 0
+        """Entries that could not be read and were skipped."""
+        self.elsewhere: AcknowledgedElsewhere | None = None
+        """On replicated subscriptions: what consumers in other clusters have done with."""
+        self.complete_elsewhere: list[int] = []
+        """Chunked messages that were complete with another chunk than their last one: they come by redelivery."""
+
+    def sift(self, offsets: list[int], records: list[Any]) -> tuple[list[int], list[Any]]:
+        """Of a run of records in offset order those that are to be handed out. Offsets that no fetch returned count as
+        deleted. From the first record of an open transaction on they wait in `committed`.
+
+        Raises:
+            StoreError: what the cursor knows of them is out of memory and cannot be read; nothing was changed.
+        """
+        expected = self._next_fetched()
+        if offsets[0] < expected:  # fetched before a seek took effect
+            keep = [i for i, offset in enumerate(offsets) if offset >= expected]
+            offsets, records = [offsets[i] for i in keep], [records[i] for i in keep]
+            if not offsets:
+                return offsets, records
+        end = offsets[-1] + 1
+        self._cursor.need(range(self.read_position, end))
+        if self.elsewhere is not None:
+            self._leave_out(*self.elsewhere.of(self._cursor, offsets, records))
+        if offsets[0] != expected or end - offsets[0] != len(offsets):
+            self._acknowledge_gaps(expected, offsets)
+        sifted = not self.committed.in_use
+        if sifted:  # else what is acknowledged is looked at, too: markers tell of the records before them
+            self.read_position = end
+            offsets, records = self._wanted(offsets, records)
+            if not offsets:
+                return offsets, records
+        return self._pass_on(self.committed.take(offsets, records, look_over(offsets, records), end), sifted=sifted)
+
+    def _leave_out(self, entries: list[int], batches: Mapping[int, tuple[int, int]]) -> None:
+        self._cursor.acknowledge(entries)
+        self._cursor.acknowledge_batches({offset: BatchAckSet(*acks) for offset, acks in batches.items()})
+
+    def release(self) -> tuple[list[int], list[Any]]:
+        """The same of what waits in `committed`, by what is known of transactions now.
+
+        Raises:
+            StoreError: as `sift`.
+        """
+        self._cursor.need(range(self.read_position, self._next_fetched()))
+        if self.committed.waits_from is None:
+            return [], []
+        return self._pass_on(self.committed.release(), sifted=False)
+
+    def _next_fetched(self) -> int:
+        """The next offset expected from Kafka."""
+        if self.committed.waits_from is None:
+            return self.read_position
+        self.committed.forget_below(self.read_position)
+        return max(self.committed.end, self.read_position)
+
+    def _pass_on(self, passed: Passed, *, sifted: bool) -> tuple[list[int], list[Any]]:
+        self.read_position = passed.upto
+        offsets, records, odd = passed.run
+        if not sifted and offsets:
+            offsets, records = self._wanted(offsets, records)
+        if passed.excluded:
+            self._cursor.acknowledge(list(passed.excluded))
+        if not offsets:
+            return offsets, records
+        offsets, records = self._without_odd(offsets, records, odd)
+        if self.compacted is not None:
+            offsets, records = self._without_superseded(offsets, records, self.compacted)
+        return offsets, records
+
+    def rewind(self, position: int) -> None:
+        """Go on reading at `position`."""
+        self.read_position = position
+        self.end_seen = False
+        self.committed.rewind()
+
+    def readable(self, records: Mapping[int, Any]) -> tuple[list[int], list[int], list[int]]:
+        """The offsets of records that were read again; apart from them those that cannot be read or are markers, which
+        are skipped, and those that are chunks of messages which were not known yet."""
+        found: list[int] = []
+        unreadable: list[int] = []
+        chunks: list[int] = []
+        for offset, record in records.items():
+            try:
+                if not is_plain(packed_headers_of(record)):
+                    if is_marker(record):
+                        self._cursor.acknowledge([offset])
+                        unreadable.append(offset)
+                        continue
+                    self._entries.note(offset, record)
+                    if type(record) is not WholeMessage and (info := chunk_info(record)) is not None:
+                        chunks.append(offset)
+                        if (whole := self._entries.chunks.add(offset, info, record)) is not None:
+                            self.complete_elsewhere.append(whole.offset())
+                        continue
+                found.append(offset)
+            except CorruptRecord as reason:
+                self.skip(offset, reason)
+                unreadable.append(offset)
+        return found, unreadable, chunks
+
+    def skip(self, offset: int, reason: Exception) -> None:
+        """This entry cannot be read: it counts as acknowledged."""
+        self.corrupt_entries += 1
+        report_corrupt(self._identity, offset, reason)
+        self._cursor.acknowledge(self._entries.chunks.acknowledged([offset]))
+
+    def not_yet_due(self, records: Mapping[int, Any]) -> list[int]:
+        """Set those aside whose time has not come."""
+        if self.delayed is None:
+            return []
+        found = []
+        now_ms = self._now_ms()
+        for offset, record in records.items():
+            due_ms = deliver_at_ms(headers_of(record))
+            if due_ms > now_ms:
+                self.delayed.set_aside(offset, due_ms)
+                self.due_soon.keep(offset, due_ms, record, now_ms)
+                found.append(offset)
+        return found
+
+    def _acknowledge_gaps(self, expected: int, offsets: Sequence[int]) -> None:
+        for offset in offsets:
+            if offset > expected:
+                self._cursor.acknowledge_range(expected, offset)
+            expected = offset + 1
+
+    def _without_superseded(
+        self, offsets: list[int], records: list[Any], compacted: CompactedRange
+    ) -> tuple[list[int], list[Any]]:
+        """Without what compaction leaves out, which counts as acknowledged."""
+        left = compacted.remaining(records)
+        if len(left) == len(records) and not compacted.parts:
+            return offsets, records
+        remaining = [record.offset() for record in left]
+        superseded = sorted(set(offsets).difference(remaining))
+        self._cursor.acknowledge(self._entries.chunks.acknowledged(superseded))
+        parts = {offset: compacted.parts[offset] for offset in remaining if offset in compacted.parts}
+        self._cursor.acknowledge_batches(parts)
+        keep = [i for i, offset in enumerate(remaining) if not self._cursor.is_acknowledged(offset)]
+        kept = [remaining[i] for i in keep]
+        self._entries.forget(set(offsets).difference(kept))
+        return kept, [left[i] for i in keep]
+
+    def _wanted(self, offsets: list[int], records: list[Any]) -> tuple[list[int], list[Any]]:
+        """Without what is acknowledged, and what comes in another way."""
+        if self.apart:
+            keep = [i for i, offset in enumerate(offsets) if offset not in self.apart]
+            self.apart.remove_range(0, self.read_position)
+            offsets, records = [offsets[i] for i in keep], [records[i] for i in keep]
+            if not offsets:
+                return offsets, records
+        offsets, records = without_acknowledged(self._cursor, offsets, records)
+        if self._held and offsets:
+            offsets, records = self._held.without(offsets, records)
+        return offsets, records
+
+    def _without_odd(
+        self, offsets: list[int], records: list[Any], odd_offsets: list[int]
+    ) -> tuple[list[int], list[Any]]:
+        """Without markers and what cannot be read; batch entries are noted, chunks are put together."""
+        if not odd_offsets and not self.fences:
+            return offsets, records
+        wanted = frozenset(odd_offsets)
+        odd = [i for i, offset in enumerate(offsets) if offset in wanted]
+        self.fences.learn(offsets, records, odd)
+        dropped = set(self.fences.void_in(offsets, records)) if self.fences else set()
+        parts: set[int] = set()
+        for i in odd:
+            if i in dropped:
+                continue
+            try:
+                if is_marker(records[i]):
+                    dropped.add(i)
+                    continue
+                in_transaction(headers_of(records[i]))
+                self._entries.note(offsets[i], records[i])
+                if (info := chunk_info(records[i])) is not None:
+                    whole = self._entries.chunks.add(offsets[i], info, records[i])
+                    if whole is not None and whole.offset() == offsets[i]:
+                        records[i] = whole
+                    else:
+                        parts.add(i)
+                        if whole is not None:
+                            self.complete_elsewhere.append(whole.offset())
+            except UnknownBatchFormat as reason:
+                self._stop_at(offsets[i], reason)
+                offsets, records = offsets[:i], records[:i]
+                dropped = {earlier for earlier in dropped if earlier < i}
+                parts = {earlier for earlier in parts if earlier < i}
+                break
+            except CorruptRecord as reason:
+                self.skip(offsets[i], reason)
+                dropped.add(i)
+        self._cursor.acknowledge([offsets[i] for i in dropped])
+        dropped |= parts
+        if self.delayed is not None:
+            kept = [i for i in odd if i < len(offsets) and i not in dropped]
+            dropped.update(self._set_aside(self.delayed, kept, offsets, records))
+        if not dropped:
+            return offsets, records
+        keep = [i for i in range(len(offsets)) if i not in dropped]
+        return [offsets[i] for i in keep], [records[i] for i in keep]
+
+    def _stop_at(self, offset: int, reason: Exception) -> None:
+        self.stopped = f"offset {offset}: {reason}"
+        report_stop(self._identity, self.stopped)
+        self.read_position = offset
+        self.committed.rewind()
+
+    def _set_aside(
+        self, delayed: DelayedMessages, odd: Iterable[int], offsets: Sequence[int], records: Sequence[Any]
+    ) -> list[int]:
+        now_ms = self._now_ms()
+        found = []
+        for i in odd:
+            due_ms = deliver_at_ms(headers_of(records[i]))
+            if due_ms > now_ms:
+                delayed.set_aside(offsets[i], due_ms)
+                self.due_soon.keep(offsets[i], due_ms, records[i], now_ms)
+                found.append(i)
+        return found
+
+
+def without_acknowledged(cursor: CursorState, offsets: list[int], records: list[Any]) -> tuple[list[int], list[Any]]:
+    """These records, but for what is acknowledged; `offsets` ascend and are not empty."""
+    floor = cursor.next_unacked
+    if floor <= offsets[0] and not cursor.deleted:
+        return offsets, records
+    acked = cursor.acknowledged_in(offsets[0], offsets[-1] + 1)
+    if not acked and offsets[0] >= floor:
+        return offsets, records
+    if offsets[0] >= floor and acked.isdisjoint(offsets):
+        return offsets, records
+    stays = [offset >= floor and offset not in acked for offset in offsets]
+    return list(compress(offsets, stays)), list(compress(records, stays))

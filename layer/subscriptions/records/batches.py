@@ -1,0 +1,184 @@
+"""Batch entries on their way to consumers: one record, many messages.
+
+An entry goes to one consumer as a whole, so what is in flight and what comes again is counted by entries, as in Pulsar
+(an entry that comes again leaves out what is acknowledged of it); queues, permits and limits count messages. Source:
+AbstractBaseDispatcher.filterEntriesForConsumer, ConsumerImpl::receiveIndividualMessagesFromBatch.
+
+A batch entry that cannot be read is reported (logged as an error, counted in `PartitionStats.corrupt_entries`) and
+acknowledged, as Pulsar's clients do (`BatchDeSerializeError`): it would fail for everybody, every time, and its
+neighbours are not to wait for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
+from types import MappingProxyType
+from typing import Any, Final, NamedTuple
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Corrupt
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
+from pulsar_on_kafka.kafka.records import headers_of, packed_headers_of
+from pulsar_on_kafka.mapping.batch_entry import FORMAT_VERSION, decode_batch
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.headers import BATCH, MARKER
+from pulsar_on_kafka.mapping.message_record import BatchInfo, batch_info, is_plain
+from pulsar_on_kafka.subscriptions.records.delivery import BatchAck, BatchEntry, Delivery, Feed
+from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage
+
+_log = logging.getLogger(__name__)
+
+_OFFSET: Final = itemgetter(0)
+_NONE: Final[Mapping[int, BatchAckSet]] = MappingProxyType({})
+
+
+class UnknownBatchFormat(CorruptRecord):
+    """A later version wrote it: there is nothing wrong with it, so it must not be skipped."""
+
+
+def is_batch(record: Any) -> bool:
+    return any(name == BATCH for name, _ in headers_of(record) or ())
+
+
+def batch_size(record: Any) -> int:
+    """Number of messages that a record's headers name; 0 when it is no batch entry.
+
+    Raises:
+        CorruptRecord: the headers cannot be read.
+        UnknownBatchFormat: it has another format than this version's.
+    """
+    if not is_batch(record):
+        return 0
+    info = batch_info(headers_of(record)) or BatchInfo(0, 0)
+    if info.format_version != FORMAT_VERSION:
+        raise UnknownBatchFormat(
+            f"batch entry of format {info.format_version}, this version reads {FORMAT_VERSION}: a newer one is needed"
+        )
+    return info.messages
+
+
+def unpack(
+    record: Any, size: int, feed: Feed, offset: int, redeliveries: int, acked: BatchAckSet | None
+) -> list[Delivery]:
+    """The messages of a batch entry that are not in `acked`, in order.
+
+    Raises:
+        CorruptRecord: its value is no batch of `size` messages.
+    """
+    value = record.value()
+    if value is None:
+        raise CorruptRecord(f"batch entry has no value, expected {size} messages")
+    entry = BatchEntry(decode_batch(value, size), size)
+    make = feed.endpoint.delivery_type.in_batch
+    if acked is None:
+        return [make(record, feed, offset, redeliveries, index, entry) for index in range(size)]
+    if acked.batch_size != size:
+        raise CorruptRecord(f"batch entry has {size} messages, the cursor knows {acked.batch_size}")
+    return [
+        make(record, feed, offset, redeliveries, index, entry) for index in range(size) if not acked.acked >> index & 1
+    ]
+
+
+def is_marker(record: Any) -> bool:
+    """A record of ours without payload that is never delivered."""
+    return any(name == MARKER for name, _ in headers_of(record) or ())
+
+
+class Begun(NamedTuple):
+    """Reading begins inside of the batch entry at `offset`, with batch index `first`."""
+
+    offset: int
+    first: int
+
+
+def messages_of(
+    records: Sequence[Any], feed: Feed, begun: Begun | None, left_out: Mapping[int, BatchAckSet] = _NONE
+) -> list[Delivery]:
+    """What a reader gets of a run of records: batches unpacked, without what is `left_out` of them (by offset), no
+    markers, nothing that cannot be read (reported)."""
+    make = feed.endpoint.delivery_type
+    if all(is_plain(packed_headers_of(record)) for record in records):
+        return [make(record, feed, record.offset(), 0) for record in records]
+    found: list[Delivery] = []
+    for record in records:
+        offset = record.offset()
+        try:
+            size = batch_size(record)
+            body, readable = feed.endpoint.unsealing.look(record, feed)
+            if body is None:
+                continue
+            if size and readable:
+                first = begun.first if begun is not None and begun.offset == offset else 0
+                passed = (1 << min(first, size)) - 1
+                if offset in left_out:
+                    passed |= left_out[offset].acked
+                acked = BatchAckSet(size, passed) if passed else None
+                found += unpack(body, size, feed, offset, 0, acked)
+            elif type(body) is WholeMessage:
+                if readable:
+                    body.check()
+                found.append(make.in_chunks(body, feed, offset, 0))
+            elif not is_marker(record):
+                found.append(make(body, feed, offset, 0))
+        except UnknownBatchFormat as reason:
+            raise Corrupt(f"{feed.slot.topic_name} at offset {offset}: {reason}") from reason
+        except CorruptRecord as reason:
+            _log.error("reader=%s offset=%d is skipped, it cannot be read: %s", feed.endpoint.name, offset, reason)
+    return found
+
+
+def messages_of_entry(fetcher: Fetcher, kafka_topic: str, partition: int, offset: int, deadline: Deadline) -> int:
+    """`batch_size` of the record at an offset, read from Kafka; 0 also where there is none (any more).
+
+    Raises:
+        CorruptRecord: its headers cannot be read.
+        StoreError: Kafka could not be asked.
+    """
+    low, end = fetcher.watermarks(kafka_topic, partition, deadline)
+    if low <= offset < end:
+        for batch in fetcher.read_at(kafka_topic, partition, [offset], deadline):
+            return batch_size(batch[0])
+    return 0
+
+
+def gathered(acks: Iterable[BatchAck]) -> dict[int, BatchAckSet]:
+    """Acknowledgements of single messages, by entry. Of two sizes for one entry the first is believed."""
+    found: dict[int, BatchAckSet] = {}
+    for offset, group in groupby(acks, _OFFSET):
+        run = list(group)
+        size = run[0][2]
+        bits = 0
+        indexes = {index for _, index, its_size in run if its_size == size}
+        if len(indexes) == size:
+            bits = (1 << size) - 1
+        else:
+            for index in indexes:
+                bits |= 1 << index
+        known = found.get(offset)
+        if known is None:
+            found[offset] = BatchAckSet(size, bits)
+        elif known.batch_size == size:
+            found[offset] = BatchAckSet(size, known.acked | bits)
+    return found
+
+
+def up_to(acks: Iterable[BatchAck]) -> tuple[int, Mapping[int, BatchAckSet]]:
+    """The farthest of some cumulative acknowledgements: its entry, and what it acknowledges of that."""
+    offset, index, size = max(acks)
+    return offset, {offset: BatchAckSet(size, (1 << index + 1) - 1)}
+
+
+def report_corrupt(cursor: object, offset: int, reason: Exception) -> None:
+    _log.error("cursor=%s offset=%d is skipped and acknowledged, it cannot be read: %s", cursor, offset, reason)
+
+
+def report_beyond_end(cursor: object, offset: int, end: int) -> None:
+    _log.warning("cursor=%s somebody names offset %d, the log ends at %d: taken for that", cursor, offset, end)
+
+
+def report_stop(cursor: object, reason: str) -> None:
+    _log.error("cursor=%s stopped: %s", cursor, reason)

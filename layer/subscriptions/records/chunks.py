@@ -1,0 +1,304 @@
+"""Chunked messages of one partition, put together from their chunks. No I/O, no clock of its own.
+
+A message that does not fit into one record is several, with one uuid (`mapping.message_record.ChunkInfo`). Its place is
+its last chunk's: there it becomes one `WholeMessage`, which is handed out, refused and delivered again like any other
+record. It is acknowledged by acknowledging all its chunks at once, so that no crash leaves a part of it. Source:
+ConsumerImpl::processMessageChunk of the official client, SharedConsumerAssignor of the broker.
+
+Differs from Pulsar: a message that is not complete when there are too many of such gives up its payload only; it is
+read again when its last chunk has come. A chunk whose beginning is not there is acknowledged on every subscription, as
+Pulsar's brokers do on Shared ones.
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from pulsar_on_kafka.mapping.message_record import ChunkInfo
+from pulsar_on_kafka.subscriptions.records.chunk_rules import ChunkRules
+from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage
+
+_log = logging.getLogger(__name__)
+
+MOST_PENDING_BYTES: Final = 64 * 1024 * 1024
+"""Payload kept for incomplete messages of a partition, besides that of the newest one."""
+MOST_PENDING: Final = 10_000
+"""Incomplete messages of a partition, with payload or without; beyond that the oldest one is given up."""
+READ_AGAIN_BYTES: Final = 32 * 1024 * 1024
+
+
+class Known(NamedTuple):
+    """A complete message that is not acknowledged: its chunks' offsets in their order, and its size."""
+
+    offsets: Sequence[int]
+    total_bytes: int
+
+
+class GivenUp(NamedTuple):
+    """Chunks that will never be a message, and why."""
+
+    uuid: str
+    offsets: list[int]
+    why: str
+
+
+class _Pending:
+    """A message some of whose chunks were met."""
+
+    __slots__ = ("chunks", "found", "payload_bytes", "total_bytes", "touched_s")
+
+    def __init__(self, info: ChunkInfo) -> None:
+        self.chunks = info.chunks
+        self.total_bytes = info.total_bytes
+        self.found: dict[int, tuple[int, Any]] = {}
+        """Chunk id to offset and record."""
+        self.payload_bytes: int | None = 0
+        """None once the payload was given up."""
+        self.touched_s = 0.0
+
+    def add(self, chunk_id: int, offset: int, record: Any, now_s: float) -> int:
+        """How many bytes more are kept."""
+        self.touched_s = now_s
+        _, before = self.found.get(chunk_id, (offset, None))
+        self.found[chunk_id] = (offset, record)
+        if self.payload_bytes is None:
+            if len(self.found) < self.chunks:
+                self.found[chunk_id] = (offset, None)
+            return 0
+        more = _size(record) - _size(before)
+        self.payload_bytes += more
+        return more
+
+    def drop_payload(self) -> int:
+        """How many bytes less are kept."""
+        freed, self.payload_bytes = self.payload_bytes or 0, None
+        self.found = {chunk_id: (offset, None) for chunk_id, (offset, _) in self.found.items()}
+        return freed
+
+    def offsets(self) -> list[int]:
+        return [self.found[chunk_id][0] for chunk_id in sorted(self.found)]
+
+    def whole(self) -> WholeMessage:
+        records = [self.found[chunk_id][1] for chunk_id in range(self.chunks)]
+        chunks = None if self.payload_bytes is None else records
+        return WholeMessage(array("Q", self.offsets()), self.total_bytes, records[-1], chunks)
+
+
+class ChunkAssembly:
+    """What is incomplete, and what is complete and not acknowledged, of one partition.
+
+    Memory: of incomplete messages as `ChunkRules` and MOST_PENDING_BYTES have it, and never more than one message above
+    that; an offset for each chunk of every message that is not acknowledged.
+    """
+
+    def __init__(self, rules: Callable[[], ChunkRules] = ChunkRules, now_s: Callable[[], float] = lambda: 0.0) -> None:
+        """`now_s` is the monotonic clock's."""
+        self.rules = rules
+        self.now_s = now_s
+        self.in_order = True
+        """Chunks come by ascending offset and none is left out, so that one whose beginning is not there, or that
+        follows a gap, is no use to anybody. Otherwise they may come in any order."""
+        self._pending: dict[str, _Pending] = {}
+        """By uuid, oldest first."""
+        self._kept_bytes = 0
+        self._look_s = 0.0
+        """No pending message expires before."""
+        self.known: dict[int, Known] = {}
+        """By last offset: complete messages that are not acknowledged."""
+        self.given_up: list[GivenUp] = []
+        """To be acknowledged by whoever reads this."""
+        self.given_up_chunks = 0
+        """All of them so far."""
+
+    def __bool__(self) -> bool:
+        return bool(self.known or self._pending)
+
+    @property
+    def pending(self) -> int:
+        """Incomplete messages."""
+        return len(self._pending)
+
+    @property
+    def pending_bytes(self) -> int:
+        """Payload that is kept for them."""
+        return self._kept_bytes
+
+    # Chunks come --------------------------------------------------------------------------------------------------
+
+    def add(self, offset: int, info: ChunkInfo, record: Any) -> WholeMessage | None:
+        """Take a chunk; gives the message that is complete with it, which may be another one than its last one when
+        they are not in order."""
+        uuid, chunk_id, in_order = info.uuid, info.chunk_id, self.in_order
+        pending = self._pending.get(uuid)
+        useless = in_order
+        if pending is not None and (info.chunks, info.total_bytes) != (pending.chunks, pending.total_bytes):
+            self._give_up_pending(uuid, f"its chunks disagree: {pending.chunks} or {info.chunks} of them")
+            pending, useless = None, True
+        if pending is not None:
+            before = pending.found.get(chunk_id)
+            if before is None:
+                if in_order and chunk_id != len(pending.found):
+                    self._give_up_pending(uuid, f"chunk {chunk_id} follows after {len(pending.found) - 1}")
+                    pending = None
+            elif before[0] != offset:
+                if chunk_id or not in_order:
+                    self._give_up(uuid, [offset], f"chunk {chunk_id} is there already")
+                    return None
+                self._give_up_pending(uuid, "its producer began again")
+                pending = None
+        if pending is None:
+            if chunk_id and useless:
+                self._give_up(uuid, [offset], f"chunk {chunk_id} of {info.chunks} without its beginning")
+                return None
+            pending = self._begin(info)
+        self._kept_bytes += pending.add(chunk_id, offset, record, self.now_s())
+        if len(pending.found) < pending.chunks:
+            self._keep_bounds(uuid)
+            return None
+        self._forget(uuid)
+        whole = pending.whole()
+        self.known[whole.offset()] = Known(whole.offsets, whole.total_bytes)
+        return whole
+
+    def _begin(self, info: ChunkInfo) -> _Pending:
+        due_s = self.now_s() + self.rules().expire_s
+        self._look_s = min(self._look_s, due_s) if self._pending else due_s
+        pending = self._pending[info.uuid] = _Pending(info)
+        return pending
+
+    def _keep_bounds(self, newest: str) -> None:
+        rules = self.rules()
+        with_payload = [uuid for uuid, pending in self._pending.items() if pending.payload_bytes is not None]
+        count = len(with_payload)
+        most = rules.max_pending or count
+        for uuid in with_payload:
+            if count <= most and self._kept_bytes <= MOST_PENDING_BYTES:
+                break
+            if uuid == newest:
+                continue
+            if rules.auto_ack_oldest and count > most:
+                self._give_up_pending(uuid, f"more than {most} messages are incomplete")
+            else:
+                self._kept_bytes -= self._pending[uuid].drop_payload()
+            count -= 1
+        if len(self._pending) > MOST_PENDING:
+            self._give_up_pending(next(iter(self._pending)), f"more than {MOST_PENDING} messages are incomplete")
+
+    def expire(self) -> bool:
+        """Give up what got no chunk for too long; True when there was any."""
+        now_s = self.now_s()
+        if not self._pending or now_s < self._look_s:
+            return False
+        expire_s = self.rules().expire_s
+        late = [uuid for uuid, pending in self._pending.items() if now_s - pending.touched_s >= expire_s]
+        for uuid in late:
+            pending = self._pending[uuid]
+            self._give_up_pending(uuid, f"{len(pending.found)} of {pending.chunks} chunks came, none for {expire_s} s")
+        self._look_s = min((pending.touched_s for pending in self._pending.values()), default=0.0) + expire_s
+        return bool(late)
+
+    def _give_up_pending(self, uuid: str, why: str) -> None:
+        self._give_up(uuid, self._forget(uuid).offsets(), why)
+
+    def _give_up(self, uuid: str, offsets: list[int], why: str) -> None:
+        self.given_up.append(GivenUp(uuid, offsets, why))
+        self.given_up_chunks += len(offsets)
+
+    def _forget(self, uuid: str) -> _Pending:
+        pending = self._pending.pop(uuid)
+        self._kept_bytes -= pending.payload_bytes or 0
+        return pending
+
+    def take_given_up(self, cursor: object) -> list[int]:
+        """The offsets of what was given up since the last call, logged; a cursor acknowledges them."""
+        given_up, self.given_up = self.given_up, []
+        for uuid, offsets, why in given_up:
+            _log.warning("cursor=%s chunked message %s is given up, offsets %s: %s", cursor, uuid, offsets, why)
+        return [offset for each in given_up for offset in each.offsets]
+
+    def forget_pending(self) -> None:
+        """The partition is read anew."""
+        self._pending.clear()
+        self._kept_bytes = 0
+
+    def clear(self) -> None:
+        """The same, and what was complete does not matter any more (seek)."""
+        self.forget_pending()
+        self.known.clear()
+
+    # Complete messages --------------------------------------------------------------------------------------------
+
+    def spread(self, offsets: Iterable[int]) -> Iterator[int]:
+        """These entries' offsets with all chunks of those that are chunked."""
+        known = self.known
+        for offset in offsets:
+            whole = known.get(offset)
+            if whole is None:
+                yield offset
+            else:
+                yield from whole.offsets
+
+    def acknowledged(self, offsets: Iterable[int]) -> list[int]:
+        """`spread`; and these entries are known no longer."""
+        known = self.known
+        found: list[int] = []
+        for offset in offsets:
+            whole = known.pop(offset, None)
+            if whole is None:
+                found.append(offset)
+            else:
+                found += whole.offsets
+        return found
+
+    def unacknowledged_below(self, end: int) -> list[int]:
+        """The offsets below `end`, ascending, of chunks whose message ends at or after it: a cumulative acknowledgement
+        up to there is not for them. What ends before is known no longer."""
+        for offset in [offset for offset in self.known if offset < end]:
+            del self.known[offset]
+        return self.ending_behind(end - 1)
+
+    def ending_behind(self, upto: int) -> list[int]:
+        """The offsets up to `upto`, ascending, of chunks whose message ends behind it."""
+        later = [whole.offsets for last, whole in self.known.items() if last > upto]
+        later += [pending.offsets() for pending in self._pending.values()]
+        return sorted({offset for offsets in later for offset in offsets if offset <= upto})
+
+    def affordable(self, offsets: Sequence[int]) -> Sequence[int]:
+        """The first of these entries: chunked ones up to 32 MiB together, and one at least."""
+        size = 0
+        for number, offset in enumerate(offsets):
+            whole = self.known.get(offset)
+            if whole is None:
+                continue
+            if size and size + whole.total_bytes > READ_AGAIN_BYTES:
+                return offsets[:number]
+            size += max(1, whole.total_bytes)
+        return offsets
+
+    def put_together(
+        self, entries: Iterable[int], records: Mapping[int, Any], gone: Iterable[int]
+    ) -> tuple[dict[int, Any], list[int]]:
+        """What `records`, read again, are of these entries; and the entries of which a part is `gone`."""
+        lost = frozenset(gone)
+        found: dict[int, Any] = {}
+        lost_entries: list[int] = []
+        for entry in entries:
+            whole = self.known.get(entry)
+            if whole is None:
+                if entry in records:
+                    found[entry] = records[entry]
+                elif entry in lost:
+                    lost_entries.append(entry)
+            elif not lost.isdisjoint(whole.offsets):
+                lost_entries.append(entry)
+            elif all(offset in records for offset in whole.offsets):
+                chunks = [records[offset] for offset in whole.offsets]
+                found[entry] = WholeMessage(whole.offsets, whole.total_bytes, chunks[-1], chunks)
+        return found, lost_entries
+
+
+def _size(record: Any) -> int:
+    return 0 if record is None else len(record)

@@ -1,0 +1,238 @@
+"""One consumer's inbox: filled by the member's thread, emptied by the application's.
+
+The fast path of `receive` is a bare `popleft`; both sides meet under the lock only when the inbox runs empty (the
+receiver waits) or full (the member waits, `starved`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded
+from pulsar_on_kafka.subscriptions.records.ack_timeouts import AckTimeouts
+from pulsar_on_kafka.subscriptions.records.chunk_rules import ChunkRules
+from pulsar_on_kafka.subscriptions.records.dead_letters import DeadLetters
+from pulsar_on_kafka.subscriptions.records.delivery import Delivery, Feed, PartitionSlot
+from pulsar_on_kafka.subscriptions.records.hash_ranges import KeySharedRule
+from pulsar_on_kafka.subscriptions.records.sealed import Unsealing
+
+DEFAULT_MAX_UNACKED: Final = 50_000
+"""Pulsar's `maxUnackedMessagesPerConsumer`."""
+LONGEST_WAIT_S: Final = 0.5
+"""A signal that comes just before a thread begins to wait is seen only when the wait ends."""
+
+
+class Decoder(Protocol):
+    def decode(self, data: bytes) -> Any: ...
+
+
+class Values(Protocol):
+    def value(self, message: Any) -> Any: ...
+
+
+class _AsTheyAre:
+    def decode(self, data: bytes) -> bytes:
+        return data
+
+
+class Endpoint:
+    """Inbox of at most `capacity` messages; with capacity 0 a message is handed out only to a waiting receiver."""
+
+    is_remote = False
+    """It is a consumer of another process (see `RemoteEndpoint`)."""
+
+    def __init__(
+        self,
+        name: str,
+        capacity: int,
+        *,
+        delivery_type: type[Delivery],
+        schema: Decoder | None = None,
+        values: Values | None = None,
+        priority: int = 0,
+        max_unacked: int = DEFAULT_MAX_UNACKED,
+        ack_timeouts: AckTimeouts | None = None,
+        dead_letters: DeadLetters | None = None,
+        key_shared: KeySharedRule | None = None,
+        unsealing: Unsealing | None = None,
+        chunk_rules: ChunkRules | None = None,
+    ) -> None:
+        self.name = name
+        self.capacity = capacity
+        self.priority = priority
+        self.delivery_type = delivery_type
+        self.schema: Decoder = schema if schema is not None else _AsTheyAre()
+        """How the application wants payloads; carried for the messages, not used here."""
+        self.values = values
+        """The same where a payload alone does not say it."""
+        self.max_unacked = max_unacked
+        self.ack_timeouts = ack_timeouts
+        self.dead_letters = dead_letters
+        self.key_shared = key_shared
+        self.unsealing = unsealing if unsealing is not None else Unsealing()
+        self.chunk_rules = chunk_rules if chunk_rules is not None else ChunkRules()
+        self._new_queue: Callable[[], deque[Delivery]] = deque if ack_timeouts is None else ack_timeouts.inbox
+        self.queue: deque[Delivery] = self._new_queue()
+        self.delivered = 0
+        """Messages put into the inbox so far, redeliveries included."""
+        self.starved = False
+        """The member waits for room in this inbox (see `watch`)."""
+        self.unacked = 0
+        """Messages of shared subscriptions handed out and not acknowledged; touched by the member's thread only."""
+        self.failure: Exception | None = None
+        self.on_available: Callable[[], None] | None = None
+        self.wake_member: Callable[[], None] = _nothing
+        self._level = capacity // 2
+        self._waiting = 0
+        self._closed = False
+        self._changed = threading.Condition()
+        self._feeds: dict[int, Feed] = {}
+
+    def feed(self, slot: PartitionSlot) -> Feed:
+        """The feed of this consumer for a partition (always the same object)."""
+        feed = self._feeds.get(slot.number)
+        if feed is None or feed.slot is not slot:
+            feed = self._feeds[slot.number] = Feed(slot, self)
+        return feed
+
+    # The member's side --------------------------------------------------------------------------------------------
+
+    def permits(self) -> int:
+        """How many messages this inbox takes now."""
+        if self._closed:
+            return 0
+        if self.capacity == 0:
+            return max(0, self._waiting - len(self.queue))
+        return max(0, self.capacity - len(self.queue))
+
+    def shared_permits(self) -> int:
+        """`permits`, or 0 while the limit of unacknowledged messages is reached."""
+        permits = self.permits()
+        return min(permits, self.max_unacked - self.unacked) if permits else 0
+
+    def resize(self, capacity: int) -> None:
+        """Take another number of messages, above 0, from now on; what is in the inbox stays."""
+        self.capacity = capacity
+        self._level = capacity // 2
+
+    def watch(self, left: int | None = None) -> None:
+        """Wake the member when at most `left` messages are here (None: half of what it takes; below 0: never)."""
+        if left is not None:
+            self._level = left
+        self.starved = True
+
+    def unwatch(self) -> None:
+        """The member does not wait for room any more."""
+        self.starved = False
+        self._level = self.capacity // 2
+
+    def has_room_again(self) -> bool:
+        """At most half full, or what the member watches for: time for it to refill."""
+        return len(self.queue) <= self._level
+
+    def deliver(self, deliveries: Sequence[Delivery]) -> None:
+        self.queue.extend(deliveries)
+        self.delivered += len(deliveries)
+        if self._waiting:
+            with self._changed:
+                self._changed.notify_all()
+        if self.on_available is not None:
+            self.on_available()
+
+    def discard(self, slot: PartitionSlot | None) -> list[Delivery]:
+        """Take out what was not received yet (of one partition, or all); order of the rest is kept."""
+        waiting, self.queue = self.queue, self._new_queue()
+        taken: list[Delivery] = []
+        kept: list[Delivery] = []
+        while True:
+            try:
+                delivery = deque.popleft(waiting)  # not received
+            except IndexError:
+                break
+            (taken if slot is None or delivery.feed.slot is slot else kept).append(delivery)
+        self.restore(kept)
+        return taken
+
+    def restore(self, deliveries: Sequence[Delivery]) -> None:
+        """Put back what `discard` gave, before everything that is here."""
+        self.queue.extendleft(reversed(deliveries))
+        if deliveries and self._waiting:
+            with self._changed:
+                self._changed.notify_all()
+        if deliveries and self.on_available is not None:
+            self.on_available()
+
+    def fail(self, failure: Exception) -> None:
+        """Every receive from now on raises `failure`."""
+        with self._changed:
+            self.failure = failure
+            self._changed.notify_all()
+        if self.on_available is not None:
+            self.on_available()
+
+    def expect(self, more: int) -> None:
+        """Count `more` receivers that wait without a thread (negative: answered). They matter with capacity 0 only."""
+        with self._changed:
+            self._waiting += more
+        self.wake_member()
+
+    # The application's side ---------------------------------------------------------------------------------------
+
+    def take_now(self) -> Delivery | None:
+        """The next message if one is there."""
+        try:
+            delivery = self.queue.popleft()
+        except IndexError:
+            return None
+        if self.starved and self.has_room_again():
+            self.wake_member()
+        return delivery
+
+    def take(self, deadline: Deadline) -> Delivery:
+        """The next message, waited for.
+
+        Raises:
+            DeadlineExceeded: none came in time.
+            Closed: the consumer was closed.
+        """
+        with self._changed:
+            self._waiting += 1
+            try:
+                while True:
+                    if self._closed:
+                        raise Closed(f"consumer {self.name} is closed")
+                    try:
+                        delivery = self.queue.popleft()
+                    except IndexError:
+                        pass
+                    else:
+                        if self.starved and self.has_room_again():
+                            self.wake_member()
+                        return delivery
+                    if self.failure is not None:
+                        raise self.failure
+                    if self.capacity == 0 or (self.starved and self.has_room_again()):
+                        self.wake_member()
+                    if deadline.passed():
+                        raise DeadlineExceeded(f"no message for consumer {self.name} in time")
+                    self._changed.wait(min(LONGEST_WAIT_S, deadline.remaining_s()))
+            finally:
+                self._waiting -= 1
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self.queue = deque()
+            self._changed.notify_all()
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+
+def _nothing() -> None:
+    return None

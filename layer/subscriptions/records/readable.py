@@ -1,0 +1,113 @@
+"""What of the records of a partition a reader is given."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.kafka.records import headers_of
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.fence import Fence
+from pulsar_on_kafka.mapping.transaction_headers import in_transaction
+from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
+from pulsar_on_kafka.subscriptions.records.fences import Fences
+from pulsar_on_kafka.subscriptions.records.read_committed import Passed, ReadCommitted
+from pulsar_on_kafka.transactions.buffer.model import look_over
+
+_log = logging.getLogger(__name__)
+
+
+class PutsTogether(Protocol):
+    """What becomes of chunks. Source: `ReaderChunks`."""
+
+    def together(self, partition: int, records: list[Any], /) -> list[Any]: ...
+
+    def forget(self, partition: int, /) -> None: ...
+
+
+class Readable:
+    """Everything but void records and those of transactions that are open or aborted, chunked messages put together,
+    and of what was compacted what compaction leaves.
+
+    Memory: what `ReadCommitted`, `Fences`, `ReaderChunks` and `CompactedRange` say.
+    """
+
+    def __init__(
+        self,
+        fences_of: Callable[[int], Iterable[Fence]],
+        committed_of: Callable[[int], ReadCommitted],
+        partitions: Iterable[int],
+        chunks: PutsTogether,
+        compacted: Mapping[int, CompactedRange] = MappingProxyType({}),
+    ) -> None:
+        """`fences_of` asks for the fences of a partition as they are now (see `Fences`)."""
+        self._chunks = chunks
+        self._fences_of = fences_of
+        self._fences = {partition: Fences(fences_of(partition)) for partition in partitions}
+        self._committed_of = committed_of
+        self.committed: dict[int, ReadCommitted] = {}
+        """Of partitions with transactions."""
+        self._compacted = compacted
+
+    def of(self, partition: int, records: list[Any]) -> list[Any]:
+        """Those of a run of records in offset order; markers are not looked for. From the first record of an open
+        transaction on they wait."""
+        if partition not in self.committed:
+            looked = look_over(range(len(records)), records)
+            if not looked.met:
+                return self._of(partition, records, looked.odd)
+            self.committed[partition] = self._committed_of(partition)
+        offsets = [record.offset() for record in records]
+        passed = self.committed[partition].take(offsets, records, look_over(offsets, records), offsets[-1] + 1)
+        return self._pass_on(partition, passed)
+
+    def release(self, partition: int) -> list[Any]:
+        """The same of what waits, by what is known of transactions now."""
+        committed = self.committed[partition]
+        return [] if committed.waits_from is None else self._pass_on(partition, committed.release())
+
+    def _pass_on(self, partition: int, passed: Passed) -> list[Any]:
+        offsets, records, odd_offsets = passed.run
+        wanted = frozenset(odd_offsets)
+        return self._of(partition, records, [i for i, offset in enumerate(offsets) if offset in wanted])
+
+    def _of(self, partition: int, records: list[Any], odd: list[int]) -> list[Any]:
+        left = self._chunks.together(partition, self._valid(partition, records, odd))
+        folded = self._compacted.get(partition)
+        return left if folded is None else folded.remaining(left)
+
+    def left_out(self, partition: int) -> Mapping[int, BatchAckSet]:
+        """Which messages of batch entries, by offset, are not delivered though their entry is."""
+        folded = self._compacted.get(partition)
+        return MappingProxyType({}) if folded is None else folded.parts
+
+    def skip(self, partitions: Iterable[int]) -> None:
+        """What lies between here and where these partitions are read next is not looked at."""
+        for partition in partitions:
+            self._fences.setdefault(partition, Fences()).add(self._fences_of(partition))
+
+    def forget(self, partitions: Iterable[int]) -> None:
+        """They are read from other places."""
+        for partition in partitions:
+            self._chunks.forget(partition)
+            if partition in self.committed:
+                self.committed[partition].rewind()
+
+    def _valid(self, partition: int, records: list[Any], odd: list[int]) -> list[Any]:
+        fences = self._fences.setdefault(partition, Fences())
+        if not odd and not fences:
+            return records
+        lost = {records[i].offset() for i in odd if not self._transaction_can_be_read(partition, records[i])}
+        valid = fences.valid(records, odd)
+        return [record for record in valid if record.offset() not in lost] if lost else valid
+
+    def _transaction_can_be_read(self, partition: int, record: Any) -> bool:
+        try:
+            in_transaction(headers_of(record))
+        except CorruptRecord as reason:
+            _log.error("partition=%d offset=%d is skipped, it cannot be read: %s", partition, record.offset(), reason)
+            return False
+        return True

@@ -1,0 +1,363 @@
+"""Reads partitions outside of any subscription: the thread behind a Reader.
+
+No group, so no rebalance and no wait for one; no cursor, so nothing is acknowledged or saved. Other threads take
+messages out of the endpoint, hand commands over, and look at how far it has come.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from dataclasses import dataclass
+from itertools import groupby
+from types import MappingProxyType
+from typing import Any, Final
+
+from pulsar_on_kafka.base import errors
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.meters import ReadCounts
+from pulsar_on_kafka.kafka.reading.assigned import (
+    AssignedConsumer,
+    end_reached,
+    failure_of,
+    is_final,
+    is_offset_out_of_range,
+)
+from pulsar_on_kafka.subscriptions.records.batches import Begun, messages_of
+from pulsar_on_kafka.subscriptions.records.delivery import Delivery, PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.open_transactions import LookingAgain
+from pulsar_on_kafka.subscriptions.records.readable import Readable
+
+_log = logging.getLogger(__name__)
+
+_BATCH: Final = 1000
+_POLL_S: Final = 0.01
+_IDLE_POLL_S: Final = 0.05
+_IDLE_AFTER_POLLS: Final = 200
+_STARVED_WAIT_S: Final = 0.1
+_WATERMARKS_TIMEOUT_S: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class TailStats:
+    """One reader at one moment: entries that it has not read up to the log's end, as Kafka last told, and messages that
+    it read and nobody received."""
+
+    behind: int
+    buffered: int
+
+
+class Tail:
+    """Fills one endpoint from the partitions that it was given.
+
+    What waits for the end of a transaction counts as read, and is handed on when it can be. Memory: librdkafka's fetch
+    queue, one batch of 1,000 records, what Readable says, and the endpoint's inbox.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kafka_topic: str,
+        config: dict[str, Any],
+        slot: Callable[[int], PartitionSlot],
+        starts: Mapping[int, int],
+        endpoint: Endpoint,
+        readable: Readable,
+        looking: LookingAgain,
+        begun: Mapping[int, Begun] = MappingProxyType({}),
+    ) -> None:
+        """`starts`: the offset of the first record to read, per partition; `begun`: what of a batch entry there is not
+        to come."""
+        self._name = name
+        self._topic = kafka_topic
+        self._config = config
+        self._slot = slot
+        self._endpoint = endpoint
+        self._readable = readable
+        self._looking = looking
+        self._look_wanted = False
+        self._found_open: dict[int, tuple[int, float]] = {}
+        """By partition the first offset that waits, and when it was asked for the last time."""
+        self._paused: set[int] = set()
+        """Partitions of which too much waits."""
+        self._positions = dict(starts)
+        self._begun = dict(begun)
+        self._waiting: deque[Delivery] = deque()
+        """Read, and not in the inbox yet."""
+        self._received_bytes = 0
+        self._quiet_polls = 0
+        self._commands: deque[tuple[Future[Any], Callable[[], object]]] = deque()
+        self._wake = threading.Event()
+        self._stopping = False
+        self._ended = False
+        self.failure: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name=f"pok-reader {name}", daemon=True)
+
+    # Any thread ---------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        self._endpoint.wake_member = self._wake.set
+        self._thread.start()
+
+    def partitions(self) -> list[int]:
+        return sorted(self._positions)
+
+    def has_messages_at_hand(self) -> bool:
+        """Something is in the inbox, or would be if it had room."""
+        return bool(self._waiting or self._endpoint.queue)
+
+    def has_reached(self, ends: Mapping[int, int], since_s: float) -> bool:
+        """Every record below these ends was read, or waits for the end of a transaction that was still open after
+        `since_s` (monotonic clock), when the ends were known; what of it is for the application was handed on *before*
+        that."""
+        return all(self._has_reached(partition, end, since_s) for partition, end in ends.items())
+
+    def _has_reached(self, partition: int, end: int, since_s: float) -> bool:
+        committed = self._readable.committed.get(partition)
+        blocker = None if committed is None else committed.waits_from
+        if blocker is None:
+            return self._positions.get(partition, 0) >= end
+        offset, asked_s = self._found_open.get(partition, (-1, since_s))
+        if offset == blocker and asked_s >= since_s:
+            return True
+        self._look_wanted = True
+        return False
+
+    def read_counts(self) -> ReadCounts:
+        """See `ReaderMeter`."""
+        return ReadCounts(self._endpoint.delivered, self._endpoint.unsealing.failures, self._received_bytes)
+
+    def ask_stats(self) -> Future[TailStats]:
+        """For somebody who asks several readers at once. Closed: it was closed; or what ended it."""
+        return self._put(self._stats)
+
+    def seek(self, offsets: Mapping[int, int], begun: Mapping[int, Begun], deadline: Deadline) -> None:
+        """Go on at these offsets (`begun` as for `Tail`); what was read of those partitions and not received is
+        dropped."""
+        self._command(lambda: self._seek(offsets, begun), deadline, "the seek")
+
+    def add(self, starts: Mapping[int, int], deadline: Deadline) -> None:
+        """Read these partitions, too; those that are being read already are left alone."""
+        self._command(lambda: self._add(starts), deadline, "partitions to be added")
+
+    def stop(self, deadline: Deadline) -> None:
+        """End the thread and the connection; a second call does nothing."""
+        self._stopping = True
+        self._wake.set()
+        if self._thread.ident is None or self._thread is threading.current_thread():
+            return
+        self._thread.join(deadline.remaining_s())
+        if self._thread.is_alive():
+            raise errors.DeadlineExceeded(f"reader {self._name} of {self._topic} did not close in time")
+
+    def _put(self, action: Callable[[], object]) -> Future[Any]:
+        future: Future[Any] = Future()
+        self._commands.append((future, action))
+        self._wake.set()
+        if self._ended:
+            self._refuse_commands()
+        return future
+
+    def _command(self, action: Callable[[], None], deadline: Deadline, what: str) -> None:
+        future = self._put(action)
+        try:
+            future.result(deadline.remaining_s())
+        except FutureTimeoutError as late:
+            future.cancel()
+            raise errors.DeadlineExceeded(f"reader {self._name}: time ran out while waiting for {what}") from late
+
+    # Its own thread -----------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self._consumer = AssignedConsumer(self._config, self._topic)
+            try:
+                self._consumer.add(self._positions)
+                while not self._stopping:
+                    self._step()
+            finally:
+                self._consumer.close()
+        except Exception as error:
+            if not isinstance(error, errors.LayerError):
+                _log.exception("reader=%s topic=%s stopped", self._name, self._topic)
+            self.failure = error
+            self._endpoint.fail(error)
+        finally:
+            self._ended = True
+            self._refuse_commands()
+
+    def _refuse_commands(self) -> None:
+        while self._commands:
+            try:
+                future, _ = self._commands.popleft()
+            except IndexError:  # another thread was quicker
+                return
+            if future.set_running_or_notify_cancel():
+                future.set_exception(self.failure or errors.Closed(f"reader {self._name} was closed"))
+
+    def _step(self) -> None:
+        while self._commands:
+            future, action = self._commands.popleft()
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(action())
+                except errors.LayerError as failure:
+                    future.set_exception(failure)
+        if self._waiting and not self._hand_on():
+            self._wait_for_room()
+            return
+        timeout_s = _POLL_S if self._quiet_polls < _IDLE_AFTER_POLLS else _IDLE_POLL_S
+        if self._looking:
+            timeout_s = 0.0 if self._look_wanted else min(timeout_s, self._looking.in_s())
+        batch = self._consumer.poll_batch(_BATCH, timeout_s)
+        self._quiet_polls = 0 if batch else self._quiet_polls + 1
+        if batch:
+            kind = type(batch[0])
+            for partition, group in groupby(batch, kind.partition):
+                self._accept(partition, list(group))
+        if self._looking and (self._look_wanted or self._looking.is_due(len(batch))):
+            self._look_again()
+
+    def _accept(self, partition: int, records: list[Any]) -> None:
+        kind = type(records[0])
+        if any(map(kind.error, records)):
+            good: list[Any] = []
+            for record in records:
+                error = record.error()
+                if error is None:
+                    good.append(record)
+                    continue
+                if good:
+                    self._take(partition, good)
+                    good = []
+                self._on_event(partition, record, error)
+            records = good
+        if records:
+            self._take(partition, records)
+
+    def _take(self, partition: int, records: list[Any]) -> None:
+        """Make messages of the records, and say only then that they were read (see `has_reached`)."""
+        position = self._positions.get(partition)
+        if position is None:
+            return
+        if records[0].offset() < position:  # fetched before a seek took effect
+            records = [record for record in records if record.offset() >= position]
+            if not records:
+                return
+        self._received_bytes += sum(map(len, records))
+        self._make_messages(partition, self._readable.of(partition, records))
+        if partition in self._readable.committed:
+            self._hold_back(partition)
+        self._positions[partition] = records[-1].offset() + 1
+
+    def _make_messages(self, partition: int, wanted: list[Any]) -> None:
+        if wanted:
+            feed = self._endpoint.feed(self._slot(partition))
+            self._waiting.extend(
+                messages_of(wanted, feed, self._begun.get(partition), self._readable.left_out(partition))
+            )
+            self._hand_on()
+
+    # Open transactions --------------------------------------------------------------------------------------------
+
+    def _hold_back(self, partition: int) -> None:
+        committed = self._readable.committed[partition]
+        self._looking.note(partition, committed)
+        if committed.full and partition not in self._paused:
+            self._look_again()
+            if committed.full:
+                self._paused.add(partition)
+                self._consumer.pause(partition)
+
+    def _look_again(self) -> None:
+        """Ask what became of the transactions that hold something up, and hand on what may be read now."""
+        committed = self._readable.committed
+        self._look_wanted = False
+        waiting = [partition for partition, each in committed.items() if each.waits_from is not None]
+        answered = self._looking.look(committed)
+        for partition in waiting:
+            self._make_messages(partition, self._readable.release(partition))
+            self._looking.note(partition, committed[partition])
+            if partition in self._paused and not committed[partition].full:
+                self._paused.discard(partition)
+                self._consumer.resume(partition)
+            blocker = committed[partition].waits_from
+            if answered and blocker is not None:
+                self._found_open[partition] = (blocker, self._looking.looked_s)
+        if answered:
+            self._looking.put_late_on_record(committed.values())
+
+    def _on_event(self, partition: int | None, record: Any, error: Any) -> None:
+        if end_reached(error):
+            if partition in self._positions:
+                self._positions[partition] = max(self._positions[partition], record.offset())
+        elif partition in self._positions and is_offset_out_of_range(error):
+            self._leave_gap(partition)
+        elif is_final(error):
+            raise failure_of(error, f"reader {self._name} of {self._topic}")
+        else:
+            _log.warning("reader=%s topic=%s partition=%s %s", self._name, self._topic, partition, error.str())
+
+    def _leave_gap(self, partition: int) -> None:
+        """Kafka refused the position: below the log start go on at the start; beyond the end records were lost."""
+        position = self._positions[partition]
+        low, high = self._consumer.watermarks(partition, _WATERMARKS_TIMEOUT_S)
+        if position > high:
+            raise errors.OffsetOutOfRange(
+                f"reader {self._name} stands at offset {position} of {self._topic}-{partition}, whose log ends at "
+                f"{high}: the cluster lost data"
+            )
+        self._positions[partition] = max(position, low)
+        self._consumer.seek({partition: self._positions[partition]})
+
+    def _hand_on(self) -> bool:
+        """Move what the inbox takes; True when nothing waits any more."""
+        waiting, endpoint = self._waiting, self._endpoint
+        permits = endpoint.permits()
+        if permits >= len(waiting):
+            endpoint.deliver(waiting)
+            waiting.clear()
+            return True
+        if permits:
+            endpoint.deliver([waiting.popleft() for _ in range(permits)])
+        return False
+
+    def _wait_for_room(self) -> None:
+        self._wake.clear()
+        self._endpoint.watch()
+        # A receiver that drained the inbox before it could see the flag is seen here instead.
+        if not self._commands and not self._stopping and not self._endpoint.permits():
+            self._wake.wait(_STARVED_WAIT_S)
+        self._endpoint.unwatch()
+
+    def _seek(self, offsets: Mapping[int, int], begun: Mapping[int, Begun]) -> None:
+        self._readable.skip(p for p, offset in offsets.items() if offset > self._positions.get(p, 0))
+        self._readable.forget(offsets)
+        for partition in self._paused.intersection(offsets):
+            self._paused.discard(partition)
+            self._consumer.resume(partition)
+        self._consumer.seek(offsets)
+        self._positions.update(offsets)
+        for partition in offsets:
+            self._begun.pop(partition, None)
+        self._begun.update(begun)
+        for partition in offsets:
+            slot = self._slot(partition)
+            self._endpoint.discard(slot)
+            if any(delivery.feed.slot is slot for delivery in self._waiting):
+                self._waiting = deque(delivery for delivery in self._waiting if delivery.feed.slot is not slot)
+
+    def _add(self, starts: Mapping[int, int]) -> None:
+        new = {partition: offset for partition, offset in starts.items() if partition not in self._positions}
+        if new:
+            self._consumer.add(new)
+            self._positions.update(new)
+
+    def _stats(self) -> TailStats:
+        behind = sum(max(0, self._consumer.known_end(p) - position) for p, position in self._positions.items())
+        return TailStats(behind, len(self._waiting) + len(self._endpoint.queue))

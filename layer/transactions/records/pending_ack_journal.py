@@ -1,0 +1,212 @@
+"""How owners of cursors write to `__transaction_pending_ack` and read it back, many cursors in one go.
+
+One thread of the process does it, from the first errand on, so that members go on dispatching meanwhile. It takes all
+errands that wait, appends what they have of each partition of the state topic at once, and reads that partition to its
+end once; every errand gets copies of what is on record for its cursors.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Final
+
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import Closed, LayerError
+from pulsar_on_kafka.mapping.state_topics import TRANSACTION_PENDING_ACK
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.statelog.view import LogEnd
+from pulsar_on_kafka.transactions.pending_acks.log import CursorAcks, CursorName, PendingAckLog
+from pulsar_on_kafka.transactions.records.views import TransactionViews
+
+_log: Final = logging.getLogger(__name__)
+
+Record = tuple[bytes, bytes | None]
+
+_ERRAND_S: Final = 10.0
+_LOW_WATERS_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What is on record of one cursor at an end of the log that holds what was appended; the low-water marks (by
+    coordinator) were read before."""
+
+    acks: CursorAcks
+    low_waters: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Errand:
+    name: CursorName
+    records: Sequence[Record]
+    answer: Future[Reading] = field(default_factory=Future)
+
+
+class PendingAckJournal:
+    """Thread-safe. Memory: one errand for each cursor that is busy, and the coordinators' low-water marks."""
+
+    def __init__(
+        self,
+        views: TransactionViews,
+        clock: Clock,
+        is_there: Callable[[Deadline], bool],
+        hold_up: Callable[[Collection[TxnId]], None],
+    ) -> None:
+        """`is_there`: whether the state topic exists. It comes into being with the first transaction. `hold_up` is told
+        of open transactions that hold something, see `Abandoned`."""
+        self.hold_up = hold_up
+        self._is_there = is_there
+        self._views = views
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._waiting: list[_Errand] = []
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._low_waters: dict[int, tuple[float, Mapping[int, int]]] = {}
+
+    # Blocking -----------------------------------------------------------------------------------------------------
+
+    def exchange(self, records: Mapping[CursorName, Sequence[Record]], deadline: Deadline) -> dict[CursorName, Reading]:
+        """Append these, and read what is on record of these cursors then, with fresh low-water marks.
+
+        Raises:
+            StoreError, Corrupt: something was not appended, or not read.
+        """
+        found: dict[CursorName, Reading] = {}
+        for partition, names in _by_partition(records).items():
+            low_waters = self._read_low_waters(partition, names[0].topic, deadline)
+            together = [record for name in names for record in records[name]]
+            at = self._views.append_pending_acks(partition, together, deadline) if together else None
+            found.update(self._read(partition, names, low_waters, deadline, at))
+        return found
+
+    def on_record(self, names: Sequence[CursorName], deadline: Deadline) -> dict[CursorName, CursorAcks]:
+        """What is on record of these cursors of one topic. Makes no state topic. Raises StoreError, Corrupt."""
+        if not names or not self._is_there(deadline):
+            return {name: CursorAcks() for name in names}
+
+        def look(log: PendingAckLog) -> dict[CursorName, CursorAcks]:
+            return {name: log.cursor(name).copy() for name in names}
+
+        return self._views.ask_pending_acks(names[0].topic, look, deadline)
+
+    def knows_of(self, name: CursorName, deadline: Deadline) -> bool:
+        """Whether anything is on record of this cursor. Makes no state topic."""
+        if not self._is_there(deadline):
+            return False
+        return self._views.ask_pending_acks(name.topic, lambda log: bool(log.cursor(name)), deadline)
+
+    # In the thread ------------------------------------------------------------------------------------------------
+
+    def send(self, name: CursorName, records: Sequence[Record]) -> Future[Reading]:
+        """Have these appended, then read what is on record of the cursor. The future fails with a LayerError when they
+        were not appended, or nobody knows, or what came of it could not be read."""
+        errand = _Errand(name, records)
+        with self._changed:
+            if self._closed:
+                errand.answer.set_exception(Closed("acknowledgements of transactions are over"))
+                return errand.answer
+            self._waiting.append(errand)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="pok-pending-acks", daemon=True)
+                self._thread.start()
+            self._changed.notify_all()
+        return errand.answer
+
+    def close(self, deadline: Deadline) -> None:
+        """Do what waits, then end the thread; a second call does nothing."""
+        with self._changed:
+            self._closed = True
+            thread, self._thread = self._thread, None
+            self._changed.notify_all()
+        if thread is not None:
+            thread.join(deadline.remaining_s())
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting and not self._closed:
+                    self._changed.wait()
+                errands, self._waiting = self._waiting, []
+                if not errands:
+                    return
+            for together in _grouped(errands):
+                try:
+                    self._do(together)
+                except Exception as failure:
+                    if not isinstance(failure, LayerError):
+                        _log.exception("acknowledgements of transactions")
+                    for errand in together:
+                        if not errand.answer.done():
+                            errand.answer.set_exception(failure)
+
+    def _do(self, errands: list[_Errand]) -> None:
+        """Errands of one partition of the state topic."""
+        deadline = Deadline.after(_ERRAND_S)
+        partition = TRANSACTION_PENDING_ACK.partition_for(errands[0].name.topic)
+        records = [record for errand in errands for record in errand.records]
+        low_waters = self._recent_low_waters(
+            partition, errands[0].name.topic, deadline
+        )  # before the log's end is known
+        at: LogEnd | None = None
+        if records:
+            try:
+                at = self._views.append_pending_acks(partition, records, deadline)
+            except LayerError as failure:
+                for errand in errands:
+                    if errand.records:
+                        errand.answer.set_exception(failure)
+                errands = [errand for errand in errands if not errand.records]
+        if errands:
+            found = self._read(partition, [errand.name for errand in errands], low_waters, deadline, at)
+            for errand in errands:
+                errand.answer.set_result(found[errand.name])
+
+    # Reading ------------------------------------------------------------------------------------------------------
+
+    def _read(
+        self,
+        partition: int,
+        names: Sequence[CursorName],
+        low_waters: Mapping[int, int],
+        deadline: Deadline,
+        at: LogEnd | None,
+    ) -> dict[CursorName, Reading]:
+        def copied(log: PendingAckLog) -> dict[CursorName, Reading]:
+            return {name: Reading(log.cursor(name).copy(), low_waters) for name in names}
+
+        return self._views.ask_pending_ack_log(partition, copied, deadline, at)
+
+    def _recent_low_waters(self, partition: int, topic: str, deadline: Deadline) -> Mapping[int, int]:
+        """Marks that are some time old are marks that were read before: they only let leftovers wait."""
+        with self._changed:
+            read_s, known = self._low_waters.get(partition, (0.0, None))
+        if known is not None and self._clock.monotonic() - read_s < _LOW_WATERS_S:
+            return known
+        return self._read_low_waters(partition, topic, deadline)
+
+    def _read_low_waters(self, partition: int, topic: str, deadline: Deadline) -> Mapping[int, int]:
+        now_s = self._clock.monotonic()
+        found = self._views.ask_buffer(topic, lambda entries: entries.low_waters(), deadline)
+        with self._changed:
+            self._low_waters[partition] = (now_s, found)
+        return found
+
+
+def _by_partition(names: Iterable[CursorName]) -> dict[int, list[CursorName]]:
+    found: dict[int, list[CursorName]] = {}
+    for name in names:
+        found.setdefault(TRANSACTION_PENDING_ACK.partition_for(name.topic), []).append(name)
+    return found
+
+
+def _grouped(errands: Iterable[_Errand]) -> list[list[_Errand]]:
+    found: dict[int, list[_Errand]] = {}
+    for errand in errands:
+        found.setdefault(TRANSACTION_PENDING_ACK.partition_for(errand.name.topic), []).append(errand)
+    return list(found.values())

@@ -1,0 +1,386 @@
+"""A coordinator as its owner serves it: wishes in, records into the log, answers and effects when they are read back.
+
+One thread calls `take_over` and then `turn` again and again; any thread may `submit`. A turn writes for every wish that
+needs it, by what was read last, in one append for all; reads these records back, and with them all that stands before
+them, and stops if somebody else took over; then it answers wishes, and gives transactions that the log shows as
+COMMITTING or ABORTING their effects, and later their last status. So nothing is answered or done before the record that
+says so was read back as valid, and an owner that was stopped for long can append when it wakes, but never decide.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from math import inf
+from typing import Final
+
+from pulsar_on_kafka.base.clock import Clock, SystemClock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import (
+    AppendOutcomeUnknown,
+    Fenced,
+    LayerError,
+    StoreError,
+    TooManyTransactions,
+    TransactionCoordinatorNotFound,
+)
+from pulsar_on_kafka.base.meters import CoordinatorMeter
+from pulsar_on_kafka.mapping.state_keys import CoordinatorTakeoverKey, encode_key
+from pulsar_on_kafka.mapping.state_records.transaction_log import TakenOver, encode_log_value
+from pulsar_on_kafka.mapping.state_records.transaction_requests import Wish
+from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.statelog.take_over import Owner
+from pulsar_on_kafka.statelog.view import LogEnd
+from pulsar_on_kafka.transactions.coordinator import machine
+from pulsar_on_kafka.transactions.coordinator.admission import Admission
+from pulsar_on_kafka.transactions.coordinator.counts import CoordinatorCounts
+from pulsar_on_kafka.transactions.coordinator.record_groups import GroupDelay
+from pulsar_on_kafka.transactions.coordinator.rules import OPEN, CoordinatorSettings
+from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState, Transaction, txn_id
+from pulsar_on_kafka.transactions.coordinator.timeouts import TransactionTimeouts
+from pulsar_on_kafka.transactions.effects.groups import Effects
+from pulsar_on_kafka.transactions.records.outcomes import Outcomes
+from pulsar_on_kafka.transactions.serving.deciding import Deciding
+from pulsar_on_kafka.transactions.serving.log import CoordinatorLog, RequestFeed
+from pulsar_on_kafka.transactions.serving.wishes import Waiting, Wishes
+from pulsar_on_kafka.transactions.serving.writing import Writing
+
+_log: Final = logging.getLogger(__name__)
+_SESSION_BYTES: Final = 16
+_HEARING_S: Final = 2.0
+_LONGEST_WAIT_S: Final = 60.0
+
+
+def random_session() -> str:
+    return secrets.token_hex(_SESSION_BYTES)
+
+
+class Coordinator:
+    """Memory: see `CoordinatorSettings`."""
+
+    def __init__(
+        self,
+        log: CoordinatorLog,
+        outcomes: Outcomes,
+        requests: RequestFeed,
+        *,
+        settings: CoordinatorSettings | None = None,
+        clock: Clock | None = None,
+        new_session: Callable[[], str] = random_session,
+        meter: CoordinatorMeter | None = None,
+    ) -> None:
+        """`log` must follow changes."""
+        self._log = log
+        self._requests = requests
+        self._settings = settings or CoordinatorSettings()
+        self._clock = clock or SystemClock()
+        self._new_session = new_session
+        self._wishes = Wishes(log.coordinator, self._settings.max_waiting, self._settings.finished_kept_ms, self._clock)
+        self._effects = Effects(outcomes, log.coordinator, self._settings, self._clock)
+        self._writing = Writing(log, self._settings, self._wishes)
+        self._deciding = Deciding(self._wishes, self._writing, self._effects, self._settings, self._clock)
+        self._counts = CoordinatorCounts(meter or CoordinatorMeter(), self._clock)
+        self._admission = Admission()
+        self._arrived: list[Waiting] = []
+        self._arrival = threading.Condition()
+        self._delay = GroupDelay(self._settings.group_records, self._settings.group_delay_ms / 1000)
+        self._serving = False
+        self._woken = False
+        self._hear_at_s = 0.0
+        self._deaf = ""
+        self._forget_session()
+
+    @property
+    def id(self) -> int:
+        return self._log.coordinator
+
+    @property
+    def serving(self) -> bool:
+        """Whether it takes wishes; for any thread."""
+        return self._serving
+
+    @property
+    def unreadable_requests(self) -> int:
+        """Requests that could neither be read nor answered, since this object was made."""
+        return self._wishes.unreadable_requests
+
+    def _forget_session(self) -> None:
+        self._owner: Owner | None = None
+        self._state = CoordinatorState(self.id)
+        self._counts.begin(-1)
+        self._by = 0
+        self._timeouts = TransactionTimeouts()
+        self._overdue: set[int] = set()
+        self._in_place: dict[int, Transaction] = {}
+        """Whose outcome is everywhere, and whose last status was not read yet."""
+        self._last_status_at_s = inf
+        self._clean_at_s = 0.0
+        self._clean_pause_s = self._settings.clean_every_ms / 1000
+        self._busy = False
+        self._writing.drop()
+
+    # Any thread ---------------------------------------------------------------------------------------------------
+
+    def submit(self, wish: Wish, deadline: Deadline) -> Future[TxnId]:
+        """See to `wish` of this process; the future gives the transaction's id when it is done, durably.
+
+        The future raises `InvalidTxnStatus`, `TransactionNotFound`, `InvalidOption`, `TooManyTransactions` (refused),
+        `NoSuchTopic` (a registration where a topic was deleted),
+        `TransactionCoordinatorNotFound`, `DeadlineExceeded` (certainly not done), `TransactionOutcomeUnknown` (an end),
+        `AppendOutcomeUnknown` (a registration: ask again; a begin: what was perhaps opened times out).
+
+        Raises:
+            TransactionCoordinatorNotFound: this process does not serve the coordinator now.
+            TooManyTransactions: too many wishes wait.
+        """
+        future: Future[TxnId] = Future()
+        with self._arrival:
+            waiting = len(self._arrived) + len(self._wishes)
+            if waiting >= self._settings.max_waiting:
+                raise TooManyTransactions(f"coordinator {self.id} has {waiting} wishes waiting, its limit")
+            if not self._serving:
+                raise TransactionCoordinatorNotFound(f"coordinator {self.id} is not served here")
+            self._arrived.append(Waiting(wish, future=future, deadline=deadline))
+            self._arrival.notify()
+        return future
+
+    def wake(self) -> None:
+        """End a `wait_for_work`."""
+        with self._arrival:
+            self._woken = True
+            self._arrival.notify()
+
+    # Its own thread -----------------------------------------------------------------------------------------------
+
+    def wait_for_work(self, look_s: float) -> None:
+        """Return when a turn has something to do, or perhaps has: requests are looked for after `look_s` where the feed
+        does not wake."""
+        most_s = _LONGEST_WAIT_S if self._requests.wakes else look_s
+        with self._arrival:
+            if not self._busy and not self._arrived and not self._woken:
+                self._arrival.wait(max(0.0, min(most_s, self._next_s())))
+            self._woken = False
+            delay_s = self._delay.remaining_s(self._clock.monotonic())
+            if delay_s and len(self._arrived) < self._settings.group_records and not self._busy:
+                self._arrival.wait(delay_s)
+
+    def _next_s(self) -> float:
+        """Seconds until something is due by itself."""
+        now_s = self._clock.monotonic()
+        times = [self._clean_at_s, self._effects.next_s(), self._last_status_at_s]
+        if (expiry_ms := self._timeouts.next_ms()) is not None:
+            times.append(expiry_ms / 1000)
+        return min(times) - now_s
+
+    def take_over(self, deadline: Deadline) -> None:
+        """Become the owner, with a session of its own: what a former one left is taken up from the log.
+
+        Raises:
+            Fenced: another one claimed at the same time.
+            Corrupt: a record of the log cannot be read. And what `StateLog` raises.
+        """
+        self._forget_session()
+        self._hear_at_s = 0.0
+        self._hear(deadline)
+        state = self._log.read(deadline)
+        claim = Owner(self._new_session(), state.next_version)
+        key = encode_key(CoordinatorTakeoverKey(self.id, claim.session, claim.version))
+        value = encode_log_value(TakenOver(self._ids_taken(state)))
+        at: LogEnd | None = None
+        try:
+            at = self._log.append([(key, value)], deadline)
+        except AppendOutcomeUnknown as unknown:
+            _log.info("coordinator=%d version=%d outcome unknown, reading: %s", self.id, claim.version, unknown)
+        state = self._log.read(deadline, at)
+        if state.owner != claim:
+            raise Fenced(f"coordinator {self.id}: version {claim.version} was claimed, {state.owner} owns it")
+        self._owner, self._by, self._state = claim, claim.version, state
+        self._writing.begin(claim.session, claim.version)
+        self._deciding.begin(state.highest_id)
+        self._effects.begin(claim.session, claim.version)
+        self._counts.begin(claim.version)
+        for transaction in state.transactions():
+            self._watch(state, transaction.id.least_bits)
+        state.take_touched()
+        self._busy = True
+        with self._arrival:
+            self._serving = True
+        _log.info("coordinator=%d version=%d serves, %d unfinished", self.id, claim.version, state.unfinished)
+
+    def _ids_taken(self, state: CoordinatorState) -> int:
+        """The highest id that a former owner may have given, or still give in vain."""
+        return 0 if state.owner is None else max(0, state.highest_id) + self._settings.most_ids_ahead
+
+    def resign(self, why: LayerError | None = None) -> None:
+        """Serve no more, and tell everybody who waits; a second call does nothing."""
+        with self._arrival:
+            self._serving = False
+            arrived, self._arrived = self._arrived, []
+        for waiting in arrived:
+            self._wishes.add(waiting)
+        self._wishes.resign(why)
+        self._requests.rest()
+        self._forget_session()
+
+    def turn(self, deadline: Deadline) -> bool:
+        """One round of what is described above; False when nobody wished for anything.
+
+        Raises:
+            Fenced: somebody else owns the coordinator; `resign`, and take over only if it is still this process's.
+            Corrupt: `resign`. Other LayerErrors pass: what waits is seen to in the next turn.
+        """
+        if self._owner is None:
+            raise Fenced(f"coordinator {self.id} was not taken over")
+        self._hear(deadline)
+        self._take_arrived()
+        wished = len(self._wishes) > 0
+        if not (self._busy or wished or self._next_s() <= 0):
+            return False
+        self._wishes.drop_late()
+        self._busy = self._wishes.let_in(self._admission.begins)
+        state = self._read_back(self._write(deadline), deadline)
+        try:
+            wanted = self._judge(state)
+            self._take_effect(state, wanted, deadline)
+        finally:
+            self._deciding.tell()
+        self._announce(wanted, deadline)
+        self._effects.publish_low_water(state.low_water, deadline, busy=self._busy or wished)
+        return wished
+
+    def _write(self, deadline: Deadline) -> LogEnd | None:
+        """Append what is to be written by what was read last."""
+        self._deciding.propose(self._state)
+        self._expire(self._state)
+        if self._writing or self._clock.monotonic() >= self._last_status_at_s:
+            self._write_last_statuses()
+        self._clean(self._state)
+        began_s = self._clock.monotonic()
+        at = self._writing.flush(deadline)
+        if at is not None:
+            now_s = self._clock.monotonic()
+            self._admission.appended(now_s - began_s, now_s)
+        return at
+
+    def _write_last_statuses(self) -> None:
+        for transaction in self._in_place.values():
+            self._writing.write(machine.in_place(transaction, self._by))
+
+    def _read_back(self, at: LogEnd | None, deadline: Deadline) -> CoordinatorState:
+        state = self._state = self._log.read(deadline, at)
+        if state.owner != self._owner:
+            raise Fenced(f"coordinator {self.id}: {state.owner} took over from version {self._by}")
+        touched = state.take_touched()
+        for local_id in touched:
+            self._watch(state, local_id)
+        if touched:
+            self._clean_soon()
+        if not self._in_place:
+            self._last_status_at_s = inf
+        return state
+
+    def _judge(self, state: CoordinatorState) -> Sequence[machine.Announce]:
+        """Answer, and give what is to be announced before it can be answered."""
+        wanted, more = self._deciding.judge(state)
+        self._busy = self._busy or more
+        return wanted
+
+    def _announce(self, wanted: Sequence[machine.Announce], deadline: Deadline) -> None:
+        """They are answered by what is read after that: whoever took over before this stood in the buffers did not see
+        it there, and may have ended the transaction."""
+        announced = self._effects.announce(wanted, deadline)
+        self._busy = self._busy or announced
+
+    def _take_effect(self, state: CoordinatorState, wanted: Sequence[machine.Announce], deadline: Deadline) -> None:
+        """Give transactions their outcomes, and tell those who wait for that: what they wished for is decided, in the
+        log, and everywhere. The last status only says that nothing is left to be done; it goes with other records."""
+        ending = [found for found in state.ending() if found.id.least_bits not in self._in_place]
+        done = self._effects.put_in_place(ending, deadline, wanted)
+        self._in_place.update((transaction.id.least_bits, transaction) for transaction in done)
+        asked = self._deciding.in_place(self._in_place.values())
+        if self._in_place:
+            delay_s = 0.0 if asked else self._settings.last_status_delay_ms / 1000
+            self._last_status_at_s = min(self._last_status_at_s, self._clock.monotonic() + delay_s)
+
+    def finish(self, deadline: Deadline) -> None:
+        """Before `resign`, in good order: have the log say what is over, or else the next owner does it all again.
+        Raises LayerErrors; then it does."""
+        if self._owner is not None and self._in_place:
+            self._write_last_statuses()
+            self._writing.flush(deadline)
+
+    def _hear(self, deadline: Deadline) -> None:
+        """Take in requests. Wishes of this process are seen to also when there is trouble with those."""
+        now_s = self._clock.monotonic()
+        if now_s < self._hear_at_s and not self._requests.wakes:
+            return
+        self._hear_at_s = now_s + self._settings.requests_every_ms / 1000
+        try:
+            for record in self._requests.take(Deadline.after(min(_HEARING_S, deadline.remaining_s()))):
+                self._wishes.hear(record)
+        except StoreError as failure:
+            level = logging.DEBUG if self._deaf == type(failure).__name__ else logging.WARNING
+            self._deaf = type(failure).__name__
+            self._hear_at_s = now_s + _HEARING_S
+            _log.log(level, "coordinator=%d does not hear other processes: %s", self.id, failure)
+        else:
+            self._deaf = ""
+
+    def _take_arrived(self) -> None:
+        with self._arrival:
+            if self._delay.due(len(self._arrived), self._clock.monotonic()):
+                arrived, self._arrived = self._arrived, []
+                for waiting in arrived:
+                    self._wishes.add(waiting)
+
+    def _watch(self, state: CoordinatorState, local_id: int) -> None:
+        """What a change of a transaction means for its time-out and for its buffers."""
+        transaction = state.transaction(txn_id(self.id, local_id))
+        self._counts.see(local_id, transaction)
+        if transaction is None or transaction.status is not OPEN:
+            self._timeouts.remove(local_id)
+            self._overdue.discard(local_id)
+            if transaction is None or transaction.finished:
+                self._effects.forget(local_id)
+                self._in_place.pop(local_id, None)
+        elif local_id not in self._timeouts and local_id not in self._overdue:
+            left_ms = transaction.deadline_ms() - self._clock.now_ms()  # another machine's clock may have begun it
+            self._timeouts.add(local_id, self._monotonic_ms(), min(left_ms, transaction.new.timeout_ms))
+
+    def _monotonic_ms(self) -> int:
+        return int(self._clock.monotonic() * 1000)
+
+    def _expire(self, state: CoordinatorState) -> None:
+        self._overdue.update(self._timeouts.expired(self._monotonic_ms()))
+        for local_id in sorted(self._overdue - self._deciding.ended):
+            transaction = state.transaction(txn_id(self.id, local_id))
+            write = None if transaction is None else machine.time_out(transaction, self._by)
+            if write is None:
+                self._overdue.discard(local_id)
+            elif local_id not in self._deciding.added:
+                _log.info("coordinator=%d transaction=%d timed out", self.id, local_id)
+                self._counts.timing_out(local_id)
+                self._writing.write(write)
+        self._busy = self._busy or bool(self._overdue)
+
+    def _clean(self, state: CoordinatorState) -> None:
+        """Tombstones go with other records, some at a time."""
+        now_s = self._clock.monotonic()
+        if self._owner is None or now_s < self._clean_at_s:
+            return
+        keys = state.to_clean(self._owner, self._clock.now_ms(), self._settings)
+        self._writing.clean(keys)
+        self._clean_at_s = now_s + self._clean_pause_s
+        if len(keys) >= self._settings.clean_at_once:
+            self._clean_at_s = now_s
+        elif keys:
+            self._clean_soon()
+        else:  # looking is a request to Kafka, for each coordinator: where nothing happens it is done less and less
+            self._clean_pause_s = min(2 * self._clean_pause_s, self._settings.finished_kept_ms / 2000)
+
+    def _clean_soon(self) -> None:
+        self._clean_pause_s = self._settings.clean_every_ms / 1000
+        self._clean_at_s = min(self._clean_at_s, self._clock.monotonic() + self._clean_pause_s)

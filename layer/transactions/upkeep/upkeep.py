@@ -1,0 +1,245 @@
+"""What keeps the state of transactions small: entries that nobody needs any more are tombstoned.
+
+Coordinators and the owners of cursors clean what they wrote themselves. What is left to this module is whatever nobody
+else has a reason to look at: buffer entries whose records left the log (`buffer/cleaning.py`), pending acks of topics
+and subscriptions that were deleted or that come when a cursor's owner does not look (`pending_acks/cleaning.py`), and
+low-water marks of sessions that are over.
+
+Partition i of both state topics is cleaned by the process that serves coordinator i, so ordinarily by one. Two that do
+it at once do no harm: a tombstone says nothing but that a key is gone, and what is named here never comes back.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple, Protocol
+
+from pulsar_on_kafka.base.clock import Clock
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.mapping.state_keys import encode_key
+from pulsar_on_kafka.mapping.state_records.pending_acks import CursorLife
+from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK, StateTopic
+from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.metadata.topics import LastLife, Topic
+from pulsar_on_kafka.statelog.api import StateLog
+from pulsar_on_kafka.transactions.buffer.cleaning import BufferCleaning
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
+from pulsar_on_kafka.transactions.buffer.model import DataPartition
+from pulsar_on_kafka.transactions.pending_acks import cleaning
+from pulsar_on_kafka.transactions.pending_acks.log import CursorName, PendingAckLog
+from pulsar_on_kafka.transactions.records.views import TransactionViews
+from pulsar_on_kafka.transactions.upkeep.state_size import StateSizes
+
+_log: Final = logging.getLogger(__name__)
+_MOST_AT_ONCE: Final = 500
+_MOST_TOMBSTONES: Final = 20_000
+_MARK_KEPT_MS: Final = 86_400_000
+_TOPIC_S: Final = 10.0
+
+
+class Topics(Protocol):
+    """What is asked of `metadata.topics.Topics`."""
+
+    def last_life(self, name: TopicName, deadline: Deadline) -> LastLife | None: ...
+
+
+class Subscriptions(Protocol):
+    """What is asked of `metadata.subscriptions.registry.Subscriptions`."""
+
+    def find(self, topic: Topic, name: str, deadline: Deadline) -> Subscription | None: ...
+
+
+class LogRanges(Protocol):
+    """What is asked of `KafkaAdmin`."""
+
+    def start_offsets(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> dict[int, int]: ...
+
+    def end_offsets(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> dict[int, int]: ...
+
+
+class _Cursor(NamedTuple):
+    """What of a cursor's records speaks of lives that are over."""
+
+    name: CursorName
+    dead: list[CursorLife]
+
+
+class Upkeep:
+    """For one thread. Memory: a number for each aborted transaction's entry that the log start has passed."""
+
+    def __init__(
+        self,
+        log: StateLog,
+        views: TransactionViews,
+        topics: Topics,
+        subscriptions: Subscriptions,
+        log_ranges: LogRanges,
+        clock: Clock,
+    ) -> None:
+        self._log = log
+        self._views = views
+        self._topics = topics
+        self._subscriptions = subscriptions
+        self._log_ranges = log_ranges
+        self._clock = clock
+        self._cleanings: dict[DataPartition, BufferCleaning] = {}
+        self._next_topic: dict[tuple[str, int], str] = {}
+        self._told: set[str] = set()
+        self.sizes = StateSizes()
+
+    def run(self, partitions: Collection[int], deadline: Deadline) -> int:
+        """Clean these partitions of both state topics; how many records were tombstoned.
+
+        At most 20,000 at once, and nothing is begun after the deadline: the next call goes on where this one ended.
+        A topic that cannot be asked about is left for the next call, and told about once.
+
+        Raises:
+            LayerError: a state topic cannot be read or written.
+        """
+        self.sizes.keep(partitions)
+        done = 0
+        for partition in sorted(partitions):
+            for clean in (self._buffers, self._pending_acks):
+                if deadline.passed() or done >= _MOST_TOMBSTONES:
+                    return done
+                done += clean(partition, _MOST_TOMBSTONES - done, deadline)
+        return done
+
+    # Buffers ------------------------------------------------------------------------------------------------------
+
+    def _buffers(self, partition: int, most: int, deadline: Deadline) -> int:
+        now_ms = self._clock.now_ms()
+
+        def look(entries: BufferEntries) -> tuple[dict[str, list[int]], list[bytes]]:
+            self.sizes.buffer(partition, entries.count())
+            marks = entries.superseded_low_waters(now_ms - _MARK_KEPT_MS)
+            return _by_topic(entries.places()), [encode_key(key) for key in marks]
+
+        places, superseded = self._views.ask_buffer_log(partition, look, deadline)
+        done = self._tombstone(TRANSACTION_BUFFER_SNAPSHOT, partition, superseded[:most], deadline)
+        known = {(topic, number) for topic, numbers in places.items() for number in numbers}
+        here = TRANSACTION_BUFFER_SNAPSHOT.partition_for
+        for where in [each for each in self._cleanings if here(each.topic) == partition]:
+            if (where.topic, where.partition) not in known:
+                del self._cleanings[where]
+        for topic in self._in_turns(TRANSACTION_BUFFER_SNAPSHOT, partition, places):
+            if deadline.passed() or done >= most:
+                self._next_topic[TRANSACTION_BUFFER_SNAPSHOT.name, partition] = topic
+                break
+            try:
+                ranges = self._ranges(topic, places[topic], _at_most(_TOPIC_S, deadline))
+            except LayerError as failure:
+                self._tell(topic, failure)
+                continue
+            question = partial(self._due, ranges=ranges, now_ms=now_ms)
+            keys = self._views.ask_buffer_log(partition, question, deadline)
+            done += self._tombstone(TRANSACTION_BUFFER_SNAPSHOT, partition, keys[: most - done], deadline)
+        return done
+
+    def _ranges(
+        self, topic: str, partitions: Sequence[int], deadline: Deadline
+    ) -> dict[DataPartition, tuple[int, int] | None]:
+        """Where the logs of these partitions begin and end; None of those that are gone."""
+        life = self._topics.last_life(TopicName.parse(topic), deadline)
+        if life is None:
+            return {}
+        there = [] if life.topic is None else [p for p in partitions if p < life.topic.partitions]
+        starts: dict[int, int] = {}
+        ends: dict[int, int] = {}
+        if life.topic is not None and there:
+            starts = self._log_ranges.start_offsets(life.topic.kafka_topic, there, deadline)
+            ends = self._log_ranges.end_offsets(life.topic.kafka_topic, there, deadline)
+        return {
+            DataPartition(topic, p, life.incarnation): (starts.get(p, 0), ends.get(p, 0)) if p in there else None
+            for p in partitions
+        }
+
+    def _due(
+        self, entries: BufferEntries, ranges: dict[DataPartition, tuple[int, int] | None], now_ms: int
+    ) -> list[bytes]:
+        found: list[bytes] = []
+        for where, log in ranges.items():
+            of_partition = self._cleanings.setdefault(where, BufferCleaning(where))
+            start, end = (None, 0) if log is None else log
+            found += [encode_key(key) for key in of_partition.due(entries, start, now_ms, end)]
+        return found
+
+    # Pending acks -------------------------------------------------------------------------------------------------
+
+    def _pending_acks(self, partition: int, most: int, deadline: Deadline) -> int:
+        now_ms = self._clock.now_ms()
+
+        def look(log: PendingAckLog) -> dict[str, dict[CursorName, list[CursorLife]]]:
+            self.sizes.pending_acks(partition, log.count())
+            found: dict[str, dict[CursorName, list[CursorLife]]] = {}
+            for name, acks in log.cursors().items():
+                found.setdefault(name.topic, {})[name] = list(acks.lives)
+            return found
+
+        places = self._views.ask_pending_ack_log(partition, look, deadline)
+        done = 0
+        for topic in self._in_turns(TRANSACTION_PENDING_ACK, partition, places):
+            if deadline.passed() or done >= most:
+                self._next_topic[TRANSACTION_PENDING_ACK.name, partition] = topic
+                break
+            try:
+                cursors = self._over(topic, places[topic], _at_most(_TOPIC_S, deadline))
+            except LayerError as failure:
+                self._tell(topic, failure)
+                continue
+            question = partial(_due_acks, cursors=cursors, now_ms=now_ms)
+            keys = self._views.ask_pending_ack_log(partition, question, deadline)
+            done += self._tombstone(TRANSACTION_PENDING_ACK, partition, keys[: most - done], deadline)
+        return done
+
+    def _over(self, topic: str, seen: Mapping[CursorName, list[CursorLife]], deadline: Deadline) -> list[_Cursor]:
+        """Which of the lives that were seen are over."""
+        life = self._topics.last_life(TopicName.parse(topic), deadline)
+        if life is None:
+            return []
+        found: list[_Cursor] = []
+        for name, lives in seen.items():
+            alive: CursorLife | None = None
+            if life.topic is not None:
+                subscription = self._subscriptions.find(life.topic, name.subscription, deadline)
+                if subscription is not None and name.partition in subscription.served:
+                    alive = CursorLife(life.incarnation, subscription.life(name.partition))
+            found.append(_Cursor(name, [each for each in lives if each != alive]))
+        return found
+
+    # Both ---------------------------------------------------------------------------------------------------------
+
+    def _in_turns(self, state_topic: StateTopic, partition: int, topics: Iterable[str]) -> list[str]:
+        """Beginning with the one at which the last call ended."""
+        first = self._next_topic.pop((state_topic.name, partition), "")
+        return sorted(topics, key=lambda topic: (topic < first, topic))
+
+    def _tombstone(self, topic: StateTopic, partition: int, keys: Sequence[bytes], deadline: Deadline) -> int:
+        for first in range(0, len(keys), _MOST_AT_ONCE):
+            together = [(key, None) for key in keys[first : first + _MOST_AT_ONCE]]
+            self._log.append_many(topic, partition, together, deadline)
+        return len(keys)
+
+    def _tell(self, topic: str, failure: LayerError) -> None:
+        level = logging.DEBUG if topic in self._told else logging.WARNING
+        self._told.add(topic)
+        _log.log(level, "topic=%s what is left of its transactions cannot be cleaned now: %s", topic, failure)
+
+
+def _due_acks(log: PendingAckLog, cursors: Iterable[_Cursor], now_ms: int) -> list[bytes]:
+    return [key for name, dead in cursors for key in cleaning.due(name, log.cursor(name), dead, now_ms)]
+
+
+def _by_topic(places: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, partition in places:
+        found.setdefault(topic, []).append(partition)
+    return found
+
+
+def _at_most(seconds: float, deadline: Deadline) -> Deadline:
+    return Deadline.after(min(seconds, deadline.remaining_s()))
