@@ -1,0 +1,1 @@
+"""The lookup service: it tells clients which cluster serves a tenant."""

@@ -1,0 +1,1 @@
+"""Topics, namespaces, clusters, tenants and policies, as the state topics have them on record."""

@@ -1,0 +1,1 @@
+"""The node: what all clients of a process share for one cluster."""

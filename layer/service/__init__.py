@@ -1,1 +1,1 @@
-"""What somebody has to do for a cluster: by `pok serve`, or in a client's process while no service is there."""
+"""The roles of `pok serve`, which a client's process takes on while no service is there."""

@@ -1,1 +1,1 @@
-"""Who gets which message: one member per subscription and process, its partitions, and the consumers attached to it."""
+"""Subscriptions: one member per process, its partitions, and the consumers attached to it."""

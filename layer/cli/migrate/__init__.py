@@ -1,0 +1,1 @@
+"""Commands that move a tenant or import from a Pulsar cluster."""

@@ -1,0 +1,1 @@
+"""Commands about schemas: offline checks, extraction, and the registry."""

@@ -1,0 +1,1 @@
+"""Options, output and values that commands share."""

@@ -1,0 +1,1 @@
+"""Consumers: one topic, several topics, patterns, retry and dead letters."""

@@ -1,0 +1,1 @@
+"""Producers: routing, batching, chunking, deduplication, and their opening."""

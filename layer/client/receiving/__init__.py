@@ -1,0 +1,1 @@
+"""Receiving, shared by consumers and readers: listeners, batches, schemas, start positions."""

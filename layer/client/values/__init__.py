@@ -1,0 +1,1 @@
+"""Values of the public API: messages, ids, options, authentication."""

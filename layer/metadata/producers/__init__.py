@@ -1,0 +1,1 @@
+"""Producers on record: their names, access modes, fences and heartbeats."""

@@ -1,0 +1,1 @@
+"""Subscriptions on record: their names, types and seats."""

@@ -1,1 +1,1 @@
-"""What dead processes left behind in the state topics, and what Kafka would forget: maintenance sees to both."""
+"""Housekeeping: what dead processes left in the state topics, and what Kafka would forget."""

@@ -1,0 +1,1 @@
+"""The service's work on ledgers: lists, expiry, trimming, deletion."""

@@ -1,1 +1,1 @@
-"""Topics, and subscriptions, that go on in another cluster."""
+"""Replication of topics to other clusters."""

@@ -1,0 +1,1 @@
+"""Dispatch of an owned partition's entries to the consumers of a process."""

@@ -1,0 +1,1 @@
+"""The member's thread: it owns partitions, fetches, saves and serves."""

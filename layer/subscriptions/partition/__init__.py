@@ -1,0 +1,1 @@
+"""One owned partition of a subscription. No I/O, no threads."""

@@ -1,1 +1,1 @@
-"""What processes with consumers of one subscription write for one another, in the state topic `deliveries`."""
+"""Requests between processes with consumers of one subscription, in the state topic `deliveries`."""

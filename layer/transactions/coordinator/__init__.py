@@ -1,0 +1,1 @@
+"""The coordinator of transactions: states and transitions. No I/O, no threads."""

@@ -1,0 +1,1 @@
+"""The effects of an outcome on partitions and subscriptions."""

@@ -1,0 +1,1 @@
+"""Processes serve coordinators: they claim a coordinator's log, decide, and answer one another."""

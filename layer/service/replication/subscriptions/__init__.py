@@ -1,0 +1,1 @@
+"""Replication of subscriptions between clusters."""
