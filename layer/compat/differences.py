@@ -11,17 +11,12 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-_PACKAGED: Final = Path(__file__).with_name("differences.toml")
-_IN_THE_REPOSITORY: Final = Path(__file__).parents[2] / "tests" / "compat" / "differences.toml"
+OURS: Final = Path(__file__).with_name("scenarios") / "differences.toml"
+"""The reasons for the differences that this package has."""
 
 
 class BadDifferences(Exception):
     """A file of explained differences that cannot be used; the message is one line."""
-
-
-def default_file() -> Path:
-    """Ours: beside this module in a wheel, in tests/compat in a checkout."""
-    return _PACKAGED if _PACKAGED.is_file() else _IN_THE_REPOSITORY
 
 
 def read_differences(file: Path) -> dict[str, str]:

@@ -117,7 +117,7 @@ def choose(scenarios: Iterable[Scenario], pattern: str | None) -> list[Scenario]
 
 def _import_file(file: Path) -> None:
     # The path is in the module's name, so that two folders may both hold an orders.py.
-    name = f"layer_compat_scenarios_{abs(hash(str(file.parent))):x}_{file.stem}"
+    name = f"pok_compat_scenarios_{abs(hash(str(file.parent))):x}_{file.stem}"
     spec = importlib.util.spec_from_file_location(name, file)
     if name in sys.modules or spec is None or spec.loader is None:
         return

@@ -18,7 +18,7 @@ from pulsar_on_kafka.cli.shared.failure import EXIT_FAILED, CommandFailed
 from pulsar_on_kafka.cli.shared.output import news, show_table, write_json
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.compat.compare import Report
-from pulsar_on_kafka.compat.differences import BadDifferences, default_file, read_differences
+from pulsar_on_kafka.compat.differences import OURS, BadDifferences, read_differences
 from pulsar_on_kafka.compat.driver import Target
 from pulsar_on_kafka.compat.history import Side
 from pulsar_on_kafka.compat.java import known_jars
@@ -106,7 +106,7 @@ def run(
     require_listener(settings.bootstrap)
     chosen, known = _scenarios(scenario, scenarios)
     try:
-        explanations = read_differences(differences or default_file())
+        explanations = read_differences(differences or OURS)
         sides = None if secured is None else read_secured(secured)
     except (BadDifferences, BadSecured) as error:
         raise CommandFailed(str(error)) from error

@@ -1,9 +1,12 @@
-"""What in the state topics cannot be read, and the tombstones that take it away."""
+"""The state topics, read through: formats of their records, those that cannot be read, and tombstones for these."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
+
+import orjson
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
@@ -54,6 +57,10 @@ _DECODERS: Final[Mapping[type, Callable[[bytes], object]]] = {
 """Values under other keys are not looked at."""
 
 
+Formats: TypeAlias = Counter[tuple[str, int]]
+"""How many records of each state topic are of each format; in the logs, also those that compaction will take away."""
+
+
 class Unreadable(NamedTuple):
     """A live record of a state topic whose key or value cannot be read."""
 
@@ -67,7 +74,8 @@ class Unreadable(NamedTuple):
 
 
 def check_state(settings: KafkaSettings, admin: KafkaAdmin, *, tombstone: bool) -> Iterator[Finding]:
-    """One line for each such record of the compacted state topics; with `tombstone` they are taken away."""
+    """One line for each record of the compacted state topics that cannot be read; with `tombstone` they are taken away.
+    One more tells the formats of all."""
     instance = settings.instance
     try:
         there = admin.list_topics(Deadline.after(ANSWER_S))
@@ -76,12 +84,13 @@ def check_state(settings: KafkaSettings, admin: KafkaAdmin, *, tombstone: bool) 
         return
     fetcher = Fetcher(settings.of_state(settings.reader(fetch_queue_kbytes=4096)))
     found: list[Unreadable] = []
+    formats: Formats = Counter()
     try:
         for topic in (each for each in ALL if each.cleanup is Cleanup.COMPACT):
             kafka_name = instance.state_topic(topic)
             try:
                 for number in range(topic.partitions if kafka_name in there else 0):
-                    found += _unreadable(fetcher, topic, kafka_name, number)
+                    found += _unreadable(fetcher, topic, kafka_name, number, formats)
             except errors.LayerError as failure:
                 yield warn(f"state of {topic.name}", one_line(failure), f"grant Read on topic {kafka_name}")
     finally:
@@ -105,9 +114,15 @@ def check_state(settings: KafkaSettings, admin: KafkaAdmin, *, tombstone: bool) 
             )
     if not found:
         yield ok("state records", "all can be read")
+    told = (
+        f"{name} {number if number >= 0 else 'none'} ({count:,})" for (name, number), count in sorted(formats.items())
+    )
+    yield ok("state formats", ", ".join(told) or "no records")
 
 
-def _unreadable(fetcher: Fetcher, topic: StateTopic, kafka_name: str, partition: int) -> list[Unreadable]:
+def _unreadable(
+    fetcher: Fetcher, topic: StateTopic, kafka_name: str, partition: int, formats: Formats
+) -> list[Unreadable]:
     deadline = Deadline.after(_READ_S)
     start, end = fetcher.watermarks(kafka_name, partition, deadline)
     found: dict[bytes, Unreadable] = {}
@@ -121,10 +136,22 @@ def _unreadable(fetcher: Fetcher, topic: StateTopic, kafka_name: str, partition:
                 decode = _DECODERS.get(type(keys.decode_key(key)))
                 if decode is not None:
                     decode(value)
+                formats[topic.name, format_of(value)] += 1
             except ValueError as reason:
                 is_key = isinstance(reason, UnreadableKey)
                 found[key] = Unreadable(topic, kafka_name, partition, record.offset(), key, str(reason), is_key)
     return list(found.values())
+
+
+def format_of(value: bytes) -> int:
+    """The number that a state record's value begins with, or has as `v` where it is JSON; -1 for one without."""
+    if not value.startswith(b"{"):
+        return value[0] if value else -1
+    try:
+        number = orjson.loads(value).get("v")
+    except orjson.JSONDecodeError:
+        return -1
+    return number if type(number) is int else -1
 
 
 def _bury(settings: KafkaSettings, found: list[Unreadable]) -> None:

@@ -10,6 +10,7 @@ from pulsar_on_kafka.cli.doctor.machine import check_librdkafka, check_open_file
 from pulsar_on_kafka.cli.doctor.probe import Sent, judge_clock
 from pulsar_on_kafka.cli.doctor.report import Status
 from pulsar_on_kafka.cli.doctor.service import judge_members
+from pulsar_on_kafka.cli.doctor.state import format_of
 from pulsar_on_kafka.cli.doctor.transactions import BEGINNING, SERVING, judge_transactions
 from pulsar_on_kafka.embedded.settings import common_properties
 from pulsar_on_kafka.mapping.instances import Instance
@@ -158,3 +159,9 @@ def test_a_state_topic_that_may_be_compacted_at_once_is_told() -> None:
         found = judge_state_topic(SCHEMAS, SCHEMAS_IN_KAFKA, {**sound, **wrong}, SCHEMAS.partitions)
         assert found.status is Status.FAIL
         assert f"--add-config {next(iter(wrong))}={SCHEMAS.configs[next(iter(wrong))]}" in (found.advice or "")
+
+
+def test_a_record_s_format_is_its_first_byte_or_its_v() -> None:
+    assert format_of(b"\x02rest") == 2
+    assert format_of(b'{"v":1,"name":"x"}') == 1
+    assert [format_of(value) for value in (b"", b"{", b"{}", b'{"v":"1"}', b'{"v":true}')] == [-1] * 5

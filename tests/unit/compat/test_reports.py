@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from pulsar_on_kafka.compat.compare import Report, compare
-from pulsar_on_kafka.compat.differences import BadDifferences, default_file, read_differences
+from pulsar_on_kafka.compat.differences import OURS, BadDifferences, read_differences
 from pulsar_on_kafka.compat.report import html_page, json_report, junit_xml, show_report
 from pulsar_on_kafka.compat.scenario import ScenarioError, choose, load
 from tests.unit.compat.histories import a_scenario, did, every_verdict
@@ -106,7 +106,7 @@ def test_explanations_are_read_and_checked(tmp_path: Path) -> None:
 
 
 def test_our_explanations_are_of_scenarios_that_exist() -> None:
-    assert set(read_differences(default_file())) <= set(load())
+    assert set(read_differences(OURS)) <= set(load())
 
 
 def test_scenarios_of_a_folder_come_beside_the_built_in_ones(tmp_path: Path) -> None:
