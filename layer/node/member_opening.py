@@ -18,7 +18,6 @@ from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin
 from pulsar_on_kafka.mapping.txn_id import TxnId
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.node.readers import buffer_access, slot_of
-from pulsar_on_kafka.node.saved_cursors import SavedCursors
 from pulsar_on_kafka.node.services import FETCH_QUEUE_KBYTES, Services
 from pulsar_on_kafka.replicated.acknowledged_elsewhere import AcknowledgedElsewhere
 from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
@@ -26,6 +25,7 @@ from pulsar_on_kafka.subscriptions.leases.lease_terms import LeaseTerms, LeaseTr
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
 from pulsar_on_kafka.subscriptions.records.delivery import PartitionSlot
+from pulsar_on_kafka.subscriptions.requests.saved_cursors import SavedCursors
 from pulsar_on_kafka.subscriptions.requests.transaction_acks import TransactionAcksElsewhere
 
 

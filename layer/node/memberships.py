@@ -27,7 +27,6 @@ from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.member_opening import new_member
 from pulsar_on_kafka.node.readers import compacted_ranges
-from pulsar_on_kafka.node.saved_cursors import SavedCursors
 from pulsar_on_kafka.node.services import Services
 from pulsar_on_kafka.service.ledgers.deletion_topics import deletion_group
 from pulsar_on_kafka.service.ledgers.topic_deletion import goes_by_ledgers
@@ -41,6 +40,7 @@ from pulsar_on_kafka.subscriptions.requests.idle_cursors import IdleCursors
 from pulsar_on_kafka.subscriptions.requests.lease_channel import LeaseChannel
 from pulsar_on_kafka.subscriptions.requests.live_cursors import LiveCursors
 from pulsar_on_kafka.subscriptions.requests.owner import Answering, OwnerEar
+from pulsar_on_kafka.subscriptions.requests.saved_cursors import SavedCursors
 from pulsar_on_kafka.subscriptions.requests.transaction_acks import TransactionAcksElsewhere
 
 _log = logging.getLogger(__name__)

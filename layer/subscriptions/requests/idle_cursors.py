@@ -20,7 +20,7 @@ from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.groups.idle_offsets import FoundOffsets, IdleOffsets
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
-from pulsar_on_kafka.node.saved_cursors import SavedCursors
+from pulsar_on_kafka.subscriptions.requests.saved_cursors import SavedCursors
 
 _log = logging.getLogger(__name__)
 
