@@ -10,6 +10,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.consumer.retry_letters import RECONSUMETIMES
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of
+from pulsar_on_kafka.ledgers.group import EVENTS, WORKER
 from pulsar_on_kafka.mapping.decimals import decimal_or_none
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.message_record import decode_headers
@@ -18,11 +19,9 @@ from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cu
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.service.ledgers.deletion_topics import (
     DEAD_LETTERS,
-    EVENTS,
     OPERATOR,
     REASON,
     RETRIES,
-    WORKER,
     event_in,
     event_schema,
 )

@@ -13,8 +13,6 @@ from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from pulsar_on_kafka.mapping.state_records.transaction_log import TxnStatus
-
 BOUNDS_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 TRANSACTION_BOUNDS_S: Final = (0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0, 15.0, 30.0, 60.0)
@@ -186,15 +184,15 @@ class ReaderMeter:
 class CoordinatorMeter:
     """One coordinator of transactions, while this process served it. Counts go up only.
 
-    `unfinished` is by status, and of now. `executions` are times from begin to the end (`finished` as the log has it),
-    `ends` those from the decision until it had taken effect everywhere.
+    `unfinished` is by the name of the status, and of now. `executions` are times from begin to the end (`finished` as
+    the log has it), `ends` those from the decision until it had taken effect everywhere.
     """
 
     created: int = 0
     committed: int = 0
     aborted: int = 0
     timed_out: int = 0
-    unfinished: dict[TxnStatus, int] = field(default_factory=dict)
+    unfinished: dict[str, int] = field(default_factory=dict)
     executions: Latencies = field(default_factory=lambda: Latencies(TRANSACTION_BOUNDS_S))
     ends: Latencies = field(default_factory=Latencies)
 

@@ -18,6 +18,8 @@ from pulsar_on_kafka.ledgers.model import Ledger, Place
 from pulsar_on_kafka.ledgers.trimming import Needs
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ledger import LedgerLayout, unpack_ledger_id
+from pulsar_on_kafka.mapping.state_records.metadata import TopicRecord
+from pulsar_on_kafka.mapping.topic_name import TopicName
 
 
 class Verdict(str, Enum):
@@ -67,6 +69,11 @@ class PartitionGone(NamedTuple):
 
 
 PartitionState: TypeAlias = PartitionNow | PartitionDoomed | PartitionGone | None
+
+
+def goes_by_ledgers(doomed: TopicRecord) -> bool:
+    """Whether a topic has ledgers that are this project's to delete."""
+    return not doomed.bound and TopicName.parse(doomed.name).is_persistent
 
 
 def judge(

@@ -44,7 +44,7 @@ def transactions(nodes: list[Node]) -> Iterator[Metric]:
             labels = [node.cluster_id, str(number)]
             for family, (_, _, value) in zip(counts, _COUNTS, strict=True):
                 family.add_metric(labels, value(meter))
-            by_status = {status.value: many for status, many in meter.unfinished.copy().items()}
+            by_status = meter.unfinished.copy()
             active.add_metric(labels, sum(by_status.values()))
             for status in _STATUSES:
                 unfinished.add_metric([*labels, status], by_status.get(status, 0))

@@ -19,6 +19,8 @@ from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.cursor.ledger_acks import LedgerAcks
 from pulsar_on_kafka.cursor.saved import Recovered
 from pulsar_on_kafka.kafka.reading.assigned import AssignedConsumer
+from pulsar_on_kafka.ledgers.deletion import goes_by_ledgers
+from pulsar_on_kafka.ledgers.group import deletion_group
 from pulsar_on_kafka.mapping.state_records.cursor_state import decode_commit_metadata
 from pulsar_on_kafka.mapping.state_topics import DELIVERIES
 from pulsar_on_kafka.mapping.topic_name import TopicName
@@ -28,8 +30,6 @@ from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.member_opening import new_member
 from pulsar_on_kafka.node.readers import compacted_ranges
 from pulsar_on_kafka.node.services import Services
-from pulsar_on_kafka.service.ledgers.deletion_topics import deletion_group
-from pulsar_on_kafka.service.ledgers.topic_deletion import goes_by_ledgers
 from pulsar_on_kafka.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
 from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
@@ -55,7 +55,7 @@ class Memberships:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self.cursors = SavedCursors(services)
+        self.cursors = SavedCursors(services.admin, services.store, services.checkpoints, services.idle_offsets)
         self._members: dict[tuple[str, str], _SharedMember] = {}
         self._lock = threading.Lock()
         self.deliveries = DeliveryChannel(services.log, self._open_deliveries)

@@ -12,9 +12,10 @@ from pulsar_on_kafka.base.errors import AppendOutcomeUnknown, DeadlineExceeded, 
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.exceptions import PulsarException, Result
+from pulsar_on_kafka.ledgers.group import EVENTS
 from pulsar_on_kafka.ledgers.model import Ledger
 from pulsar_on_kafka.node.services import Services
-from pulsar_on_kafka.service.ledgers.deletion_topics import EVENTS, event_of, event_schema, make_topics
+from pulsar_on_kafka.service.ledgers.deletion_topics import event_of, event_schema, make_topics
 
 VISIBLE_AFTER_S: Final = 5.0
 """An event is sent before the ledger leaves its list, and the worker would have to put off what comes too soon."""

@@ -10,21 +10,17 @@ from typing import Any, Final, NamedTuple
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.ledgers.group import EVENTS, WORKER
 from pulsar_on_kafka.ledgers.model import Ledger
-from pulsar_on_kafka.mapping.instances import Instance
-from pulsar_on_kafka.mapping.state_topics import SYSTEM_NAMESPACE
-from pulsar_on_kafka.mapping.subscription_group import group_id
 from pulsar_on_kafka.mapping.topic_name import TopicName
 from pulsar_on_kafka.node.services import Services
 from pulsar_on_kafka.schema import AvroSchema, Integer, Long, Map, Record, String
 
-EVENTS: Final = f"persistent://{SYSTEM_NAMESPACE}/__ledger_deletion"
 RETRIES: Final = f"{EVENTS}-RETRY"
 DEAD_LETTERS: Final = f"{EVENTS}-DLQ"
 PARTITIONS: Final = 4
 """Pulsar's default number of parallel deletions."""
 
-WORKER: Final = "ledger-deletion-worker"
 OPERATOR: Final = "operator"
 """The subscription on the dead letters: what it has acknowledged was replayed."""
 MAX_REDELIVERIES: Final = 10
@@ -55,11 +51,6 @@ def event_of(ledger: Ledger) -> PendingDeleteLedger:
         ledger_type=DATA,
         properties={"first": str(record.first), "end": str(record.end)},
     )
-
-
-def deletion_group(instance: Instance) -> str:
-    """The consumer group of those who delete data."""
-    return group_id(instance.kafka_topic(TopicName.parse(EVENTS)), WORKER)
 
 
 class DeletionEvent(NamedTuple):

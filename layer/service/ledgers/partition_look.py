@@ -7,7 +7,13 @@ from typing import NamedTuple
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import NoLeaderNow
-from pulsar_on_kafka.ledgers.deletion import PartitionDoomed, PartitionGone, PartitionNow, PartitionState
+from pulsar_on_kafka.ledgers.deletion import (
+    PartitionDoomed,
+    PartitionGone,
+    PartitionNow,
+    PartitionState,
+    goes_by_ledgers,
+)
 from pulsar_on_kafka.ledgers.following import LogRange
 from pulsar_on_kafka.ledgers.model import Ledger, Place
 from pulsar_on_kafka.mapping.ledger import LedgerLayout
@@ -16,7 +22,7 @@ from pulsar_on_kafka.mapping.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.services import Services
 from pulsar_on_kafka.service.ledgers.log_use import KafkaLogUse, delete_below
-from pulsar_on_kafka.service.ledgers.topic_deletion import TopicDeletion, goes_by_ledgers
+from pulsar_on_kafka.service.ledgers.topic_deletion import TopicDeletion
 
 
 class Found(NamedTuple):

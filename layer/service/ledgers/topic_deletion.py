@@ -18,13 +18,13 @@ from typing import Final
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
+from pulsar_on_kafka.ledgers.deletion import goes_by_ledgers
 from pulsar_on_kafka.ledgers.following import LogRange
 from pulsar_on_kafka.ledgers.model import Ledger
 from pulsar_on_kafka.mapping.ledger import LedgerLayout
 from pulsar_on_kafka.mapping.state_records.ledgers import LedgerRecord, LedgerState
 from pulsar_on_kafka.mapping.state_records.metadata import TopicRecord
 from pulsar_on_kafka.mapping.state_topics import LEDGERS
-from pulsar_on_kafka.mapping.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topics
 from pulsar_on_kafka.service.ledgers.retirement import DeletionEvents
 
@@ -33,11 +33,6 @@ _log: Final = logging.getLogger(__name__)
 MOST_EVENTS: Final = 10_000
 """For one topic. Where it has more ledgers each event asks for neighbouring ones together, by the last of them: what
 Kafka deletes is everything below that one's end anyway."""
-
-
-def goes_by_ledgers(doomed: TopicRecord) -> bool:
-    """Whether a topic has ledgers that are this project's to delete."""
-    return not doomed.bound and TopicName.parse(doomed.name).is_persistent
 
 
 def ledgers_of(doomed: TopicRecord, logs: Mapping[int, LogRange], most: int = MOST_EVENTS) -> Iterator[Ledger]:

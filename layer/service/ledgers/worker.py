@@ -26,6 +26,7 @@ from pulsar_on_kafka.client.values.enums import ConsumerType, InitialPosition
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.exceptions import AuthorizationError, PulsarException
 from pulsar_on_kafka.ledgers.deletion import Judgement, Verdict, judge
+from pulsar_on_kafka.ledgers.group import EVENTS, WORKER
 from pulsar_on_kafka.ledgers.trusted import TrustedLedgers
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.topic_name import TopicName
@@ -33,11 +34,9 @@ from pulsar_on_kafka.node.services import Services
 from pulsar_on_kafka.service.ledgers.deletion_topics import (
     DATA,
     DEAD_LETTERS,
-    EVENTS,
     MAX_REDELIVERIES,
     REASON,
     RETRIES,
-    WORKER,
     DeletionEvent,
     event_in,
     event_schema,

@@ -30,14 +30,13 @@ from pulsar_on_kafka.subscriptions.dispatching.strategy import (
     SubscriptionType,
     active_consumer,
 )
-from pulsar_on_kafka.subscriptions.leases.lease_take_overs import HeldMessages
 from pulsar_on_kafka.subscriptions.partition.delayed import DelayedMessages
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import Departure
 from pulsar_on_kafka.subscriptions.partition.holding_for_transactions import deliver_again
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.ack_timeouts import AckTimeouts
 from pulsar_on_kafka.subscriptions.records.chunk_rules import joint_rules
-from pulsar_on_kafka.subscriptions.records.chunks import Known
+from pulsar_on_kafka.subscriptions.records.chunks import HeldMessages, Known
 from pulsar_on_kafka.subscriptions.records.endpoint import DEFAULT_MAX_UNACKED, Endpoint
 from pulsar_on_kafka.subscriptions.records.open_transactions import LookingAgain
 

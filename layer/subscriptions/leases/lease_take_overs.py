@@ -4,21 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from pulsar_on_kafka.mapping.state_records.leases import MemberId, Nack, Report
-from pulsar_on_kafka.subscriptions.records.chunks import Known
+from pulsar_on_kafka.subscriptions.records.chunks import HeldMessages
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 
 Recalled = Mapping[tuple[MemberId, bytes], int]
 """The last recall's number, by member and owner."""
-
-
-class HeldMessages(NamedTuple):
-    """A consumer's messages: how many each entry has, and those that came in chunks by their last one's offset."""
-
-    messages: Mapping[int, int]
-    chunked: Mapping[int, Known]
 
 
 @dataclass(slots=True)

@@ -36,10 +36,10 @@ from pulsar_on_kafka.mapping.state_records.leases import (
 )
 from pulsar_on_kafka.subscriptions.leases.lease_members import EXPIRY_S, Expelled, Member
 from pulsar_on_kafka.subscriptions.leases.lease_save_notices import SaveNotices, Say
-from pulsar_on_kafka.subscriptions.leases.lease_take_overs import Asked, HeldMessages, Recalled, TakeOvers
+from pulsar_on_kafka.subscriptions.leases.lease_take_overs import Asked, Recalled, TakeOvers
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import Departure
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
-from pulsar_on_kafka.subscriptions.records.chunks import Known
+from pulsar_on_kafka.subscriptions.records.chunks import HeldMessages, Known
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 from pulsar_on_kafka.subscriptions.records.remote_endpoint import RemoteEndpoint
 

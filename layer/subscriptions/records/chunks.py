@@ -37,6 +37,13 @@ class Known(NamedTuple):
     total_bytes: int
 
 
+class HeldMessages(NamedTuple):
+    """A consumer's messages: how many each entry has, and those that came in chunks by their last one's offset."""
+
+    messages: Mapping[int, int]
+    chunked: Mapping[int, Known]
+
+
 class GivenUp(NamedTuple):
     """Chunks that will never be a message, and why."""
 

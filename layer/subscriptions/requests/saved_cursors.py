@@ -6,17 +6,25 @@ from collections.abc import Mapping, Sequence
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.candidates import checkpoint_beside
+from pulsar_on_kafka.cursor.checkpoints import Checkpoints
 from pulsar_on_kafka.cursor.saved import Recovered, UnreadableCursor
+from pulsar_on_kafka.cursor.store import CursorStore
+from pulsar_on_kafka.kafka.admin import KafkaAdmin
+from pulsar_on_kafka.kafka.groups.idle_offsets import IdleOffsets
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
-from pulsar_on_kafka.node.services import Services
 
 
 class SavedCursors:
     """Thread-safe; disturbs nobody."""
 
-    def __init__(self, services: Services) -> None:
-        self._services = services
+    def __init__(
+        self, admin: KafkaAdmin, store: CursorStore, checkpoints: Checkpoints, idle_offsets: IdleOffsets
+    ) -> None:
+        self._admin = admin
+        self._store = store
+        self._checkpoints = checkpoints
+        self._idle_offsets = idle_offsets
 
     def read(self, subscription: Subscription, deadline: Deadline) -> dict[int, Recovered]:
         """The cursors of a subscription as last saved."""
@@ -31,7 +39,7 @@ class SavedCursors:
                 wanted[group] = (partition,)
         kafka_topic = subscription.topic.kafka_topic
         found = {
-            group: self._services.admin.committed(group, kafka_topic, partitions, deadline)
+            group: self._admin.committed(group, kafka_topic, partitions, deadline)
             for group, partitions in wanted.items()
         }
         return {group: {p: found[group].get(p) for p in partitions} for group, partitions in wanted.items()}
@@ -79,11 +87,9 @@ class SavedCursors:
             by_itself = subscription.saving_group(partition) == group
             commit, elsewhere = (alone, commit) if by_itself else (commit, alone)
         identity = cursor_identity(subscription, partition)
-        checkpoint = checkpoint_beside(lambda: self._services.checkpoints.newest(identity, deadline), commit, elsewhere)
+        checkpoint = checkpoint_beside(lambda: self._checkpoints.newest(identity, deadline), commit, elsewhere)
         start = subscription.start_offset(partition)
-        return self._services.store.recover(
-            identity, commit, checkpoint, start, deadline, elsewhere, with_holes=with_holes
-        )
+        return self._store.recover(identity, commit, checkpoint, start, deadline, elsewhere, with_holes=with_holes)
 
     def committed_elsewhere(
         self, subscription: Subscription, partition: int, deadline: Deadline
@@ -101,7 +107,7 @@ class SavedCursors:
     def _settled(
         self, subscription: Subscription, group: str, partitions: Sequence[int], deadline: Deadline
     ) -> Mapping[int, CommittedOffset]:
-        return self._services.idle_offsets.settled(
+        return self._idle_offsets.settled(
             subscription.whole_group, group, subscription.topic.kafka_topic, partitions, deadline
         )
 
@@ -110,5 +116,5 @@ class SavedCursors:
         for partition, cursor in cursors.items():
             if cursor.saved is not None:
                 identity = cursor_identity(subscription, partition)
-                self._services.store.forget(identity, cursor.saved, deadline)
-                self._services.store.drop_checkpoint(identity, cursor.saved.lineage.session, deadline)
+                self._store.forget(identity, cursor.saved, deadline)
+                self._store.drop_checkpoint(identity, cursor.saved.lineage.session, deadline)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.meters import CoordinatorMeter
-from pulsar_on_kafka.mapping.state_records.transaction_log import TxnStatus
 from pulsar_on_kafka.transactions.coordinator.rules import COMMITTED, OPEN
 from pulsar_on_kafka.transactions.coordinator.state import Transaction
 
@@ -20,7 +19,7 @@ class CoordinatorCounts:
     def begin(self, by: int) -> None:
         """A session of version `by` begins, or (-1) the one that was is over: then none is active here."""
         self._by = by
-        self._unfinished: dict[int, TxnStatus] = {}
+        self._unfinished: dict[int, str] = {}
         self._ending_since_s: dict[int, float] = {}
         self._timing_out: set[int] = set()
         self._meter.unfinished = {}
@@ -45,8 +44,8 @@ class CoordinatorCounts:
                 self._meter.created += 1
             if transaction.status is not OPEN:
                 self._ending_since_s.setdefault(local_id, self._clock.monotonic())
-            self._unfinished[local_id] = transaction.status
-            self._meter.unfinished[transaction.status] = self._meter.unfinished.get(transaction.status, 0) + 1
+            status = self._unfinished[local_id] = transaction.status.value
+            self._meter.unfinished[status] = self._meter.unfinished.get(status, 0) + 1
 
     def _finished(self, local_id: int, transaction: Transaction) -> None:
         if transaction.status is COMMITTED:

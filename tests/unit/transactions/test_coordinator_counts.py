@@ -21,7 +21,7 @@ def ended(meter: CoordinatorMeter) -> tuple[int, int, int, int]:
 
 
 def unfinished(meter: CoordinatorMeter) -> dict[TxnStatus, int]:
-    return {status: many for status, many in meter.unfinished.items() if many}
+    return {TxnStatus(status): many for status, many in meter.unfinished.items() if many}
 
 
 def test_what_begins_and_ends_is_counted_once_with_its_time(world: World) -> None:
