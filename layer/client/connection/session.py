@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.connection.client_options import ClientOptions
+from pulsar_on_kafka.client.connection.listener import ListenerThreads
 from pulsar_on_kafka.client.connection.partition_discovery import Growth
 from pulsar_on_kafka.client.connection.policy_watch import PolicyWatch
 from pulsar_on_kafka.client.consumer.consumer import Consumer
@@ -16,7 +17,6 @@ from pulsar_on_kafka.client.consumer.letter_versions import LetterVersions
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.reader.reader import Reader
 from pulsar_on_kafka.client.reader.table_view import TableView
-from pulsar_on_kafka.client.receiving.listener import ListenerThreads
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.options import check_range
 from pulsar_on_kafka.client.values.periodic import Periodic

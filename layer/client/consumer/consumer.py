@@ -9,12 +9,12 @@ from typing import Any, cast
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.client.connection.listener import ListenerThreads
 from pulsar_on_kafka.client.consumer.dead_letters import DeadLetterWriter
 from pulsar_on_kafka.client.consumer.places import Places
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay, begin_acknowledging, cumulative, individual
 from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceivePolicy
 from pulsar_on_kafka.client.receiving.last_message import last_message
-from pulsar_on_kafka.client.receiving.listener import ListenerThreads
 from pulsar_on_kafka.client.receiving.receiving import Inbox, MessageListener, Receiving
 from pulsar_on_kafka.client.values.enums import ConsumerType
 from pulsar_on_kafka.client.values.errors import pulsar_errors

@@ -8,7 +8,7 @@ from typing import Any
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.waiting import wait_until
-from pulsar_on_kafka.client.receiving.listener import ListenerTask, ListenerThreads
+from pulsar_on_kafka.client.connection.listener import ListenerTask, ListenerThreads
 from pulsar_on_kafka.client.receiving.start_position import inside_batches, offsets_at_time, start_offsets
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import Message

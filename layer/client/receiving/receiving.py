@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.connection.listener import ListenerTask, ListenerThreads
 from pulsar_on_kafka.client.receiving.batch_receive import DEFAULT_POLICY, ConsumerBatchReceivePolicy
-from pulsar_on_kafka.client.receiving.listener import ListenerTask, ListenerThreads
 from pulsar_on_kafka.client.values.errors import as_pulsar, pulsar_errors
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.options import check_type
