@@ -5,19 +5,18 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.client.connection.client_options import DEFAULT_MAX_TOPICS, ClientOptions
 from pulsar_on_kafka.client.connection.failover import ProbedClusters
 from pulsar_on_kafka.client.connection.session import Session
-from pulsar_on_kafka.client.consumer.consumer import Consumer
+from pulsar_on_kafka.client.consumer.consumer import Consumer, MessageListener
 from pulsar_on_kafka.client.consumer.consumer_opening import ConsumerOptions, open_consumer
 from pulsar_on_kafka.client.consumer.several_topics import subscribe_to_several
 from pulsar_on_kafka.client.following.directory_url import directory_of
 from pulsar_on_kafka.client.following.homes import Homes
 from pulsar_on_kafka.client.following.provided import ProvidedPlace, ProvidedPlaces
-from pulsar_on_kafka.client.producer.outgoing_schema import LetterSchema
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions, open_producer
 from pulsar_on_kafka.client.producer.routing import MessageRouter
@@ -25,7 +24,6 @@ from pulsar_on_kafka.client.reader.reader import Reader, ReaderListener
 from pulsar_on_kafka.client.reader.reader_opening import ReaderOptions, open_reader
 from pulsar_on_kafka.client.reader.table_view import TableView
 from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceivePolicy
-from pulsar_on_kafka.client.receiving.receiving import MessageListener
 from pulsar_on_kafka.client.values.authentication import Authentication
 from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterPolicy
 from pulsar_on_kafka.client.values.encryption import consumer_encryption
@@ -54,11 +52,9 @@ from pulsar_on_kafka.cursor.budget import DEFAULT_BYTES
 from pulsar_on_kafka.exceptions import AlreadyClosed
 from pulsar_on_kafka.lookup.places import Place
 from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.schema.plain import BytesSchema, Schema
 from pulsar_on_kafka.transactions.client_transaction import DEFAULT_TIMEOUT_MS
-
-if TYPE_CHECKING:
-    from pulsar_on_kafka.node.node import Node
 
 _log = logging.getLogger(__name__)
 
@@ -175,7 +171,7 @@ class Client:
         directory = directory_of(options.service_url, options.listener_name or "")
         if directory is None:
             self._settings = options.kafka_settings()
-            self._session = Session(options, self._settings, self._letter_producer)
+            self._session = Session(options, self._settings)
         else:
             options.check_without_cluster()
             self._homes = Homes(directory, self._session_at, options)
@@ -217,7 +213,7 @@ class Client:
             instance=node.settings.instance.name,
         )
         made._settings = node.settings
-        made._session = Session(made._options, node.settings, made._letter_producer)
+        made._session = Session(made._options, node.settings)
         return made
 
     # Producers ----------------------------------------------------------------------------------------------------
@@ -440,15 +436,6 @@ class Client:
         if self._homes is not None:
             return self._homes.reader(topic, start, options)
         return open_reader(topic, start, options, self._session)
-
-    def _letter_producer(self, topic: str, initial_subscription: str) -> Producer:
-        """For copies of messages; makes the topic, and the subscription if one is named, when they are not there."""
-        if initial_subscription:
-            with pulsar_errors():
-                self._session.node().memberships.create_subscription(
-                    TopicName.parse(topic), initial_subscription, self._session.deadline()
-                )
-        return self.create_producer(topic, schema=LetterSchema(), block_if_queue_full=True, chunking_enabled=True)
 
     def create_table_view(self, topic: str, subscription_name: str | None = None, schema: Schema = _BYTES) -> TableView:
         """The newest value of every key of `topic` (made if it does not exist), complete when this returns.

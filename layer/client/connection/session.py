@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sized
+from typing import TYPE_CHECKING, Protocol
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.connection.client_options import ClientOptions
 from pulsar_on_kafka.client.connection.listener import ListenerThreads
-from pulsar_on_kafka.client.connection.partition_discovery import Growth
-from pulsar_on_kafka.client.connection.policy_watch import PolicyWatch
-from pulsar_on_kafka.client.consumer.consumer import Consumer
-from pulsar_on_kafka.client.consumer.dead_letters import OpenProducer
-from pulsar_on_kafka.client.consumer.letter_versions import LetterVersions
-from pulsar_on_kafka.client.producer.producer import Producer
-from pulsar_on_kafka.client.reader.reader import Reader
-from pulsar_on_kafka.client.reader.table_view import TableView
+from pulsar_on_kafka.client.connection.partition_discovery import Grows, Growth
+from pulsar_on_kafka.client.connection.policy_watch import Follows, PolicyWatch
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.options import check_range
 from pulsar_on_kafka.client.values.periodic import Periodic
@@ -32,21 +27,44 @@ if TYPE_CHECKING:
     from pulsar_on_kafka.metrics.server import MetricsServer
 
 
+class OpenProducer(Grows, Follows, Protocol):
+    """What a session asks of a producer."""
+
+    def stats_line(self) -> StatsLine: ...
+    def close(self) -> None: ...
+
+
+class OpenConsumer(Protocol):
+    """What a session asks of a consumer."""
+
+    def stats_lines(self) -> list[StatsLine]: ...
+    def stop_receiving(self) -> None: ...
+    def leave(self) -> None: ...
+
+
+class OpenReader(Grows, Protocol):
+    """What a session asks of a reader."""
+
+    @property
+    def opened_topic(self) -> Topic: ...
+    def stats_line(self) -> StatsLine: ...
+    def when_closed(self, told: Callable[[object], None]) -> None: ...
+    def leave(self) -> None: ...
+
+
 class Session:
     """The node, the producers, consumers and readers of one client, and the threads that serve them. Thread-safe.
 
     Memory: an entry for each producer, consumer and reader until it is closed.
     """
 
-    def __init__(self, options: ClientOptions, settings: KafkaSettings, letter_producer: OpenProducer) -> None:
+    def __init__(self, options: ClientOptions, settings: KafkaSettings) -> None:
         self.operation_timeout_s = float(options.operation_timeout_seconds)
         self.ack_persist_interval_s = options.ack_persist_interval_ms / 1000
         self.max_pattern_topics = options.max_pattern_topics
         self._cursor_memory_limit_bytes = options.cursor_memory_limit_bytes
         self._transactions_enabled = options.enable_transaction
         self._stands_in = options.stands_in()
-        self.letter_producer = letter_producer
-        """For copies of messages."""
         self.threads = ListenerThreads(options.message_listener_threads)
         self.periodic = Periodic("pok-discovery")
         self._settings = settings
@@ -55,9 +73,9 @@ class Session:
         self._policies = PolicyWatch(self.periodic, self.node, self.operation_timeout_s)
         self._stats_log = StatsLog(options.stats_interval_in_seconds, self._stats_lines, self.periodic)
         self._metrics_server = None if options.metrics_port is None else serve_metrics(options.metrics_port)
-        self._producers: set[Producer] = set()
-        self._consumers: set[Consumer] = set()
-        self._readers: set[Reader] = set()
+        self._producers: set[OpenProducer] = set()
+        self._consumers: set[OpenConsumer] = set()
+        self._readers: set[OpenReader] = set()
         self._node: Node | None = None
         self._lock = threading.RLock()
         self._closed = False
@@ -87,9 +105,6 @@ class Session:
         except errors.LayerError as failure:
             raise ConnectError(str(failure)) from failure
 
-    def letter_versions(self) -> LetterVersions:
-        return LetterVersions(self.node().schemas, self.operation_timeout_s)
-
     def new_transaction(self, timeout_ms: int) -> Transaction:
         """Raises as `Client.new_transaction`."""
         if not self._transactions_enabled:
@@ -111,35 +126,35 @@ class Session:
 
     # Who is open --------------------------------------------------------------------------------------------------
 
-    def producer_opened(self, producer: Producer, topic: Topic) -> None:
+    def producer_opened(self, producer: OpenProducer, topic: Topic) -> None:
         self._producers.add(producer)
         self._growth.watch(topic, producer)
         self._policies.watch(topic, producer)
         self._stats_log.start()
 
-    def producer_closed(self, producer: Producer) -> None:
+    def producer_closed(self, producer: OpenProducer) -> None:
         self._producers.discard(producer)
         self._policies.unwatch(producer)
 
-    def consumer_opened(self, consumer: Consumer) -> None:
+    def consumer_opened(self, consumer: OpenConsumer) -> None:
         self._consumers.add(consumer)
         self._stats_log.start()
 
-    def consumer_closed(self, consumer: Consumer) -> None:
+    def consumer_closed(self, consumer: OpenConsumer) -> None:
         self._consumers.discard(consumer)
 
-    def reader_opened(self, reader: Reader) -> None:
+    def reader_opened(self, reader: OpenReader) -> None:
         self._readers.add(reader)
         self._growth.watch(reader.opened_topic, reader)
         self._stats_log.start()
 
-    def table_view_opened(self, view: TableView, reader: Reader) -> None:
+    def table_view_opened(self, view: Sized, reader: OpenReader) -> None:
         """`reader` is the view's: it ends with it."""
         meter = self.node().meters.reader(str(reader.opened_topic.name))
         meter.view_opened(view)
         reader.when_closed(lambda _: meter.view_closed(view))
 
-    def reader_closed(self, reader: Reader) -> None:
+    def reader_closed(self, reader: OpenReader) -> None:
         self._readers.discard(reader)
 
     def _stats_lines(self) -> list[StatsLine]:

@@ -14,8 +14,9 @@ from pulsar_on_kafka.client.consumer.dead_letters import DeadLetterWriter
 from pulsar_on_kafka.client.consumer.places import Places
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay, begin_acknowledging, cumulative, individual
 from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceivePolicy
+from pulsar_on_kafka.client.receiving.inbox import Inbox
 from pulsar_on_kafka.client.receiving.last_message import last_message
-from pulsar_on_kafka.client.receiving.receiving import Inbox, MessageListener, Receiving
+from pulsar_on_kafka.client.receiving.receiving import Receiving
 from pulsar_on_kafka.client.values.enums import ConsumerType
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
@@ -49,7 +50,10 @@ from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 _log = logging.getLogger(__name__)
 
 
-class Consumer(Receiving):
+MessageListener = Callable[["Consumer", Message], None]
+
+
+class Consumer(Receiving["Consumer"]):
     """A consumer of one subscription. Thread-safe. Source: `pulsar.Consumer`.
 
     Memory: an inbox of `receiver_queue_size` messages, besides what its subscription's member holds.

@@ -8,12 +8,12 @@ from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.client.connection.session import Session
-from pulsar_on_kafka.client.consumer.consumer import Consumer
-from pulsar_on_kafka.client.consumer.dead_letters import DeadLetterWriter
+from pulsar_on_kafka.client.consumer.consumer import Consumer, MessageListener
+from pulsar_on_kafka.client.consumer.dead_letters import DeadLetterWriter, letter_producers
+from pulsar_on_kafka.client.consumer.letter_versions import LetterVersions
 from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceivePolicy
 from pulsar_on_kafka.client.receiving.incoming_schema import IncomingValues, incoming_values
 from pulsar_on_kafka.client.receiving.reading_admission import admit_reading
-from pulsar_on_kafka.client.receiving.receiving import MessageListener
 from pulsar_on_kafka.client.values.dead_letter_policy import ConsumerDeadLetterPolicy
 from pulsar_on_kafka.client.values.encryption import consumer_encryption
 from pulsar_on_kafka.client.values.enums import (
@@ -162,8 +162,8 @@ def open_consumer(topic: str, options: ConsumerOptions, session: Session) -> Con
             letters = DeadLetterWriter(
                 policy,
                 options.subscription_name,
-                session.letter_producer,
-                session.letter_versions(),
+                letter_producers(session),
+                LetterVersions(node.schemas, session.operation_timeout_s),
                 as_java=options.retry_enable,
             )
         partition = name.partition if name.partition >= 0 else None

@@ -9,13 +9,18 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.letter_origin import origin, origin_as_java
 from pulsar_on_kafka.client.consumer.letter_sealing import LetterSealing
 from pulsar_on_kafka.client.consumer.letter_versions import LetterVersions
+from pulsar_on_kafka.client.producer.outgoing_schema import LetterSchema
 from pulsar_on_kafka.client.producer.producer import Producer
+from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions, open_producer
 from pulsar_on_kafka.client.values.dead_letter_policy import DeadLetterPolicy
+from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import Message, acknowledge_in_slot
 from pulsar_on_kafka.exceptions import PulsarException, Result
+from pulsar_on_kafka.mapping.topic_name import TopicName
 from pulsar_on_kafka.subscriptions.records.delivery import Delivery
 
 _log = logging.getLogger(__name__)
@@ -24,8 +29,24 @@ DLQ_SUFFIX: Final = "-DLQ"
 _CLOSE_S: Final = 10.0
 
 Kept = Callable[[Delivery], None]
-OpenProducer = Callable[[str, str], Producer]
+OpenLetterProducer = Callable[[str, str], Producer]
 """(topic, name of the initial subscription or '') -> producer."""
+
+
+def letter_producers(session: Session) -> OpenLetterProducer:
+    """Opens producers of copies of messages, which are the session's; makes the topic, and the subscription if one is
+    named, when they are not there. It raises as `Client.create_producer`."""
+
+    def opened(topic: str, initial_subscription: str) -> Producer:
+        if initial_subscription:
+            with pulsar_errors():
+                session.node().memberships.create_subscription(
+                    TopicName.parse(topic), initial_subscription, session.deadline()
+                )
+        options = ProducerOptions(schema=LetterSchema(), block_if_queue_full=True, chunking_enabled=True)
+        return open_producer(topic, options, session)
+
+    return opened
 
 
 class DeadLetterWriter:
@@ -46,7 +67,7 @@ class DeadLetterWriter:
         self,
         policy: DeadLetterPolicy,
         subscription: str,
-        open_producer: OpenProducer,
+        open_producer: OpenLetterProducer,
         versions: LetterVersions,
         *,
         as_java: bool = False,

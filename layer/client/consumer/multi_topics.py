@@ -10,12 +10,12 @@ from typing import Any, Final, TypeVar
 from weakref import WeakSet
 
 from pulsar_on_kafka.client.connection.listener import ListenerThreads
-from pulsar_on_kafka.client.consumer.consumer import Consumer
+from pulsar_on_kafka.client.consumer.consumer import Consumer, MessageListener
 from pulsar_on_kafka.client.consumer.merged_inbox import MergedInbox
 from pulsar_on_kafka.client.consumer.retry_letters import RetryLetterWriter, check_retry
 from pulsar_on_kafka.client.consumer.transactional_acks import AckUnderWay, nothing_to_acknowledge
 from pulsar_on_kafka.client.receiving.batch_receive import ConsumerBatchReceivePolicy
-from pulsar_on_kafka.client.receiving.receiving import MessageListener, Receiving
+from pulsar_on_kafka.client.receiving.receiving import Receiving
 from pulsar_on_kafka.client.values.enums import ConsumerType
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import Message

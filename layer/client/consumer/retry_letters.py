@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from pulsar_on_kafka.client.consumer.dead_letters import DLQ_SUFFIX, OpenProducer
+from pulsar_on_kafka.client.consumer.dead_letters import DLQ_SUFFIX, OpenLetterProducer
 from pulsar_on_kafka.client.consumer.letter_origin import ORIGIN_MESSAGE_ID, origin_as_java
 from pulsar_on_kafka.client.consumer.letter_sealing import LetterSealing
 from pulsar_on_kafka.client.consumer.letter_versions import LetterVersions
@@ -108,7 +108,7 @@ class RetryLetterWriter:
     Memory: two producers at most; each caller waits for its letter, so what is under way is bounded by their number.
     """
 
-    def __init__(self, topics: RetryTopics, open_producer: OpenProducer, versions: LetterVersions) -> None:
+    def __init__(self, topics: RetryTopics, open_producer: OpenLetterProducer, versions: LetterVersions) -> None:
         self._topics = topics
         self._versions = versions
         self._open_producer = open_producer

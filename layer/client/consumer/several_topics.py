@@ -12,6 +12,8 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.consumer.consumer import Consumer
 from pulsar_on_kafka.client.consumer.consumer_opening import ConsumerOptions, open_consumer
+from pulsar_on_kafka.client.consumer.dead_letters import letter_producers
+from pulsar_on_kafka.client.consumer.letter_versions import LetterVersions
 from pulsar_on_kafka.client.consumer.merged_inbox import MergedInbox
 from pulsar_on_kafka.client.consumer.multi_topics import MultiTopicsConsumer
 from pulsar_on_kafka.client.consumer.retry_letters import RetryLetterWriter, RetryTopics
@@ -59,7 +61,8 @@ def subscribe_to_several(
     if options.retry_enable:
         with pulsar_errors():
             retries = RetryTopics.of(names[0], options.subscription_name, options.dead_letter_policy)
-        letters = RetryLetterWriter(retries, session.letter_producer, session.letter_versions())
+        versions = LetterVersions(session.node().schemas, session.operation_timeout_s)
+        letters = RetryLetterWriter(retries, letter_producers(session), versions)
         names.append(retries.retry_topic)
         options = replace(options, dead_letter_policy=retries.dead_letters)
     consumer = _consumer(

@@ -61,27 +61,27 @@ _UNLIMITED: Final = 2**62
 class ProducerOptions:
     """The official options of `create_producer`, but for the topic."""
 
-    producer_name: str | None
+    producer_name: str | None = None
     schema: Schema
-    initial_sequence_id: int | None
-    send_timeout_millis: int
-    compression_type: CompressionType
-    max_pending_messages: int
-    max_pending_messages_across_partitions: int
-    block_if_queue_full: bool
-    batching_enabled: bool
-    batching_max_messages: int
-    batching_max_allowed_size_in_bytes: int
-    batching_max_publish_delay_ms: int
-    chunking_enabled: bool
-    message_routing_mode: PartitionsRoutingMode
-    lazy_start_partitioned_producers: bool
-    properties: dict[str, str] | None
-    batching_type: BatchingType
-    encryption_key: str | None
-    crypto_key_reader: CryptoKeyReader | None = field(repr=False)
-    access_mode: ProducerAccessMode
-    message_router: MessageRouter | None
+    initial_sequence_id: int | None = None
+    send_timeout_millis: int = 30000
+    compression_type: CompressionType = CompressionType.NONE
+    max_pending_messages: int = 1000
+    max_pending_messages_across_partitions: int = 50000
+    block_if_queue_full: bool = False
+    batching_enabled: bool = False
+    batching_max_messages: int = 1000
+    batching_max_allowed_size_in_bytes: int = 128 * 1024
+    batching_max_publish_delay_ms: int = 10
+    chunking_enabled: bool = False
+    message_routing_mode: PartitionsRoutingMode = PartitionsRoutingMode.RoundRobinDistribution
+    lazy_start_partitioned_producers: bool = False
+    properties: dict[str, str] | None = None
+    batching_type: BatchingType = BatchingType.Default
+    encryption_key: str | None = None
+    crypto_key_reader: CryptoKeyReader | None = field(default=None, repr=False)
+    access_mode: ProducerAccessMode = ProducerAccessMode.Shared
+    message_router: MessageRouter | None = None
 
     def check(self) -> None:
         """Raises ValueError, TypeError, InvalidConfiguration or NotSupported; the message names the value."""

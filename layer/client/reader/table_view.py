@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pulsar_on_kafka.client.reader.reader import Reader
 from pulsar_on_kafka.client.receiving.incoming_schema import KeptMessage
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.exceptions import ConsumerNotInitialized
 from pulsar_on_kafka.schema.plain import Schema
-
-if TYPE_CHECKING:
-    from pulsar_on_kafka.client.reader.reader import Reader
 
 _log = logging.getLogger(__name__)
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded
-
-if TYPE_CHECKING:
-    from pulsar_on_kafka.client.receiving.receiving import Inbox
-    from pulsar_on_kafka.client.values.message import Message
+from pulsar_on_kafka.client.receiving.inbox import Inbox
+from pulsar_on_kafka.client.values.message import Message
 
 _UNLIMITED: Final = sys.maxsize
 

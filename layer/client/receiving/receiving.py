@@ -4,51 +4,26 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import Final, Generic, TypeVar, cast
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.connection.listener import ListenerTask, ListenerThreads
 from pulsar_on_kafka.client.receiving.batch_receive import DEFAULT_POLICY, ConsumerBatchReceivePolicy
+from pulsar_on_kafka.client.receiving.inbox import Inbox
 from pulsar_on_kafka.client.values.errors import as_pulsar, pulsar_errors
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.options import check_type
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration, Result
 
-if TYPE_CHECKING:
-    from pulsar_on_kafka.client.consumer.consumer import Consumer
+_C = TypeVar("_C")
+"""The consumer that a listener is given."""
 
-MessageListener = Callable[["Consumer", Message], None]
 ReceiveCallback = Callable[[Result, "Message | None"], None]
 
 _MAX_PENDING_RECEIVES: Final = 10_000
 
 
-class InboxQueue(Protocol):
-    def popleft(self) -> Message: ...
-    def appendleft(self, message: Message, /) -> None: ...
-
-
-class Inbox(Protocol):
-    """The application's side of an `Endpoint` that makes Messages, or of several of them."""
-
-    name: str
-    capacity: int
-    starved: bool
-    on_available: Callable[[], None] | None
-    wake_member: Callable[[], None]
-
-    @property
-    def queue(self) -> InboxQueue: ...
-    @property
-    def failure(self) -> Exception | None: ...
-    def has_room_again(self) -> bool: ...
-    def take_now(self) -> Message | None: ...
-    def take(self, deadline: Deadline) -> Message: ...
-    def expect(self, more: int) -> None: ...
-    def close(self) -> None: ...
-
-
-class Receiving:
+class Receiving(Generic[_C]):
     """The receiving half of a consumer. Thread-safe."""
 
     def __init__(
@@ -58,7 +33,7 @@ class Receiving:
         subscription: str,
         operation_timeout_s: float,
         batch_policy: ConsumerBatchReceivePolicy | None,
-        listener: MessageListener | None,
+        listener: Callable[[_C, Message], None] | None,
         threads: ListenerThreads,
     ) -> None:
         self._inbox: Inbox = inbox
@@ -152,7 +127,7 @@ class Receiving:
         message = self._inbox.take_now()
         if message is None:
             return False
-        consumer = cast("Consumer", self)
+        consumer = cast("_C", self)
         if self._inbox.capacity:
             self._listener(consumer, message)
             return True
