@@ -67,13 +67,17 @@ from pulsar_on_kafka.exceptions import *  # noqa: F403 - the official exceptions
 from pulsar_on_kafka.exceptions import PulsarException, Result
 from pulsar_on_kafka.functions import Context, Function, IdentitySerDe, PickleSerDe, SerDe
 from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.node.node import Node as _Node
 from pulsar_on_kafka.schema import BytesSchema
+from pulsar_on_kafka.service.running import stand_in as _stand_in
 from pulsar_on_kafka.transactions.client_transaction import TransactionState
 
 try:
     __version__ = _metadata.version("pulsar-on-kafka")
 except _metadata.PackageNotFoundError:  # run from its sources
     __version__ = "(not installed)"
+
+_Node.begin_standing_in = _stand_in
 
 __all__ = [
     "Authentication",

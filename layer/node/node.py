@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import atexit
 import threading
-from collections.abc import Collection
-from typing import Final
+from collections.abc import Callable, Collection
+from typing import ClassVar, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.role_state import RunsDuties
@@ -27,6 +27,10 @@ _DUTIES_S: Final = 5.0
 class Node(Services):
     """This process's presence in one cluster. Use `acquire` and `release`; thread-safe."""
 
+    begin_standing_in: ClassVar[Callable[[Node], RunsDuties]]
+    """Begins the duties of a stand-in. The package's root hands it in: the service is made of Clients and lies above
+    them, and the root, which is imported before any module of it, is all that lies above both."""
+
     def __init__(self, settings: KafkaSettings, deadline: Deadline) -> None:
         super().__init__(settings, deadline)
         self.memberships = Memberships(self)
@@ -35,7 +39,7 @@ class Node(Services):
         self.abandoned = Abandoned(self.looking, self.transactions.served, self.transactions.join, self.clock)
         self.timer = Timer()
         self.users = 0
-        self.stand_in = StandIn(self)
+        self.stand_in = StandIn(self, self.begin_standing_in)
         self.duties: list[RunsDuties] = []
         """What this process does for the cluster, beside its own producers and consumers."""
 

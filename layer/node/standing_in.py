@@ -10,20 +10,17 @@ from __future__ import annotations
 import logging
 import random
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, LayerError, NotAuthorized
-from pulsar_on_kafka.base.processes import STAND_IN, is_over, process_of, stands_in, this_process
-from pulsar_on_kafka.base.role_state import DutyName
+from pulsar_on_kafka.base.processes import is_over, process_of, stands_in, this_process
+from pulsar_on_kafka.base.role_state import RunsDuties
 from pulsar_on_kafka.ledgers.group import maintenance_group
 from pulsar_on_kafka.mapping.state_topics import LEDGERS
-
-if TYPE_CHECKING:
-    from pulsar_on_kafka.base.role_state import RunsDuties
-    from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.node.services import Services
 
 _log: Final = logging.getLogger(__name__)
 
@@ -40,14 +37,6 @@ LOOK_S: Final = 10.0
 """How often `look` is to be called; it asks Kafka when that is due."""
 _ASK_S: Final = 5.0
 _LEAVE_S: Final = 5.0
-
-DUTIES: Final[Collection[DutyName]] = frozenset(DutyName) - {
-    DutyName.TRANSACTIONS,
-    DutyName.SUBSCRIPTIONS,
-    DutyName.REPLICATION,
-}
-"""Programs with transactions serve coordinators, and so does whoever is held up by one (`transactions/abandoned`); a
-client has no business in other clusters."""
 
 
 class Move(Enum):
@@ -77,20 +66,20 @@ class StandIn:
 
     def __init__(
         self,
-        node: Node,
-        begin: Callable[[], RunsDuties] | None = None,
+        services: Services,
+        begin: Callable[[], RunsDuties],
         chance: Callable[[float, float], float] = random.uniform,
     ) -> None:
         """`begin` starts the duties. Asks nothing of Kafka."""
-        self._node = node
-        self._begin = begin or self._begin_duties
+        self._services = services
+        self._begin = begin
         self._chance = chance
         self._lock = threading.Lock()
         self._users = 0
         self._running: RunsDuties | None = None
         self._sure = False
         self._forbidden = ""
-        self._next_s = node.clock.monotonic() + chance(FIRST_S, 2 * FIRST_S)
+        self._next_s = services.clock.monotonic() + chance(FIRST_S, 2 * FIRST_S)
 
     def __repr__(self) -> str:
         return f"StandIn(standing={self.standing})"
@@ -115,11 +104,11 @@ class StandIn:
     def look(self) -> None:
         """Look who does the duties, when that is due, and begin or end to do them. Takes seconds at most, and nothing
         while another thread looks."""
-        if self._node.clock.monotonic() < self._next_s or not self._lock.acquire(blocking=False):
+        if self._services.clock.monotonic() < self._next_s or not self._lock.acquire(blocking=False):
             return
         try:
             pause_s = self._look() if self._users else EVERY_S
-            self._next_s = self._node.clock.monotonic() + pause_s
+            self._next_s = self._services.clock.monotonic() + pause_s
         finally:
             self._lock.release()
 
@@ -133,7 +122,7 @@ class StandIn:
             self._sure = False
             if wanted is Move.JOIN and self._may():
                 self._running = self._begin()
-                _log.info("cluster=%s no service is there: this process does its duties", self._node.cluster_id)
+                _log.info("cluster=%s no service is there: this process does its duties", self._services.cluster_id)
         except NotAuthorized as refused:
             return self._is_forbidden(str(refused))
         except LayerError as failure:
@@ -146,17 +135,17 @@ class StandIn:
         return WHILE_S if self.standing else self._chance(0.75 * EVERY_S, 1.25 * EVERY_S)
 
     def _members(self) -> list[str]:
-        group = maintenance_group(self._node.settings.instance)
-        described = self._node.admin.describe_group(group, Deadline.after(_ASK_S))
+        group = maintenance_group(self._services.settings.instance)
+        described = self._services.admin.describe_group(group, Deadline.after(_ASK_S))
         return [member.client_id for member in described.members if not is_over(member.client_id)]
 
     def _may(self) -> bool:
         """Whether this process has the rights that keeping lists needs; one that has not leaves it to others."""
         deadline = Deadline.after(_ASK_S)
-        instance = self._node.settings.instance
+        instance = self._services.settings.instance
         group, lists = maintenance_group(instance), instance.state_topic(LEDGERS)
-        allowed = self._node.admin.allowed_on_topics([lists], deadline).get(lists)
-        missing = "Read of the group" if "Read" not in self._node.admin.allowed_on_group(group, deadline) else ""
+        allowed = self._services.admin.allowed_on_topics([lists], deadline).get(lists)
+        missing = "Read of the group" if "Read" not in self._services.admin.allowed_on_group(group, deadline) else ""
         if allowed is not None and not {"Read", "Write"} <= allowed:
             missing = f"Read and Write of topic {lists}"
         if missing:
@@ -168,16 +157,11 @@ class StandIn:
     def _is_forbidden(self, why: str) -> float:
         if why != self._forbidden:
             self._forbidden = why
-            _log.info("cluster=%s a service's duties are left to others: %s", self._node.cluster_id, why)
+            _log.info("cluster=%s a service's duties are left to others: %s", self._services.cluster_id, why)
         return FORBIDDEN_S
-
-    def _begin_duties(self) -> RunsDuties:
-        from pulsar_on_kafka.service.running import RunningDuties  # most programs never stand in
-
-        return RunningDuties(self._node, DUTIES, STAND_IN)
 
     def _leave(self, why: str) -> None:
         running, self._running = self._running, None
         if running is not None:
             running.close(Deadline.after(_LEAVE_S))
-            _log.info("cluster=%s does a service's duties no more: %s", self._node.cluster_id, why)
+            _log.info("cluster=%s does a service's duties no more: %s", self._services.cluster_id, why)

@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.base.processes import STAND_IN
 from pulsar_on_kafka.base.role_state import DutyName, DutyState
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.node.node import Node
@@ -27,6 +28,14 @@ from pulsar_on_kafka.service.replication.subscriptions.subscriptions_duty import
 
 _log: Final = logging.getLogger(__name__)
 _BRIEFLY_S: Final = 0.1
+
+DUTIES_OF_STAND_INS: Final[Collection[DutyName]] = frozenset(DutyName) - {
+    DutyName.TRANSACTIONS,
+    DutyName.SUBSCRIPTIONS,
+    DutyName.REPLICATION,
+}
+"""Programs with transactions serve coordinators, and so does whoever is held up by one (`node.abandoned`); a client has
+no business in other clusters."""
 
 
 class Duty(Protocol):
@@ -160,3 +169,8 @@ class RunningDuties:
                 return ReplicatedSubscriptions(self._node, member=member, secrets=self._secrets)
             case DutyName.REPLICATION:
                 return Replication(self._node, member, self._secrets)
+
+
+def stand_in(node: Node) -> RunningDuties:
+    """Begin what a client's process does while there is no service (`node.standing_in`). Raises as `RunningDuties`."""
+    return RunningDuties(node, DUTIES_OF_STAND_INS, STAND_IN)

@@ -20,9 +20,8 @@ from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.instances import Instance
 from pulsar_on_kafka.mapping.state_topics import LEDGERS
 from pulsar_on_kafka.node import standing_in
-from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.node.services import Services
 from pulsar_on_kafka.node.standing_in import (
-    DUTIES,
     EVERY_S,
     FIRST_S,
     FORBIDDEN_S,
@@ -33,6 +32,7 @@ from pulsar_on_kafka.node.standing_in import (
     StandIn,
     move,
 )
+from pulsar_on_kafka.service.running import DUTIES_OF_STAND_INS
 from tests.clocks import SetClock
 
 ALL = frozenset({"Read", "Write", "Describe"})
@@ -44,7 +44,7 @@ def member(kind: str, process: str) -> str:
 
 def test_transactions_and_other_clusters_need_nobody_to_stand_in() -> None:
     elsewhere = {DutyName.SUBSCRIPTIONS, DutyName.REPLICATION}
-    assert set(DutyName) - set(DUTIES) == {DutyName.TRANSACTIONS, *elsewhere}
+    assert set(DutyName) - set(DUTIES_OF_STAND_INS) == {DutyName.TRANSACTIONS, *elsewhere}
 
 
 def test_moves() -> None:
@@ -109,7 +109,7 @@ class Cluster:
         self.asked = 0
         self.failure: LayerError | None = None
         self.rights = ALL
-        self.stand_in = StandIn(cast("Node", self), lambda: Duties(self), lambda least, most: least)
+        self.stand_in = StandIn(cast("Services", self), lambda: Duties(self), lambda least, most: least)
         self.stand_in.wanted()
 
     def describe_group(self, group_id: str, deadline: Deadline) -> GroupDescription:
