@@ -24,7 +24,7 @@ from pulsar_on_kafka.node.node import Node, acquire, release
 from pulsar_on_kafka.node.standing_in import LOOK_S
 
 if TYPE_CHECKING:
-    from pulsar_on_kafka.metrics.server import MetricsServer
+    from pulsar_on_kafka.node.metrics.server import MetricsServer
 
 
 class OpenProducer(Grows, Follows, Protocol):
@@ -199,13 +199,13 @@ class Session:
 
 
 def serve_metrics(port: int) -> MetricsServer:
-    from pulsar_on_kafka.metrics.server import serve
+    from pulsar_on_kafka.node.metrics.server import serve
 
     with pulsar_errors():
         return serve(port)
 
 
 def release_metrics(server: MetricsServer) -> None:
-    from pulsar_on_kafka.metrics.server import release
+    from pulsar_on_kafka.node.metrics.server import release
 
     release(server)

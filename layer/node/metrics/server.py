@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, start_http_server
 
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.kafka import handles
-from pulsar_on_kafka.metrics.collector import MetricsCollector
+from pulsar_on_kafka.node.metrics.collector import MetricsCollector
 
 
 class MetricsServer:

@@ -10,12 +10,12 @@ from prometheus_client.registry import Collector
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import SubscriptionMeter
-from pulsar_on_kafka.metrics.asking import answer
-from pulsar_on_kafka.metrics.clusters import ClusterCounts, of_clusters
-from pulsar_on_kafka.metrics.duties import duties
-from pulsar_on_kafka.metrics.reading import reading
-from pulsar_on_kafka.metrics.replication import replication
-from pulsar_on_kafka.metrics.transactions import transactions
+from pulsar_on_kafka.node.metrics.asking import answer
+from pulsar_on_kafka.node.metrics.clusters import ClusterCounts, of_clusters
+from pulsar_on_kafka.node.metrics.duties import duties
+from pulsar_on_kafka.node.metrics.reading import reading
+from pulsar_on_kafka.node.metrics.replication import replication
+from pulsar_on_kafka.node.metrics.transactions import transactions
 from pulsar_on_kafka.node.node import Node, live_nodes
 from pulsar_on_kafka.statelog.view import unreadable
 from pulsar_on_kafka.subscriptions.dispatching.handle import PartitionStats
