@@ -29,8 +29,8 @@ from pulsar_on_kafka.spark import (
     stream_pulsar,
     visibility,
 )
+from tests.integration.client.test_void_records import a_paused_producer_writes
 from tests.integration.sdk_support import receive, receive_rest
-from tests.integration.test_sdk_void_records import a_paused_producer_writes
 from tests.spark.streams import receive_all
 
 Shown = tuple[object, ...]

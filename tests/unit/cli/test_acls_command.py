@@ -1,4 +1,4 @@
-"""`pok acls print` says what docs/acls.md says, whose rows tests/integration/test_security.py grants and tries."""
+"""`pok acls print` says what docs/acls.md says; tests/integration/kafka/test_security.py grants and tries its rows."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from pulsar_on_kafka.transactions.serving.coordinators import Coordinators
 from pulsar_on_kafka.transactions.serving.log import CoordinatorLog, StateLogRequests
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
 from pulsar_on_kafka.transactions.serving.remote import RemoteCoordinator
-from tests.unit.transactions.test_coordinator import Effects
+from tests.unit.transactions.serving.test_coordinator import Effects
 
 NEVER = Deadline.never()
 TXN = TxnId(3 << 48, 7)

@@ -1,0 +1,28 @@
+"""The documented list of metrics is the list there is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.metrics import MetricsCollector
+from pulsar_on_kafka.metrics.cluster import ClusterCollector
+
+OURS = ("pok_", "pulsar_txn_")
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "metrics.md"
+
+
+class _NoTopics(AdminClient):
+    def __init__(self) -> None:
+        """Of no cluster."""
+
+    def list_topics(self, namespace: str = "public/default") -> list[str]:
+        return []
+
+
+def test_every_metric_is_documented_and_no_other() -> None:
+    ours = [family for family in MetricsCollector().collect() if family.name.startswith(OURS)]
+    ours += ClusterCollector(_NoTopics(), (), "public/default", lambda failure: None).collect()
+    names = {f"{family.name}_total" if family.type == "counter" else family.name for family in ours}
+    assert names == set(re.findall(r"`((?:pok|pulsar_txn)_\w+)`", PAGE.read_text(encoding="utf-8")))

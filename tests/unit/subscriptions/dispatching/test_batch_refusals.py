@@ -1,0 +1,186 @@
+"""Of a batch entry only what was refused comes again, whoever owns its partition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyroaring import BitMap64
+
+from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.base.errors import StoreError
+from pulsar_on_kafka.client.values.message import BatchedMessage, Message
+from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
+from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.subscriptions.dispatching.batch_refusals import BatchRefusals, HeldHere
+from pulsar_on_kafka.subscriptions.partition.in_flight import InFlight
+from pulsar_on_kafka.subscriptions.records.delivery import Delivery, PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from tests.clocks import SetClock
+from tests.unit.subscriptions.leases.test_leased_records import Record
+
+SIZE = 6
+
+
+class Letters:
+    max_redeliver_count = 1
+
+    def __init__(self) -> None:
+        self.buried: list[tuple[int, int]] = []
+        self.kept: Any = None
+
+    def bury(self, letters: Sequence[Delivery], kept: Any) -> None:
+        self.buried += [places(letter) for letter in letters]
+        self.kept = lambda: kept(letters[0])
+
+
+def places(message: Any) -> tuple[int, int]:
+    return message.batch_index, message.redeliveries
+
+
+class Process:
+    """One consumer that holds the batch entry at offset 3 and has received all of it."""
+
+    def __init__(self, letters: Letters | None = None) -> None:
+        self.clock = SetClock()
+        self.slot = PartitionSlot("persistent://public/default/orders", 0, -1, LedgerLayout(1, 10))
+        self.consumer = Endpoint("mine", 100, delivery_type=Message, dead_letters=letters)
+        self.in_flight = InFlight()
+        self.in_flight.hold_batch(3, self.consumer.feed(self.slot), SIZE)
+        self.acked = BatchAckSet(SIZE, 0)
+        self.counts: dict[int, int] = {}
+        self.whole: list[tuple[int, list[int]]] = []
+        self.fails = False
+        held = HeldHere(self.slot, self.in_flight, lambda offset: self.acked, self.counts)
+        fetcher: Any = self
+        self.refusals = BatchRefusals("orders", fetcher, self.clock, lambda partition: held, self.give_back)
+
+    def give_back(self, partition: int, offsets: BitMap64, endpoint: Endpoint) -> None:
+        self.whole.append((partition, list(offsets)))
+
+    def read_at(self, topic: str, partition: int, offsets: Sequence[int], deadline: Deadline) -> Iterator[list[Any]]:
+        if self.fails:
+            raise StoreError("no broker answers")
+        yield [Record(offset, batch=SIZE) for offset in offsets if offset == 3]
+
+    def acknowledge(self, *indexes: int) -> None:
+        self.acked = BatchAckSet(SIZE, self.acked.acked | sum(1 << index for index in indexes))
+
+    def refuse(self, *indexes: int, delay_s: float = 0.0) -> None:
+        for index in indexes:
+            self.slot.nacks_in_batch.append((self.clock.monotonic(), delay_s, 3, self.consumer, index, SIZE))
+        self.refusals.drain([self.slot])
+
+    def received(self, after_s: float = 0.0) -> list[tuple[int, int]]:
+        """Batch index and redeliveries of what comes."""
+        self.clock.seconds += after_s
+        self.refusals.step()
+        return [places(self.consumer.queue.popleft()) for _ in range(len(self.consumer.queue))]
+
+
+def test_what_is_refused_comes_again_at_its_time_and_is_counted() -> None:
+    process = Process()
+    process.refuse(4, delay_s=1.0)
+    process.refuse(1, 2, delay_s=2.0)
+    process.refuse(4, delay_s=0.1)  # it is refused already
+    assert process.refusals.next_due() is not None
+    assert process.received(0.5) == []
+    assert process.received(0.6) == [(4, 1)]
+    assert process.received(1.0) == [(1, 1), (2, 1)]
+    process.refuse(2, 3)
+    assert process.received() == [(3, 1), (2, 2)]
+    assert (process.whole, list(process.slot.nacks), process.consumer.unacked) == ([], [], SIZE)
+
+
+def test_what_was_acknowledged_meanwhile_does_not_come() -> None:
+    process = Process()
+    process.refuse(1, 2, delay_s=1.0)
+    process.acknowledge(1)
+    assert process.received(1.0) == [(2, 1)]
+
+
+def test_an_entry_that_is_refused_altogether_goes_to_anybody() -> None:
+    process = Process()
+    process.acknowledge(0, 1)
+    process.refuse(2)
+    assert process.received() == [(2, 1)]
+    process.refuse(2, 3, 4, 5, delay_s=3.0)
+    assert [nack[1:3] for nack in process.slot.nacks] == [(3.0, 3)]
+    assert (process.counts, process.received(3.0)) == ({3: 1}, [])
+
+
+def test_what_was_refused_goes_to_anybody_once_the_rest_is_acknowledged() -> None:
+    process = Process()
+    process.refuse(2, delay_s=1.0)
+    process.acknowledge(0, 1, 3, 4, 5)
+    assert process.received(1.0) == []
+    assert process.whole == [(0, [3])]
+
+
+def test_it_waits_for_room_and_for_brokers() -> None:
+    process = Process()
+    process.consumer.resize(1)
+    waiting: Any = Message(Record(9), process.consumer.feed(process.slot), 9, 0)  # type: ignore[arg-type]
+    process.consumer.deliver([waiting])
+    process.refuse(2)
+    process.refusals.step()
+    assert list(process.consumer.queue) == [waiting]
+    process.consumer.queue.clear()
+    process.fails = True
+    assert process.received() == []
+    process.fails = False
+    assert process.received(0.3) == [(2, 1)]
+
+
+def test_what_its_consumer_holds_no_more_is_forgotten() -> None:
+    for gone in ("let go", "given up", "closed"):
+        process = Process()
+        process.refuse(2, delay_s=1.0)
+        if gone == "let go":
+            process.in_flight.let_go([3])
+        elif gone == "given up":
+            process.slot.forgotten += 1
+        else:
+            process.consumer.close()
+        process.refusals.sweep()
+        assert process.received(1.0) == [], gone
+        assert not process.refusals._entries, gone
+
+
+def test_only_what_was_received_takes_too_long() -> None:
+    process = Process()
+    feed = process.consumer.feed(process.slot)
+    process.refuse(0, delay_s=60.0)
+    entry = BatchedMessage.in_batch(Record(3, batch=SIZE), feed, 3, 0, 5, _Entry())  # type: ignore[arg-type]
+    process.consumer.deliver([entry])
+    assert not process.refusals.late(0, BitMap64([3]), process.consumer)
+    assert process.received() == [(5, 0), (1, 1), (2, 1), (3, 1), (4, 1)]
+    process = Process()
+    assert process.refusals.late(0, BitMap64([3, 8]), process.consumer) == BitMap64([3, 8])
+
+
+class _Entry:
+    size = SIZE
+
+
+def test_what_was_refused_too_often_is_buried_and_tried_again_when_that_fails() -> None:
+    letters = Letters()
+    process = Process(letters)
+    process.refuse(2, 4)
+    assert process.received() == [(2, 1), (4, 1)]
+    process.refuse(2)
+    assert process.received() == []
+    assert letters.buried == [(2, 2)]
+    letters.kept()
+    process.refusals.drain([process.slot])
+    assert process.received(1.0) == []
+    assert letters.buried == [(2, 2), (2, 3)]
+
+
+def test_a_message_that_is_gone_counts_as_acknowledged() -> None:
+    process = Process()
+    process.in_flight.hold_batch(5, process.consumer.feed(process.slot), SIZE)
+    process.slot.nacks_in_batch.append((0.0, 0.0, 5, process.consumer, 1, SIZE))
+    process.refusals.drain([process.slot])
+    assert process.received() == []
+    assert list(process.slot.acks_in_batch) == [(5, 1, SIZE)]
