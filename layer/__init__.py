@@ -66,7 +66,7 @@ from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.exceptions import *  # noqa: F403 - the official exceptions, listed in exceptions.__all__
 from pulsar_on_kafka.exceptions import PulsarException, Result
 from pulsar_on_kafka.functions import Context, Function, IdentitySerDe, PickleSerDe, SerDe
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.node.node import Node as _Node
 from pulsar_on_kafka.schema import BytesSchema
 from pulsar_on_kafka.service.running import stand_in as _stand_in

@@ -27,7 +27,7 @@ from pulsar_on_kafka.client.values.message_id import NativeMessageId as MessageI
 from pulsar_on_kafka.client.values.service_info import ServiceInfo
 from pulsar_on_kafka.exceptions import *  # noqa: F403 - the official exceptions, listed in exceptions.__all__
 from pulsar_on_kafka.exceptions import PulsarException, Result
-from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType
+from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
 
 __all__ = [
     "BatchReceivePolicy",

@@ -15,10 +15,7 @@ if __name__ == "schema_compat":
 
     redirect(__name__)
 
-from pulsar_on_kafka.schema_compat.checkers import BUILT_IN, Checkers
-from pulsar_on_kafka.schema_compat.compatibility import check_compatibility
-from pulsar_on_kafka.schema_compat.identity import SAME_AFTER_PARSING, same_schema
-from pulsar_on_kafka.schema_compat.model import (
+from pulsar_on_kafka.schema_compat.base.schema_model import (
     CompatibilityResult,
     CompatibilityStrategy,
     Difference,
@@ -29,6 +26,9 @@ from pulsar_on_kafka.schema_compat.model import (
     SchemaType,
     UnreadableSchema,
 )
+from pulsar_on_kafka.schema_compat.checkers import BUILT_IN, Checkers
+from pulsar_on_kafka.schema_compat.compatibility import check_compatibility
+from pulsar_on_kafka.schema_compat.identity import SAME_AFTER_PARSING, same_schema
 from pulsar_on_kafka.schema_compat.validity import check_readable
 
 __all__ = [

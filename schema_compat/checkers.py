@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from pulsar_on_kafka.schema_compat.avro import AVRO_CHECKER
-from pulsar_on_kafka.schema_compat.json_forms import check_json, check_readable_json
-from pulsar_on_kafka.schema_compat.key_value import check_key_value, same_parts, split
-from pulsar_on_kafka.schema_compat.model import (
+from pulsar_on_kafka.schema_compat.base.schema_model import (
     CompatibilityStrategy,
     Incompatibility,
     PairChecker,
@@ -17,7 +15,9 @@ from pulsar_on_kafka.schema_compat.model import (
     SchemaType,
     UnreadableSchema,
 )
-from pulsar_on_kafka.schema_compat.protobuf.checker import protobuf_native_checker
+from pulsar_on_kafka.schema_compat.json_forms import check_json, check_readable_json
+from pulsar_on_kafka.schema_compat.key_value import check_key_value, same_parts, split
+from pulsar_on_kafka.schema_compat.protobuf.protobuf_checker import protobuf_native_checker
 from pulsar_on_kafka.schema_compat.strategies import Version, changes_forbidden, compare_versions
 
 Pick = Callable[[SchemaInfo], PairChecker[Any]]

@@ -6,15 +6,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pulsar_on_kafka.schema_compat.checkers import BUILT_IN, Checkers
-from pulsar_on_kafka.schema_compat.model import (
+from pulsar_on_kafka.schema_compat.base.rule_names import (
+    SCHEMA_TYPE_CHANGED,
+    SCHEMA_TYPE_NOT_STORABLE,
+    STRATEGY_UNDEFINED,
+)
+from pulsar_on_kafka.schema_compat.base.schema_model import (
     CompatibilityResult,
     CompatibilityStrategy,
     Incompatibility,
     SchemaInfo,
     SchemaType,
 )
-from pulsar_on_kafka.schema_compat.rules import SCHEMA_TYPE_CHANGED, SCHEMA_TYPE_NOT_STORABLE, STRATEGY_UNDEFINED
+from pulsar_on_kafka.schema_compat.checkers import BUILT_IN, Checkers
 from pulsar_on_kafka.schema_compat.strategies import in_order, versions_asked
 
 _CLIENT_MODES = frozenset({SchemaType.AUTO_CONSUME, SchemaType.AUTO_PUBLISH})

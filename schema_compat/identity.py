@@ -13,13 +13,13 @@ from functools import lru_cache
 from itertools import zip_longest
 from typing import Any, Final
 
-from pulsar_on_kafka.schema_compat.avro.names import full_name, namespace_of
-from pulsar_on_kafka.schema_compat.avro.parsing import read_definition, read_json
-from pulsar_on_kafka.schema_compat.avro.types import PRIMITIVES
+from pulsar_on_kafka.schema_compat.avro.avro_names import full_name, namespace_of
+from pulsar_on_kafka.schema_compat.avro.avro_parsing import read_definition, read_json
+from pulsar_on_kafka.schema_compat.avro.avro_types import PRIMITIVES
+from pulsar_on_kafka.schema_compat.base.json_text import NotJson
+from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType, UnreadableSchema
 from pulsar_on_kafka.schema_compat.json_forms import Form, definition_of
-from pulsar_on_kafka.schema_compat.json_text import NotJson
 from pulsar_on_kafka.schema_compat.key_value import same_parts
-from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType, UnreadableSchema
 
 _KEPT_BYTES: Final = 32_768
 SAME_AFTER_PARSING: Final = frozenset({SchemaType.AVRO, SchemaType.JSON, SchemaType.PROTOBUF})

@@ -13,17 +13,17 @@ from functools import lru_cache
 from typing import Any, Final
 
 from pulsar_on_kafka.schema_compat.avro import AVRO_CHECKER
-from pulsar_on_kafka.schema_compat.avro.parsing import read_definition, read_json
-from pulsar_on_kafka.schema_compat.json_schema.checker import JsonSchemaChecker
-from pulsar_on_kafka.schema_compat.json_text import NotJson
-from pulsar_on_kafka.schema_compat.model import (
+from pulsar_on_kafka.schema_compat.avro.avro_parsing import read_definition, read_json
+from pulsar_on_kafka.schema_compat.base.json_text import NotJson
+from pulsar_on_kafka.schema_compat.base.rule_names import DEFINITION_FORM_CHANGED, DEFINITION_ID_CHANGED
+from pulsar_on_kafka.schema_compat.base.schema_model import (
     CompatibilityStrategy,
     Incompatibility,
     PairChecker,
     SchemaInfo,
     UnreadableSchema,
 )
-from pulsar_on_kafka.schema_compat.rules import DEFINITION_FORM_CHANGED, DEFINITION_ID_CHANGED
+from pulsar_on_kafka.schema_compat.json_schema.json_schema_checker import JsonSchemaChecker
 from pulsar_on_kafka.schema_compat.strategies import Version, compare_versions, unreadable_new, unreadable_version
 
 _KEPT_BYTES: Final = 32_768

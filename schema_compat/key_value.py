@@ -16,15 +16,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from pulsar_on_kafka.schema_compat.json_text import NotJson, parse_json
-from pulsar_on_kafka.schema_compat.model import (
+from pulsar_on_kafka.schema_compat.base.json_text import NotJson, parse_json
+from pulsar_on_kafka.schema_compat.base.rule_names import KEY_SCHEMA_TYPE_CHANGED, VALUE_SCHEMA_TYPE_CHANGED
+from pulsar_on_kafka.schema_compat.base.schema_model import (
     CompatibilityStrategy,
     Incompatibility,
     SchemaInfo,
     SchemaType,
     UnreadableSchema,
 )
-from pulsar_on_kafka.schema_compat.rules import KEY_SCHEMA_TYPE_CHANGED, VALUE_SCHEMA_TYPE_CHANGED
 from pulsar_on_kafka.schema_compat.strategies import Version, unreadable_new, unreadable_version
 
 CheckSameType = Callable[[SchemaInfo, Sequence[Version], CompatibilityStrategy], list[Incompatibility]]

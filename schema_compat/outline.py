@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from pulsar_on_kafka.schema_compat.avro import AVRO_CHECKER
-from pulsar_on_kafka.schema_compat.avro.types import (
+from pulsar_on_kafka.schema_compat.avro.avro_types import (
     NO_DEFAULT,
     Array,
     AvroType,
@@ -26,12 +26,12 @@ from pulsar_on_kafka.schema_compat.avro.types import (
     Union,
     simple_name,
 )
+from pulsar_on_kafka.schema_compat.base.json_text import NotJson, parse_json
+from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType, UnreadableSchema
 from pulsar_on_kafka.schema_compat.json_forms import Form, definition_of
-from pulsar_on_kafka.schema_compat.json_text import NotJson, parse_json
 from pulsar_on_kafka.schema_compat.key_value import split
-from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType, UnreadableSchema
 from pulsar_on_kafka.schema_compat.protobuf import descriptors
-from pulsar_on_kafka.schema_compat.protobuf.checker import read_protobuf_native
+from pulsar_on_kafka.schema_compat.protobuf.protobuf_checker import read_protobuf_native
 
 WHOLE: Final = "(the schema)"
 """The line of a schema that has no fields."""

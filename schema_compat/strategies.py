@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from pulsar_on_kafka.schema_compat.model import (
+from pulsar_on_kafka.schema_compat.base.rule_names import SCHEMA_UNREADABLE, STRATEGY_FORBIDS_CHANGE
+from pulsar_on_kafka.schema_compat.base.schema_model import (
     CompatibilityStrategy,
     Direction,
     Incompatibility,
@@ -14,7 +15,6 @@ from pulsar_on_kafka.schema_compat.model import (
     SchemaInfo,
     UnreadableSchema,
 )
-from pulsar_on_kafka.schema_compat.rules import SCHEMA_UNREADABLE, STRATEGY_FORBIDS_CHANGE
 
 Parsed = TypeVar("Parsed")
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo
 from pulsar_on_kafka.schema_compat.checkers import BUILT_IN
-from pulsar_on_kafka.schema_compat.model import SchemaInfo
 
 
 def check_readable(schema: SchemaInfo) -> None:

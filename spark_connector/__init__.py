@@ -12,8 +12,8 @@ from importlib.util import find_spec
 if find_spec("pyspark") is None:
     raise ImportError("pulsar_on_kafka.spark needs pyspark 4.0: pip install 'pulsar-on-kafka[spark]'")
 
-from pulsar_on_kafka.spark.acknowledge import acknowledge
-from pulsar_on_kafka.spark.errors import (
+from pulsar_on_kafka.spark.acknowledging.acknowledge import acknowledge
+from pulsar_on_kafka.spark.base.errors import (
     DataLoss,
     InvalidReadOption,
     InvalidWriteOption,
@@ -22,10 +22,10 @@ from pulsar_on_kafka.spark.errors import (
     SparkConnectorError,
     SparkNotReady,
 )
-from pulsar_on_kafka.spark.reader import PulsarReader, read_pulsar
-from pulsar_on_kafka.spark.session import PACKAGES, session
-from pulsar_on_kafka.spark.stream import BatchContext, PulsarStream, stream_pulsar
-from pulsar_on_kafka.spark.writer import pulsar_batches, write_pulsar
+from pulsar_on_kafka.spark.base.spark_session import PACKAGES, session
+from pulsar_on_kafka.spark.reading.reader import PulsarReader, read_pulsar
+from pulsar_on_kafka.spark.streaming.stream import BatchContext, PulsarStream, stream_pulsar
+from pulsar_on_kafka.spark.writing.writer import pulsar_batches, write_pulsar
 
 __all__ = [
     "PACKAGES",

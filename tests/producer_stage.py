@@ -12,8 +12,8 @@ from pulsar_on_kafka.client.producer.chunking import ChunkingProducer
 from pulsar_on_kafka.client.producer.outgoing_schema import OutgoingSchema
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.client.values.enums import BatchingType, PartitionsRoutingMode
-from pulsar_on_kafka.mapping.headers import SCHEMA_VERSION
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.records.record_headers import SCHEMA_VERSION
 from pulsar_on_kafka.metadata.topics import Topic
 from tests.registries import TOPIC
 

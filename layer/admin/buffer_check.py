@@ -7,7 +7,7 @@ from typing import Final
 
 from pulsar_on_kafka.admin.transaction_stats import VerifiedBuffer
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met, look_over

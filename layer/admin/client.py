@@ -24,8 +24,8 @@ from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.service_url import parse_service_url
 from pulsar_on_kafka.exceptions import AlreadyClosed
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.mapping.replication import cluster_of
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.replicator_names import cluster_of
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topic, check_backlog
 from pulsar_on_kafka.node.node import Node, acquire, release
 

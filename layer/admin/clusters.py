@@ -11,7 +11,7 @@ from pulsar_on_kafka.client.connection.connection import chosen_instance
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.service_url import parse_service_url
 from pulsar_on_kafka.lookup.listeners import check_listeners
-from pulsar_on_kafka.mapping.state_records.clusters import ClusterAddress, ClusterListener
+from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterAddress, ClusterListener
 from pulsar_on_kafka.node.node import Node
 
 

@@ -8,8 +8,8 @@ from itertools import pairwise
 
 from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.cursor.saved import Recovered
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.state_records.cursor_marker import SavedLedger
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.state.cursors.cursor_marker import SavedLedger
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ from pulsar_on_kafka.kafka.reading.range_reader import RangeReader
 from pulsar_on_kafka.ledgers.following import LogRange
 from pulsar_on_kafka.ledgers.machine import LedgerLists
 from pulsar_on_kafka.mapping.errors import MappingError
-from pulsar_on_kafka.mapping.ledger import unpack_ledger_id
-from pulsar_on_kafka.mapping.state_topics import LEDGERS
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.ids.ledger_ids import unpack_ledger_id
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.service.ledgers.kafka_topics import KafkaDataTopics

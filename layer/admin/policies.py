@@ -7,7 +7,7 @@ from typing import Any
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.values.errors import pulsar_errors
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.clusters import check_replication_clusters
 from pulsar_on_kafka.metadata.namespaces import CLUSTER
 from pulsar_on_kafka.metadata.policies import (

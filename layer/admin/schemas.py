@@ -6,8 +6,8 @@ from pulsar_on_kafka.admin.policies import PolicyAdmin
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.values.errors import pulsar_errors
-from pulsar_on_kafka.mapping.schema_version import SchemaVersion
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.policies import SCHEMA_COMPATIBILITY_STRATEGY
 from pulsar_on_kafka.registry.model import SchemaEntry, StoredSchema
 from pulsar_on_kafka.schema_compat import CompatibilityResult, CompatibilityStrategy, SchemaInfo

@@ -13,10 +13,10 @@ from pulsar_on_kafka.base.processes import is_over
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message_id import NativeMessageId, native
 from pulsar_on_kafka.cursor.saved import Recovered, UnreadableCursor
-from pulsar_on_kafka.mapping.replication import cluster_of
-from pulsar_on_kafka.mapping.state_records.cursor_requests import AcknowledgeUpTo, SaveNow, Seek, Skip, Wish
-from pulsar_on_kafka.mapping.state_records.metadata import ReplicatedBy
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.replicator_names import cluster_of
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import AcknowledgeUpTo, SaveNow, Seek, Skip, Wish
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import ReplicatedBy
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import acquire, release

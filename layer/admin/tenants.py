@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.values.errors import pulsar_errors
-from pulsar_on_kafka.mapping.state_records.tenants import TenantRecord
+from pulsar_on_kafka.mapping.state.clusters.tenant_records import TenantRecord
 from pulsar_on_kafka.metadata.tenant_moves import Move
 from pulsar_on_kafka.node.node import Node
 

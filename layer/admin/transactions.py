@@ -13,11 +13,11 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.mapping.errors import MappingError
-from pulsar_on_kafka.mapping.state_records.pending_acks import CursorLife
-from pulsar_on_kafka.mapping.state_records.transaction_log import TopicPartition, TopicSubscription
-from pulsar_on_kafka.mapping.state_topics import MOST_COORDINATORS
-from pulsar_on_kafka.mapping.topic_name import TopicName
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.state_topics import MOST_COORDINATORS
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorLife
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from pulsar_on_kafka.transactions.coordinator.rules import OPEN

@@ -6,7 +6,7 @@ from types import TracebackType
 
 from pulsar_on_kafka.asyncio.bridge import Bridge
 from pulsar_on_kafka.client.values.transaction import Transaction as BlockingTransaction
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.transactions.client_transaction import TransactionState
 
 

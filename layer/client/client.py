@@ -51,7 +51,7 @@ from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.cursor.budget import DEFAULT_BYTES
 from pulsar_on_kafka.exceptions import AlreadyClosed
 from pulsar_on_kafka.lookup.places import Place
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.schema.plain import BytesSchema, Schema
 from pulsar_on_kafka.transactions.client_transaction import DEFAULT_TIMEOUT_MS

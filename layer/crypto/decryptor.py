@@ -14,7 +14,12 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from pulsar_on_kafka.base.errors import CryptoFailed
 from pulsar_on_kafka.crypto.encryptor import OAEP, PARAM_BYTES
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
-from pulsar_on_kafka.mapping.encryption import EncryptedKey, EncryptionInfo, encode_encryption, encode_keys
+from pulsar_on_kafka.mapping.records.encryption_header import (
+    EncryptedKey,
+    EncryptionInfo,
+    encode_encryption,
+    encode_keys,
+)
 
 MOST_DATA_KEYS: Final = 1000
 

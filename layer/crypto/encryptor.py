@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from pulsar_on_kafka.base.errors import CryptoFailed
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
-from pulsar_on_kafka.mapping.encryption import EncryptedKey, encode_encryption, encode_keys
-from pulsar_on_kafka.mapping.headers import ENCRYPTION
+from pulsar_on_kafka.mapping.records.encryption_header import EncryptedKey, encode_encryption, encode_keys
+from pulsar_on_kafka.mapping.records.record_headers import ENCRYPTION
 
 PARAM_BYTES: Final = 12
 TAG_BYTES: Final = 16

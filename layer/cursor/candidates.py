@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pulsar_on_kafka.base.errors import Corrupt
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.mapping.state_records.cursor_state import CommitMetadata
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import CommitMetadata
 
 _log = logging.getLogger(__name__)
 

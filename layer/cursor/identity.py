@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pulsar_on_kafka.mapping.state_records.cursor_state import Lineage
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import Lineage
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Final
 
 from pyroaring import BitMap, BitMap64
 
-from pulsar_on_kafka.mapping.state_records.cursor_state import Holes
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import Holes
 
 LedgerAcks = Mapping[int, Holes]
 """By ledger index; positions are entry ids."""

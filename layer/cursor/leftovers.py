@@ -21,9 +21,9 @@ from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.segments import MARKER_SEGMENT, CursorSegments
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state_keys import CursorSegmentKey, decode_key
-from pulsar_on_kafka.mapping.state_records.cursor_marker import Marker, MarkerRef
-from pulsar_on_kafka.mapping.state_records.cursor_state import CommitMetadata, decode_commit_metadata
+from pulsar_on_kafka.mapping.state.cursors.cursor_marker import Marker, MarkerRef
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import CommitMetadata, decode_commit_metadata
+from pulsar_on_kafka.mapping.state.state_keys import CursorSegmentKey, decode_key
 from pulsar_on_kafka.statelog.api import LogRecord
 
 MOST_FOUND: Final = 50_000

@@ -13,7 +13,7 @@ from typing import Final
 from pyroaring import BitMap
 
 from pulsar_on_kafka.base.errors import InvalidOption
-from pulsar_on_kafka.mapping.state_records.cursor_marker import LedgerSummary
+from pulsar_on_kafka.mapping.state.cursors.cursor_marker import LedgerSummary
 
 MAX_ENTRIES_PER_LEDGER: Final = 1 << 22
 _LEDGER_OVERHEAD_BYTES: Final = 250

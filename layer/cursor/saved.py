@@ -10,8 +10,8 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base.errors import Corrupt
 from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.mapping.state_records.cursor_marker import MarkerRef, SavedLedger, SegmentRef
-from pulsar_on_kafka.mapping.state_records.cursor_state import CommitMetadata, Lineage
+from pulsar_on_kafka.mapping.state.cursors.cursor_marker import MarkerRef, SavedLedger, SegmentRef
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import CommitMetadata, Lineage
 
 
 class UnreadableCursor(Corrupt):

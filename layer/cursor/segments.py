@@ -13,8 +13,7 @@ from pulsar_on_kafka.base.errors import Corrupt
 from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state_keys import CursorSegmentKey, encode_key
-from pulsar_on_kafka.mapping.state_records.cursor_marker import (
+from pulsar_on_kafka.mapping.state.cursors.cursor_marker import (
     Marker,
     MarkerRef,
     SavedLedger,
@@ -27,8 +26,9 @@ from pulsar_on_kafka.mapping.state_records.cursor_marker import (
     pages_of,
     whole_marker,
 )
-from pulsar_on_kafka.mapping.state_records.cursor_state import Holes, Lineage, Segment, decode_segment, encode_segment
-from pulsar_on_kafka.mapping.state_topics import CURSORS
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import Holes, Lineage, Segment, decode_segment, encode_segment
+from pulsar_on_kafka.mapping.state.state_keys import CursorSegmentKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import CURSORS
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 
 MARKER_SEGMENT: Final = -1

@@ -27,10 +27,9 @@ from pulsar_on_kafka.cursor.segments import CursorSegments
 from pulsar_on_kafka.cursor.sessions import is_of_one_take_over, new_session
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state_keys import CursorCheckpointKey, encode_key
-from pulsar_on_kafka.mapping.state_records.cursor_checkpoint import CursorCheckpoint, encode_checkpoint
-from pulsar_on_kafka.mapping.state_records.cursor_marker import Marker, obsolete_after
-from pulsar_on_kafka.mapping.state_records.cursor_state import (
+from pulsar_on_kafka.mapping.state.cursors.cursor_checkpoint import CursorCheckpoint, encode_checkpoint
+from pulsar_on_kafka.mapping.state.cursors.cursor_marker import Marker, obsolete_after
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
     MAX_METADATA_CHARS,
     CommitMetadata,
     Holes,
@@ -38,7 +37,8 @@ from pulsar_on_kafka.mapping.state_records.cursor_state import (
     decode_commit_metadata,
     encode_commit_metadata,
 )
-from pulsar_on_kafka.mapping.state_topics import CURSOR_CHECKPOINTS
+from pulsar_on_kafka.mapping.state.state_keys import CursorCheckpointKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS
 from pulsar_on_kafka.statelog.api import StateLog
 
 _log = logging.getLogger(__name__)

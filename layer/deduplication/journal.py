@@ -30,13 +30,13 @@ from pulsar_on_kafka.base.waiting import pause
 from pulsar_on_kafka.deduplication.machine import Undecided
 from pulsar_on_kafka.kafka.records import headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.message_record import Headers
-from pulsar_on_kafka.mapping.state_keys import ProducerSequenceKey, decode_key, encode_key
-from pulsar_on_kafka.mapping.state_records.producers import SequenceSnapshot, decode_snapshot, encode_snapshot
-from pulsar_on_kafka.mapping.state_topics import PRODUCERS
-from pulsar_on_kafka.mapping.stored_sequence import StoredSequence, stored_sequence
-from pulsar_on_kafka.mapping.transaction_headers import in_transaction
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.records.message_record import Headers
+from pulsar_on_kafka.mapping.records.stored_sequence import StoredSequence, stored_sequence
+from pulsar_on_kafka.mapping.records.transaction_headers import in_transaction
+from pulsar_on_kafka.mapping.state.metadata.producer_records import SequenceSnapshot, decode_snapshot, encode_snapshot
+from pulsar_on_kafka.mapping.state.state_keys import ProducerSequenceKey, decode_key, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.view import LogView

@@ -15,7 +15,7 @@ from typing import Final
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 
 MAX_ABSENT: Final = 100_000
 """Ids that failed and were not sent again, and are remembered as not stored; the lowest are forgotten first."""

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.kafka.security import Security
-from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state.instances import Instance
 
 LIBRDKAFKA_LOG: Final = logging.getLogger("pulsar_on_kafka.kafka.librdkafka")
 LIBRDKAFKA_LOG.addHandler(logging.NullHandler())  # heard by those who configure logging; never raw on standard error

@@ -17,9 +17,9 @@ from pulsar_on_kafka.ledgers.following import LogRange
 from pulsar_on_kafka.ledgers.model import Ledger, Place
 from pulsar_on_kafka.ledgers.trimming import Needs
 from pulsar_on_kafka.mapping.errors import MappingError
-from pulsar_on_kafka.mapping.ledger import LedgerLayout, unpack_ledger_id
-from pulsar_on_kafka.mapping.state_records.metadata import TopicRecord
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout, unpack_ledger_id
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import TopicRecord
 
 
 class Verdict(str, Enum):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from pulsar_on_kafka.mapping.state_records.metadata import Unused
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import Unused
 
 MINUTE_MS: Final = 60_000
 

@@ -17,7 +17,7 @@ from pulsar_on_kafka.base.errors import NotAuthorized
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.ledgers.model import Ledger, Place
 from pulsar_on_kafka.ledgers.views import LedgerViews
-from pulsar_on_kafka.mapping.state_records.ledgers import LedgerState
+from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
 from pulsar_on_kafka.metadata.topics import Topic
 
 _log: Final = logging.getLogger(__name__)

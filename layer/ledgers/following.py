@@ -13,8 +13,8 @@ from math import hypot
 from typing import Final, NamedTuple
 
 from pulsar_on_kafka.ledgers.model import Ledger, Place
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.state_records.ledgers import LedgerRecord, LedgerState
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerRecord, LedgerState
 
 GROWN_BY_SHARE: Final = 5
 """An open ledger is looked at again when it has grown by one part of so many of its size."""

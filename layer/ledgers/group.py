@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from pulsar_on_kafka.mapping.instances import Instance
-from pulsar_on_kafka.mapping.state_topics import LEDGERS, SYSTEM_NAMESPACE
-from pulsar_on_kafka.mapping.subscription_group import group_id
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.subscription_group import group_id
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.instances import Instance
+from pulsar_on_kafka.mapping.state.state_topics import LEDGERS, SYSTEM_NAMESPACE
 
 EVENTS: Final = f"persistent://{SYSTEM_NAMESPACE}/__ledger_deletion"
 """The topic on which deletions are asked for."""

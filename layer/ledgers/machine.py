@@ -18,14 +18,14 @@ from typing import Final
 
 from pulsar_on_kafka.ledgers.model import Ledger, Place
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.ledger import unpack_ledger_id
-from pulsar_on_kafka.mapping.state_keys import LedgerKey, MaintenanceTakeoverKey, decode_key
-from pulsar_on_kafka.mapping.state_records.ledgers import (
+from pulsar_on_kafka.mapping.ids.ledger_ids import unpack_ledger_id
+from pulsar_on_kafka.mapping.state.metadata.ledger_records import (
     LedgerRecord,
     LedgerState,
     MaintenanceTakenOver,
     decode_ledger_value,
 )
+from pulsar_on_kafka.mapping.state.state_keys import LedgerKey, MaintenanceTakeoverKey, decode_key
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.take_over import Owner, TakeOverFence
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from pulsar_on_kafka.mapping.ledger import LedgerIdFields, unpack_ledger_id
-from pulsar_on_kafka.mapping.state_records.ledgers import LedgerRecord, LedgerState
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerIdFields, unpack_ledger_id
+from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerRecord, LedgerState
 
 
 class Place(NamedTuple):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from pulsar_on_kafka.ledgers.model import Ledger
-from pulsar_on_kafka.mapping.state_records.ledgers import LedgerState
+from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
 
 MEGABYTE: Final = 1024 * 1024
 INFINITE: Final = -1

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, Protocol
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of
-from pulsar_on_kafka.mapping.original_position import OriginalPosition, copy_headers, decode_original
+from pulsar_on_kafka.mapping.records.original_position import OriginalPosition, copy_headers, decode_original
 
 Life = tuple[int, int]
 """(incarnation, Kafka offset) of an original: grows in its partition, over all lives of the topic."""

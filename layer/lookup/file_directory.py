@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.lookup.places import LookupFailed, Place
-from pulsar_on_kafka.mapping.state_records.tenants import EVERY_OTHER_TENANT, TenantState
+from pulsar_on_kafka.mapping.state.clusters.tenant_records import EVERY_OTHER_TENANT, TenantState
 
 LOOK_S: Final = 1.0
 """How often a file is looked at while somebody waits for a change."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.lookup.places import LookupFailed
-from pulsar_on_kafka.mapping.state_records.clusters import ClusterAddress, ClusterListener
+from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterAddress, ClusterListener
 
 
 class Asker(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import ConnectFailed, Corrupt
-from pulsar_on_kafka.mapping.state_records.tenants import TenantRecord, TenantState
+from pulsar_on_kafka.mapping.state.clusters.tenant_records import TenantRecord, TenantState
 
 
 class LookupFailed(ConnectFailed):

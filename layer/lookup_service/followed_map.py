@@ -12,8 +12,8 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.lookup.listeners import ANYBODY, Asker, url_for
 from pulsar_on_kafka.lookup.places import LookupFailed, Place, place_of
-from pulsar_on_kafka.mapping.state_records.clusters import ClusterAddress
-from pulsar_on_kafka.mapping.state_records.tenants import EVERY_OTHER_TENANT, TenantRecord
+from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterAddress
+from pulsar_on_kafka.mapping.state.clusters.tenant_records import EVERY_OTHER_TENANT, TenantRecord
 
 _log: Final = logging.getLogger(__name__)
 

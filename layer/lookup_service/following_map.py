@@ -9,8 +9,8 @@ from typing import Final
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.reading.assigned import AssignedConsumer
 from pulsar_on_kafka.lookup_service.followed_map import FollowedMap
-from pulsar_on_kafka.mapping.state_records.clusters import ClusterAddress
-from pulsar_on_kafka.mapping.state_topics import TENANTS
+from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterAddress
+from pulsar_on_kafka.mapping.state.state_topics import TENANTS
 from pulsar_on_kafka.node.services import Services
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.tail import PartitionTail

@@ -26,7 +26,7 @@ from pulsar_on_kafka.exceptions import PulsarException, TopicNotFound
 from pulsar_on_kafka.lookup.http_directory import TENANTS_PATH
 from pulsar_on_kafka.lookup.listeners import ANYBODY, Asker
 from pulsar_on_kafka.lookup.places import LookupFailed, Place
-from pulsar_on_kafka.mapping.decimals import decimal_or_none
+from pulsar_on_kafka.mapping.encoding.decimals import decimal_or_none
 from pulsar_on_kafka.registry.model import StoredSchema
 
 _TOPIC: Final = "/lookup/v2/topic/"

@@ -10,13 +10,13 @@ from typing import Any, Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.mapping.state_keys import ClusterRegistryKey
-from pulsar_on_kafka.mapping.state_records.clusters import (
+from pulsar_on_kafka.mapping.state.clusters.cluster_registry import (
     ClusterAddress,
     ClusterRegistry,
     decode_clusters,
     encode_clusters,
 )
+from pulsar_on_kafka.mapping.state.state_keys import ClusterRegistryKey
 from pulsar_on_kafka.metadata.entities import Entities, EntityKeys, Versioned
 from pulsar_on_kafka.metadata.namespaces import CLUSTER
 

@@ -12,8 +12,8 @@ from typing import Any, Final, Generic, TypeVar
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state_keys import decode_key, encode_key
-from pulsar_on_kafka.mapping.state_topics import StateTopic
+from pulsar_on_kafka.mapping.state.state_keys import decode_key, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet, Outcome, Versioned, VersionedKey, VersionedKeys
 from pulsar_on_kafka.statelog.versioned import whole

@@ -8,8 +8,8 @@ from typing import Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state_keys import ImportKey
-from pulsar_on_kafka.mapping.state_records.imports import ImportRecord, ImportStep, decode_import, encode_import
+from pulsar_on_kafka.mapping.state.clusters.import_records import ImportRecord, ImportStep, decode_import, encode_import
+from pulsar_on_kafka.mapping.state.state_keys import ImportKey
 from pulsar_on_kafka.metadata.entities import Entities, EntityKeys, Versioned
 
 IMPORT_KEYS: Final[EntityKeys[str]] = EntityKeys(ImportKey, lambda key: str(key.tenant), lambda name: (name,))

@@ -15,9 +15,9 @@ from typing import Any, Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state_keys import NamespaceKey
-from pulsar_on_kafka.mapping.state_records.metadata import LifeState, NamespaceRecord, decode_namespace, encode
-from pulsar_on_kafka.mapping.state_topics import SYSTEM_NAMESPACE
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import LifeState, NamespaceRecord, decode_namespace, encode
+from pulsar_on_kafka.mapping.state.state_keys import NamespaceKey
+from pulsar_on_kafka.mapping.state.state_topics import SYSTEM_NAMESPACE
 from pulsar_on_kafka.metadata.entities import Entities, EntityKeys, Versioned, readable
 from pulsar_on_kafka.metadata.policies import inherited
 

@@ -11,9 +11,9 @@ from enum import Enum
 from typing import Final
 
 from pulsar_on_kafka.kafka.rights import Right
-from pulsar_on_kafka.mapping.instances import EVERYBODYS, Instance
-from pulsar_on_kafka.mapping.subscription_group import group_id
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.subscription_group import group_id
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.instances import EVERYBODYS, Instance
 
 RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
     "Producer": (

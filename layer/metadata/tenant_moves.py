@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Final
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.mapping.state_records.tenants import EVERY_OTHER_TENANT, TenantRecord, TenantState
+from pulsar_on_kafka.mapping.state.clusters.tenant_records import EVERY_OTHER_TENANT, TenantRecord, TenantState
 
 
 class Move(str, Enum):

@@ -7,14 +7,14 @@ from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state_keys import TenantKey
-from pulsar_on_kafka.mapping.state_records.tenants import (
+from pulsar_on_kafka.mapping.state.clusters.tenant_records import (
     EVERY_OTHER_TENANT,
     TenantRecord,
     TenantState,
     decode_tenant,
     encode_tenant,
 )
+from pulsar_on_kafka.mapping.state.state_keys import TenantKey
 from pulsar_on_kafka.metadata.entities import Entities, EntityKeys, Versioned
 from pulsar_on_kafka.metadata.tenant_moves import Move, moved
 

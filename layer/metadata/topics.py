@@ -19,10 +19,10 @@ from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.records import TopicDescription
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES, RECORD_OVERHEAD_BYTES
-from pulsar_on_kafka.mapping.instances import Instance, holds_state
-from pulsar_on_kafka.mapping.ledger import DEFAULT_ENTRIES_PER_LEDGER, LedgerLayout, incarnation_of
-from pulsar_on_kafka.mapping.state_keys import TopicKey
-from pulsar_on_kafka.mapping.state_records.metadata import (
+from pulsar_on_kafka.mapping.ids.ledger_ids import DEFAULT_ENTRIES_PER_LEDGER, LedgerLayout, incarnation_of
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.instances import Instance, holds_state
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import (
     BacklogExceeded,
     LifeState,
     TopicRecord,
@@ -30,8 +30,8 @@ from pulsar_on_kafka.mapping.state_records.metadata import (
     decode_topic,
     encode,
 )
-from pulsar_on_kafka.mapping.state_topics import TOPICS
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.state_keys import TopicKey
+from pulsar_on_kafka.mapping.state.state_topics import TOPICS
 from pulsar_on_kafka.metadata.entities import Entities, EntityKeys, Versioned, readable
 from pulsar_on_kafka.metadata.namespaces import Namespaces
 

@@ -9,8 +9,8 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.acls import Acl
-from pulsar_on_kafka.mapping.instances import EVERYBODYS
-from pulsar_on_kafka.mapping.topic_name import PERSISTENT, TopicName
+from pulsar_on_kafka.mapping.names.topic_name import PERSISTENT, TopicName
+from pulsar_on_kafka.mapping.state.instances import EVERYBODYS
 
 _ALL = "*"
 

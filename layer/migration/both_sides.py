@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin
+from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.migration.sides import Compared, SideBySide
 from pulsar_on_kafka.node.node import Node

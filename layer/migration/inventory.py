@@ -10,10 +10,10 @@ from typing import Any
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.side_by_side import side_by_side
-from pulsar_on_kafka.mapping.replication import cluster_of
-from pulsar_on_kafka.mapping.state_records.metadata import ReplicatedBy, TopicRecord
-from pulsar_on_kafka.mapping.state_topics import SYSTEM_NAMESPACE
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.replicator_names import cluster_of
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import ReplicatedBy, TopicRecord
+from pulsar_on_kafka.mapping.state.state_topics import SYSTEM_NAMESPACE
 from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import Topic

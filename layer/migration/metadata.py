@@ -10,7 +10,7 @@ from typing import Any, Final
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.policies import SCHEMA_COMPATIBILITY_STRATEGY, with_policy
 from pulsar_on_kafka.migration.inventory import Inventory, TopicEntry, inventory, subscriptions
 from pulsar_on_kafka.schema_compat import CompatibilityStrategy

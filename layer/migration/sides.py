@@ -12,8 +12,15 @@ from itertools import islice
 from typing import Final
 
 from pulsar_on_kafka.kafka.records import KafkaRecord
-from pulsar_on_kafka.mapping.headers import FENCE, ORIGINAL_ID, PUBLISH_TIME, REPLICATED_FROM, SCHEMA_VERSION, TXN
-from pulsar_on_kafka.mapping.message_record import goes_to
+from pulsar_on_kafka.mapping.records.message_record import goes_to
+from pulsar_on_kafka.mapping.records.record_headers import (
+    FENCE,
+    ORIGINAL_ID,
+    PUBLISH_TIME,
+    REPLICATED_FROM,
+    SCHEMA_VERSION,
+    TXN,
+)
 
 Headers = Iterable[tuple[str, bytes | None]]
 

@@ -16,8 +16,8 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.side_by_side import side_by_side
 from pulsar_on_kafka.base.waiting import pause
-from pulsar_on_kafka.mapping.replication import replicator_subscription
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.replicator_names import replicator_subscription
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS, with_policy
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import Topic

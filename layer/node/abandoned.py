@@ -19,8 +19,8 @@ from typing import Final, Protocol
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
-from pulsar_on_kafka.mapping.state_records.transaction_log import TxnStatus
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import TxnStatus
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
 
 _log: Final = logging.getLogger(__name__)

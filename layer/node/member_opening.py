@@ -11,11 +11,11 @@ from pulsar_on_kafka.kafka.reading.ascending import AscendingReader
 from pulsar_on_kafka.kafka.reading.assigned import AssignedConsumer
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.mapping.state_keys import DeliveryKey
-from pulsar_on_kafka.mapping.state_records.cursor_requests import CursorLife
-from pulsar_on_kafka.mapping.state_records.pending_acks import TxnAck
-from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import CursorLife
+from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.node.readers import buffer_access, slot_of
 from pulsar_on_kafka.node.services import FETCH_QUEUE_KBYTES, Services

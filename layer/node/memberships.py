@@ -21,9 +21,9 @@ from pulsar_on_kafka.cursor.saved import Recovered
 from pulsar_on_kafka.kafka.reading.assigned import AssignedConsumer
 from pulsar_on_kafka.ledgers.deletion import goes_by_ledgers
 from pulsar_on_kafka.ledgers.group import deletion_group
-from pulsar_on_kafka.mapping.state_records.cursor_state import decode_commit_metadata
-from pulsar_on_kafka.mapping.state_topics import DELIVERIES
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import decode_commit_metadata
+from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
 from pulsar_on_kafka.metadata.subscriptions.occupants import Claimant
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import Topic

@@ -12,7 +12,7 @@ from pulsar_on_kafka.base.role_state import RunsDuties
 from pulsar_on_kafka.base.timer import Timer
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.node.abandoned import Abandoned
 from pulsar_on_kafka.node.memberships import Memberships
 from pulsar_on_kafka.node.readers import Readers

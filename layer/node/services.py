@@ -29,8 +29,10 @@ from pulsar_on_kafka.kafka.reading.several_topics import SeveralTopicsConsumer
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.ledgers.first_left import FirstLedgersLeft
 from pulsar_on_kafka.ledgers.views import LedgerViews
-from pulsar_on_kafka.mapping.state_records.metadata import BacklogExceeded
-from pulsar_on_kafka.mapping.state_topics import (
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded
+from pulsar_on_kafka.mapping.state.state_topics import (
     NAMESPACES,
     SUBSCRIPTIONS,
     TENANTS,
@@ -40,8 +42,6 @@ from pulsar_on_kafka.mapping.state_topics import (
     TRANSACTION_PENDING_ACK,
     StateTopic,
 )
-from pulsar_on_kafka.mapping.topic_name import TopicName
-from pulsar_on_kafka.mapping.txn_id import TxnId
 from pulsar_on_kafka.metadata.clusters import REGISTRY_KEYS, Clusters
 from pulsar_on_kafka.metadata.entities import Entities
 from pulsar_on_kafka.metadata.import_steps import IMPORT_KEYS, Imports

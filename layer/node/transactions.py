@@ -13,13 +13,13 @@ from pulsar_on_kafka.base.role_state import DutyName, DutyState
 from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.reading.assigned import AssignedConsumer
-from pulsar_on_kafka.mapping.state_records.transaction_requests import End
-from pulsar_on_kafka.mapping.state_topics import (
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.state_topics import (
     TRANSACTION_BUFFER_SNAPSHOT,
     TRANSACTION_COORDINATOR_ASSIGN,
     TRANSACTION_REQUESTS,
 )
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.transactions.transaction_requests import End
 from pulsar_on_kafka.metadata.namespaces import CLUSTER
 from pulsar_on_kafka.node.services import FETCH_QUEUE_KBYTES, Services
 from pulsar_on_kafka.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES

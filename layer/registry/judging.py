@@ -8,8 +8,8 @@ from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.mapping.errors import MappingError
-from pulsar_on_kafka.mapping.schema_version import SchemaVersion
-from pulsar_on_kafka.mapping.state_records.schemas import check_definition_size
+from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.state.metadata.schema_records import check_definition_size
 from pulsar_on_kafka.registry.model import SchemaEntry, SchemaHistory, StoredSchema
 from pulsar_on_kafka.schema_compat import (
     SAME_AFTER_PARSING,

@@ -14,8 +14,8 @@ from typing import Final, TypeVar
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.schema_version import SchemaVersion
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.registry.judging import (
     Load,
     check_readable_or_refuse,
@@ -46,7 +46,7 @@ from pulsar_on_kafka.schema_compat import (
     SchemaType,
     UnreadableSchema,
 )
-from pulsar_on_kafka.schema_compat.rules import SCHEMA_UNREADABLE
+from pulsar_on_kafka.schema_compat.base.rule_names import SCHEMA_UNREADABLE
 
 _log: Final = logging.getLogger(__name__)
 

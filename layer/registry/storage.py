@@ -16,10 +16,10 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.errors import MappingError
-from pulsar_on_kafka.mapping.schema_version import SchemaVersion
-from pulsar_on_kafka.mapping.state_keys import SchemaKey
-from pulsar_on_kafka.mapping.state_records.schemas import SchemaRecord, decode_schema, deletion, encode_schema
-from pulsar_on_kafka.mapping.state_topics import SCHEMAS
+from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.state.metadata.schema_records import SchemaRecord, decode_schema, deletion, encode_schema
+from pulsar_on_kafka.mapping.state.state_keys import SchemaKey
+from pulsar_on_kafka.mapping.state.state_topics import SCHEMAS
 from pulsar_on_kafka.metadata.entities import Entities, EntityKeys, Versioned
 from pulsar_on_kafka.registry.index import Kind, summarized, summary_of
 from pulsar_on_kafka.registry.known import BoundedCache

@@ -16,7 +16,14 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.kafka.records import headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state_records.subscription_progress import BEGINS, BLOCK, KNOWS, SAYS, Origin, ProgressHead
+from pulsar_on_kafka.mapping.state.clusters.subscription_progress import (
+    BEGINS,
+    BLOCK,
+    KNOWS,
+    SAYS,
+    Origin,
+    ProgressHead,
+)
 from pulsar_on_kafka.replicated.acks import Acks, BatchSet, in_both, news
 from pulsar_on_kafka.replicated.origins import copied
 from pulsar_on_kafka.replicated.progress import without_begun

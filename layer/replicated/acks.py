@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pyroaring import BitMap
 
 from pulsar_on_kafka.cursor.machine import CursorState
-from pulsar_on_kafka.mapping.state_records.cursor_state import Holes
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import Holes
 
 BatchSet = tuple[int, int]
 """Of a batch entry: its number of messages, and a bit for each that is acknowledged."""

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.state_records.deliveries import Deliveries
-from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin
+from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
+from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
 from pulsar_on_kafka.replicated.progress import Side, copies_of
 
 _V = TypeVar("_V", bound=Hashable)

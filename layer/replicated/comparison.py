@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pyroaring import BitMap, BitMap64
 
-from pulsar_on_kafka.mapping.state_records.subscription_progress import BLOCK, Origin
+from pulsar_on_kafka.mapping.state.clusters.subscription_progress import BLOCK, Origin
 from pulsar_on_kafka.replicated.acks import Acks
 from pulsar_on_kafka.replicated.progress import Progress, Side, said
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from pyroaring import BitMap, BitMap64
 
-from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin
+from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
 
 
 class Run(NamedTuple):
@@ -44,8 +44,8 @@ class OriginIndex:
     """Of the log from `start` to `end`. What was published here is everything that is not in it.
 
     Only the first valid copy of a record counts: a second one (a replicator that crashed sent it again) is no news, and
-    what a replicator appends after another one took over is void (`mapping.fence`), so what becomes of it says nothing
-    of the message.
+    what a replicator appends after another one took over is void (`mapping.records.epoch_fences`), so what becomes of
+    it says nothing of the message.
 
     Memory: 24 bytes for each run (a copied backlog is one, copies that alternate with messages published here are one
     each), and a bitmap of the copied offsets for each origin.

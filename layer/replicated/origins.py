@@ -7,9 +7,9 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.headers import MARKER
-from pulsar_on_kafka.mapping.original_position import copy_headers, decode_original
-from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin
+from pulsar_on_kafka.mapping.records.original_position import copy_headers, decode_original
+from pulsar_on_kafka.mapping.records.record_headers import MARKER
+from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
 
 Headers = Iterable[tuple[str, bytes | None]] | None
 

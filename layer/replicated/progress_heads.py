@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from pulsar_on_kafka.mapping.state_keys import ProgressHeadKey, ProgressSegmentKey, decode_key
+from pulsar_on_kafka.mapping.state.state_keys import ProgressHeadKey, ProgressSegmentKey, decode_key
 from pulsar_on_kafka.statelog.api import LogRecord
 
 

@@ -15,10 +15,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Corrupt, Fenced, StoreError
 from pulsar_on_kafka.cursor.ledger_acks import pieces
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state_keys import ProgressHeadKey, ProgressSegmentKey, encode_key
-from pulsar_on_kafka.mapping.state_records.cursor_state import Holes
-from pulsar_on_kafka.mapping.state_records.deliveries import Deliveries
-from pulsar_on_kafka.mapping.state_records.subscription_progress import (
+from pulsar_on_kafka.mapping.state.clusters.subscription_progress import (
     BLOCK,
     Origin,
     ProgressHead,
@@ -29,7 +26,10 @@ from pulsar_on_kafka.mapping.state_records.subscription_progress import (
     encode_head,
     encode_segment,
 )
-from pulsar_on_kafka.mapping.state_topics import SUBSCRIPTION_PROGRESS
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import Holes
+from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
+from pulsar_on_kafka.mapping.state.state_keys import ProgressHeadKey, ProgressSegmentKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTION_PROGRESS
 from pulsar_on_kafka.replicated.acks import Acks
 from pulsar_on_kafka.replicated.progress import Progress
 from pulsar_on_kafka.replicated.progress_heads import HeadAt, ProgressHeads, Subject, Writer

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Set
 from typing import Final
 
-from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin
-from pulsar_on_kafka.mapping.subscription_markers import Snapshot, SnapshotRequest, SnapshotResponse
+from pulsar_on_kafka.mapping.records.subscription_markers import Snapshot, SnapshotRequest, SnapshotResponse
+from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
 
 TIMEOUT_MS: Final = 30_000
 """Source: Pulsar's `replicatedSubscriptionsSnapshotTimeoutSeconds`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import Final
 
-from pulsar_on_kafka.mapping.subscription_markers import Snapshot
+from pulsar_on_kafka.mapping.records.subscription_markers import Snapshot
 
 MOST: Final = 10
 """Snapshots of one subscription. Source: Pulsar's `replicatedSubscriptionsSnapshotMaxCachedPerSubscription`."""

@@ -15,14 +15,14 @@ from typing import Final, NamedTuple
 
 from pyroaring import BitMap, BitMap64
 
-from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin
-from pulsar_on_kafka.mapping.subscription_markers import (
+from pulsar_on_kafka.mapping.records.subscription_markers import (
     Snapshot,
     SnapshotRequest,
     SnapshotResponse,
     SubscriptionMarker,
     SubscriptionUpdate,
 )
+from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
 from pulsar_on_kafka.replicated.snapshot_builder import SnapshotBuilder
 from pulsar_on_kafka.replicated.snapshot_cache import SnapshotCache
 

@@ -13,8 +13,8 @@ from typing import Final
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.state_records.deliveries import Deliveries
-from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin
+from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
+from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
 from pulsar_on_kafka.replicated.carried_deliveries import joined, originals_of, places_of
 from pulsar_on_kafka.replicated.progress import Side
 

@@ -18,7 +18,7 @@ from pulsar_on_kafka.schema.avro_bounds import PayloadBounds, check_definition
 from pulsar_on_kafka.schema.definition import Record
 from pulsar_on_kafka.schema.json import parsed
 from pulsar_on_kafka.schema.plain import Schema
-from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType
+from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
 
 WRITERS: Final = 128
 """Compiled versions of writers that a schema keeps; the longest unused one makes room."""

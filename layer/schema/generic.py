@@ -19,8 +19,8 @@ from pulsar_on_kafka.schema.key_value import KeyValueSchema, encoding_of
 from pulsar_on_kafka.schema.plain import BytesSchema, Schema, StringSchema
 from pulsar_on_kafka.schema.protobuf import message_class
 from pulsar_on_kafka.schema.protobuf_fields import fields_reader
+from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
 from pulsar_on_kafka.schema_compat.key_value import split
-from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType
 
 
 class GenericSchema(Schema):

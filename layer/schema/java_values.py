@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta, timezone
 from typing import Any, Final
 
-from pulsar_on_kafka.schema_compat.model import SchemaType
+from pulsar_on_kafka.schema_compat.base.schema_model import SchemaType
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()

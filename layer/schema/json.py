@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pulsar_on_kafka.schema.definition import Record, values_of
 from pulsar_on_kafka.schema.plain import Schema
-from pulsar_on_kafka.schema_compat.model import SchemaType
+from pulsar_on_kafka.schema_compat.base.schema_model import SchemaType
 
 _LITERALS: Final = {None: "null", True: "true", False: "false"}
 

@@ -20,8 +20,8 @@ from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
 from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
 from pulsar_on_kafka.schema_compat.key_value import split
-from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType
 
 _LENGTH: Final = struct.Struct(">i")
 _STRUCTURED: Final = frozenset(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final, Protocol
 
-from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType
+from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
 
 NO_DEFINITION: Final = b"null"
 """What the official client sends as the definition of bytes and text."""

@@ -13,7 +13,7 @@ from typing import Any
 from pulsar_on_kafka.schema.json import parsed
 from pulsar_on_kafka.schema.plain import Schema
 from pulsar_on_kafka.schema.protobuf_avro import avro_text, parsing_info
-from pulsar_on_kafka.schema_compat.model import SchemaInfo, SchemaType
+from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo, SchemaType
 
 
 class _MessageSchema(Schema):

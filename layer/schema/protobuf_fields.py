@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from pulsar_on_kafka.exceptions import NotSupported
 from pulsar_on_kafka.schema.json import parsed
-from pulsar_on_kafka.schema_compat.model import SchemaInfo
+from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo
 from pulsar_on_kafka.schema_compat.protobuf.descriptors import FIELD_TYPES
 
 _LABELS: Final = {"LABEL_OPTIONAL": 1, "LABEL_REQUIRED": 2, "LABEL_REPEATED": 3}

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Protocol, TypeAlias
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import StoreError
-from pulsar_on_kafka.mapping.state_topics import Cleanup, StateTopic
+from pulsar_on_kafka.mapping.state.state_topics import Cleanup, StateTopic
 
 _KAFKAS_DELETE_RETENTION_MS: Final = 86_400_000
 

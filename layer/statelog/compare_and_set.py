@@ -20,8 +20,8 @@ from typing import Final, Generic
 from pulsar_on_kafka.base.clock import Clock, SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendFailed, AppendOutcomeUnknown, Closed, NotAuthorized, StoreError
-from pulsar_on_kafka.mapping.state_keys import EpochKey, encode_key
-from pulsar_on_kafka.mapping.state_topics import StateTopic
+from pulsar_on_kafka.mapping.state.state_keys import EpochKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.versioned import (
     EPOCH_VERSIONS,

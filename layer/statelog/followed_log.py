@@ -17,7 +17,7 @@ from pulsar_on_kafka.base.clock import Clock, Moment
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError, NotAuthorized
 from pulsar_on_kafka.kafka.reading.assigned import end_reached, failure_of, is_final
-from pulsar_on_kafka.mapping.state_topics import StateTopic
+from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import Group, LogRecord, StateLog
 from pulsar_on_kafka.statelog.window import Window
 

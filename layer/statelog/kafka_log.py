@@ -23,8 +23,8 @@ from pulsar_on_kafka.kafka.appends import NewRecord, append_all, append_apart
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.records import KafkaRecord
-from pulsar_on_kafka.mapping.instances import Instance
-from pulsar_on_kafka.mapping.state_topics import StateTopic
+from pulsar_on_kafka.mapping.state.instances import Instance
+from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import Group, LogRecord, StateTopicMismatch, check_partition
 
 _T = TypeVar("_T")

@@ -11,8 +11,8 @@ from typing import Final
 from pulsar_on_kafka.base.clock import Clock, SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, OffsetOutOfRange
-from pulsar_on_kafka.mapping.instances import EVERYBODYS
-from pulsar_on_kafka.mapping.state_topics import StateTopic
+from pulsar_on_kafka.mapping.state.instances import EVERYBODYS
+from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import Group, LogRecord, check_partition
 
 _BATCH: Final = 1000

@@ -21,7 +21,7 @@ from pulsar_on_kafka.kafka.reading.assigned import (
     is_final,
     is_offset_out_of_range,
 )
-from pulsar_on_kafka.mapping.state_topics import StateTopic
+from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 
 _log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Generic, Protocol, TypeAlias, TypeVar
 
-from pulsar_on_kafka.mapping.state_keys import epoch_of
+from pulsar_on_kafka.mapping.state.state_keys import epoch_of
 from pulsar_on_kafka.statelog.api import LogRecord
 
 E = TypeVar("E")

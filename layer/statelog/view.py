@@ -25,8 +25,8 @@ from pulsar_on_kafka.base.clock import Clock, Moment
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Corrupt, DeadlineExceeded, OffsetOutOfRange
 from pulsar_on_kafka.mapping.errors import UnreadableKey
-from pulsar_on_kafka.mapping.state_keys import entity_of
-from pulsar_on_kafka.mapping.state_topics import StateTopic
+from pulsar_on_kafka.mapping.state.state_keys import entity_of
+from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog, records_stay_s, tombstones_last_s
 
 _log: Final = logging.getLogger(__name__)

@@ -29,9 +29,15 @@ from pulsar_on_kafka.base.errors import (
     TransactionOutcomeUnknown,
 )
 from pulsar_on_kafka.base.waiting import pause
-from pulsar_on_kafka.mapping.state_records.transaction_log import TopicPartition, TopicSubscription
-from pulsar_on_kafka.mapping.state_records.transaction_requests import AddPartitions, AddSubscriptions, Begin, End, Wish
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription
+from pulsar_on_kafka.mapping.state.transactions.transaction_requests import (
+    AddPartitions,
+    AddSubscriptions,
+    Begin,
+    End,
+    Wish,
+)
 from pulsar_on_kafka.transactions.serving.access import CoordinatorAccess
 
 DEFAULT_TIMEOUT_MS: Final = 60_000

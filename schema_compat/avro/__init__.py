@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
 
-from pulsar_on_kafka.schema_compat.avro.parsing import parse_avro
-from pulsar_on_kafka.schema_compat.avro.report import differences
-from pulsar_on_kafka.schema_compat.avro.types import AvroType
-from pulsar_on_kafka.schema_compat.model import Difference, SchemaInfo
+from pulsar_on_kafka.schema_compat.avro.avro_parsing import parse_avro
+from pulsar_on_kafka.schema_compat.avro.avro_types import AvroType
+from pulsar_on_kafka.schema_compat.avro.difference_report import differences
+from pulsar_on_kafka.schema_compat.base.schema_model import Difference, SchemaInfo
 
 _KEPT_BYTES: Final = 32_768
 

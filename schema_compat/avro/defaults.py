@@ -5,8 +5,8 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any, Final
 
-from pulsar_on_kafka.schema_compat.avro.parsing import brief
-from pulsar_on_kafka.schema_compat.avro.types import (
+from pulsar_on_kafka.schema_compat.avro.avro_parsing import brief
+from pulsar_on_kafka.schema_compat.avro.avro_types import (
     NO_DEFAULT,
     Array,
     AvroType,

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import Final
 
+from pulsar_on_kafka.schema_compat.avro.avro_types import AvroType, Record, Union
 from pulsar_on_kafka.schema_compat.avro.defaults import Defaults
-from pulsar_on_kafka.schema_compat.avro.matching import candidates, has_default, mismatch, missing_fields, parts
-from pulsar_on_kafka.schema_compat.avro.types import AvroType, Record, Union
-from pulsar_on_kafka.schema_compat.model import UnreadableSchema
+from pulsar_on_kafka.schema_compat.avro.type_matching import candidates, has_default, mismatch, missing_fields, parts
+from pulsar_on_kafka.schema_compat.base.schema_model import UnreadableSchema
 
 Pair = tuple[AvroType, AvroType]
 """A reader's and a writer's type."""

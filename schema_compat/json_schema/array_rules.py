@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from pulsar_on_kafka.schema_compat.json_schema.bounds import compare_bound
+from pulsar_on_kafka.schema_compat.json_schema.document_model import ArrayKeywords, Never, Number, Plain
 from pulsar_on_kafka.schema_compat.json_schema.evaluation import evaluates_the_same
-from pulsar_on_kafka.schema_compat.json_schema.model import ArrayKeywords, Never, Number, Plain
+from pulsar_on_kafka.schema_compat.json_schema.fixed_point import Finding, Judge, Within
 from pulsar_on_kafka.schema_compat.json_schema.object_rules import compare_rest
-from pulsar_on_kafka.schema_compat.json_schema.pairs import Finding, Judge, Within
 
 CONTAINS_BOUNDS: Final = ("maxContains", "minContains")
 

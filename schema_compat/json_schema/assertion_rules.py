@@ -11,9 +11,9 @@ from typing import Final
 
 from pulsar_on_kafka.schema_compat.json_schema.array_rules import CONTAINS_BOUNDS, compare_arrays
 from pulsar_on_kafka.schema_compat.json_schema.bounds import compare_bound
-from pulsar_on_kafka.schema_compat.json_schema.model import ANY_ARRAY, ANY_OBJECT, TYPES, Plain
+from pulsar_on_kafka.schema_compat.json_schema.document_model import ANY_ARRAY, ANY_OBJECT, TYPES, Plain
+from pulsar_on_kafka.schema_compat.json_schema.fixed_point import Finding, Judge, Within
 from pulsar_on_kafka.schema_compat.json_schema.object_rules import compare_objects
-from pulsar_on_kafka.schema_compat.json_schema.pairs import Finding, Judge, Within
 
 _BOUNDS_OF: Final = {
     "string": ("maxLength", "minLength"),

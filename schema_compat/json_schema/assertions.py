@@ -6,11 +6,18 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, Final, TypeVar
 
+from pulsar_on_kafka.schema_compat.base.json_text import canonical_member, shown
+from pulsar_on_kafka.schema_compat.base.schema_model import UnreadableSchema
 from pulsar_on_kafka.schema_compat.json_schema.dialect import Dialect
-from pulsar_on_kafka.schema_compat.json_schema.model import TYPES, ArrayKeywords, Number, ObjectKeywords, Place, Plain
+from pulsar_on_kafka.schema_compat.json_schema.document_model import (
+    TYPES,
+    ArrayKeywords,
+    Number,
+    ObjectKeywords,
+    Place,
+    Plain,
+)
 from pulsar_on_kafka.schema_compat.json_schema.property_pattern import PropertyPattern
-from pulsar_on_kafka.schema_compat.json_text import canonical_member, shown
-from pulsar_on_kafka.schema_compat.model import UnreadableSchema
 
 Shape = TypeVar("Shape")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from pulsar_on_kafka.schema_compat.json_schema.model import Number
-from pulsar_on_kafka.schema_compat.json_schema.pairs import Finding
+from pulsar_on_kafka.schema_compat.json_schema.document_model import Number
+from pulsar_on_kafka.schema_compat.json_schema.fixed_point import Finding
 
 
 def compare_bound(keyword: str, writer: Mapping[str, Number], reader: Mapping[str, Number]) -> Iterator[Finding]:

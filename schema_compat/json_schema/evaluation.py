@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from pulsar_on_kafka.schema_compat.json_schema.model import (
+from pulsar_on_kafka.schema_compat.json_schema.document_model import (
     ArrayKeywords,
     Combined,
     Condition,
@@ -16,7 +16,7 @@ from pulsar_on_kafka.schema_compat.json_schema.model import (
     Plain,
     Schema,
 )
-from pulsar_on_kafka.schema_compat.json_schema.pairs import Finding, Judge, Within
+from pulsar_on_kafka.schema_compat.json_schema.fixed_point import Finding, Judge, Within
 
 _DIFFERENT = Finding("", "CONDITION_CHANGED", "the two say different things")
 _Within = tuple[Place | None, ...]

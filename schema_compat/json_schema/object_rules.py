@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from pulsar_on_kafka.schema_compat.json_schema.assertions import escape
 from pulsar_on_kafka.schema_compat.json_schema.bounds import screaming
+from pulsar_on_kafka.schema_compat.json_schema.document_model import Never, ObjectKeywords, Place, Plain
 from pulsar_on_kafka.schema_compat.json_schema.evaluation import evaluates_the_same
-from pulsar_on_kafka.schema_compat.json_schema.model import Never, ObjectKeywords, Place, Plain
-from pulsar_on_kafka.schema_compat.json_schema.pairs import Finding, Judge, Within
+from pulsar_on_kafka.schema_compat.json_schema.fixed_point import Finding, Judge, Within
 
 
 @dataclass(frozen=True, slots=True)

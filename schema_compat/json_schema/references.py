@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 from urllib.parse import unquote, urljoin
 
+from pulsar_on_kafka.schema_compat.base.json_text import shown
+from pulsar_on_kafka.schema_compat.base.schema_model import UnreadableSchema
 from pulsar_on_kafka.schema_compat.json_schema.dialect import Dialect
-from pulsar_on_kafka.schema_compat.json_text import shown
-from pulsar_on_kafka.schema_compat.model import UnreadableSchema
 
 _NO_SCHEMAS_WITHIN: Final = frozenset({"enum", "const", "default", "examples"})
 

@@ -13,7 +13,7 @@ import confluent_kafka
 from pulsar_on_kafka.embedded import EmbeddedBrokerError
 from pulsar_on_kafka.embedded.download import KAFKA_VERSION
 from pulsar_on_kafka.embedded.java import find_java
-from pulsar_on_kafka.spark.session import CONNECTOR_VERSION
+from pulsar_on_kafka.spark.base.spark_session import CONNECTOR_VERSION
 from tests.compat.pulsar_standalone import PULSAR_VERSION
 
 _TICKS_A_S: Final = os.sysconf("SC_CLK_TCK")

@@ -21,7 +21,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.mapping.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
 from tests.benchmarks.pacing import Receiver, send_paced
 from tests.benchmarks.second_cluster import THERE, introduce, second_url
 

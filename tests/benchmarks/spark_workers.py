@@ -20,10 +20,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT
 from pulsar_on_kafka.spark import read_pulsar, session, stream_pulsar
-from pulsar_on_kafka.spark.connection import BY_DEFAULT
+from pulsar_on_kafka.spark.reading.connection import BY_DEFAULT
 from pulsar_on_kafka.transactions.effects.kafka_partitions import KafkaDataPartitions
 from pulsar_on_kafka.transactions.serving.owner import random_session
 from pulsar_on_kafka.transactions.upkeep.sealing import Sealing

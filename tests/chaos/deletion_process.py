@@ -19,7 +19,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.ledgers.model import Ledger
-from pulsar_on_kafka.mapping.state_records.ledgers import LedgerState
+from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
 from pulsar_on_kafka.metadata.topics import Topics
 from pulsar_on_kafka.service.ledgers.deleting import LedgerDeletion
 from pulsar_on_kafka.service.ledgers.deletion_events import KafkaDeletionEvents

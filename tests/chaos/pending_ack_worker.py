@@ -17,11 +17,11 @@ from pyroaring import BitMap64
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
-from pulsar_on_kafka.mapping.state_keys import CursorTakeoverKey, PendingAckEndKey, PendingAckKey, decode_key
-from pulsar_on_kafka.mapping.state_records.cursor_state import decode_commit_metadata
-from pulsar_on_kafka.mapping.state_records.pending_acks import TxnAck
-from pulsar_on_kafka.mapping.state_topics import TRANSACTION_PENDING_ACK
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import decode_commit_metadata
+from pulsar_on_kafka.mapping.state.state_keys import CursorTakeoverKey, PendingAckEndKey, PendingAckKey, decode_key
+from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_PENDING_ACK
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.statelog.kafka_log import KafkaStateLog
 from pulsar_on_kafka.subscriptions.member.saving import CursorSaver
 from pulsar_on_kafka.transactions.pending_acks.machine import PendingAcks

@@ -17,9 +17,9 @@ import pytest
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state_keys import SchemaKey, encode_key
-from pulsar_on_kafka.mapping.state_topics import SCHEMAS
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.state_keys import SchemaKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import SCHEMAS
 from pulsar_on_kafka.registry.model import StoredSchema
 from pulsar_on_kafka.schema_compat import CompatibilityStrategy, check_compatibility
 from tests.chaos.schema_worker import SchemaOrders

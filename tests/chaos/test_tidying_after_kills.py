@@ -12,9 +12,9 @@ import pytest
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.leftovers import CursorOf, FoundSegments, SegmentName
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.mapping.state_records.cursor_marker import SegmentRef
-from pulsar_on_kafka.mapping.state_topics import CURSORS
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.cursors.cursor_marker import SegmentRef
+from pulsar_on_kafka.mapping.state.state_topics import CURSORS
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.service.housekeeping.cursors import CursorTidying

@@ -12,7 +12,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.embedded import EmbeddedBroker
-from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.transactions.serving.group import coordinators_group
 from tests.chaos.processes import PATIENCE_S, eventually
 from tests.integration.transaction_support import markers_of

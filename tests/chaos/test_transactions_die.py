@@ -19,9 +19,9 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import process_of
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.mapping.instances import Instance
-from pulsar_on_kafka.mapping.topic_name import TopicName
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.transactions.buffer.entries import TxnStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition

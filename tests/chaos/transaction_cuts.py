@@ -7,14 +7,14 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
-from pulsar_on_kafka.mapping.state_keys import (
+from pulsar_on_kafka.mapping.state.state_keys import (
     PendingAckEndKey,
     PendingAckKey,
     TransactionBufferKey,
     TransactionLogKey,
     decode_key,
 )
-from pulsar_on_kafka.mapping.state_records.transaction_log import (
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
     NewTransaction,
     PartitionsAdded,
     StatusUpdated,

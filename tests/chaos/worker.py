@@ -50,7 +50,7 @@ from zlib import crc32
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.cursor import commit_metadata, store
-from pulsar_on_kafka.mapping.state_records.cursor_state import MAX_METADATA_CHARS
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import MAX_METADATA_CHARS
 from pulsar_on_kafka.subscriptions.member.ownership import Ownership
 from pulsar_on_kafka.subscriptions.records.delivery import Delivery
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint

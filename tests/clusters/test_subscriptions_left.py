@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state_records.subscription_progress import LEFT
+from pulsar_on_kafka.mapping.state.clusters.subscription_progress import LEFT
 from pulsar_on_kafka.replicated.progress_heads import Subject
 from pulsar_on_kafka.service.replication.subscriptions.subscriptions_duty import ReplicatedSubscriptions
 from tests.clusters.cluster import PATIENCE_S, Cluster

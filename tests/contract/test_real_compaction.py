@@ -9,7 +9,7 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError
-from pulsar_on_kafka.mapping.state_topics import StateTopic
+from pulsar_on_kafka.mapping.state.state_topics import StateTopic
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.compare_and_set import CompareAndSet
 from tests.contract.conftest import Connected, a_state_topic, connect

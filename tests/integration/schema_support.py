@@ -7,7 +7,7 @@ from typing import Any
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.schema import AvroSchema, Integer, Record, Schema, String
 from pulsar_on_kafka.schema_compat import SchemaInfo
 

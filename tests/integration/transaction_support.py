@@ -9,11 +9,11 @@ from confluent_kafka.admin import AdminClient as KafkaTool
 from confluent_kafka.admin import ConfigResource, ResourceType
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.headers import MarkerType
-from pulsar_on_kafka.mapping.instances import Instance
-from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_LOG
-from pulsar_on_kafka.mapping.transaction_headers import in_transaction
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.records.record_headers import MarkerType
+from pulsar_on_kafka.mapping.records.transaction_headers import in_transaction
+from pulsar_on_kafka.mapping.state.instances import Instance
+from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_LOG
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState, Transaction

@@ -10,8 +10,11 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.message_record import Headers, MessageMetadata, encode_headers
-from pulsar_on_kafka.mapping.state_keys import (
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.records.message_record import Headers, MessageMetadata, encode_headers
+from pulsar_on_kafka.mapping.records.transaction_headers import MARKER_KEY, marker_headers
+from pulsar_on_kafka.mapping.state.state_keys import (
     CoordinatorTakeoverKey,
     CursorTakeoverKey,
     LowWaterKey,
@@ -21,7 +24,12 @@ from pulsar_on_kafka.mapping.state_keys import (
     TransactionLogKey,
     encode_key,
 )
-from pulsar_on_kafka.mapping.state_records.pending_acks import (
+from pulsar_on_kafka.mapping.state.state_topics import (
+    TRANSACTION_BUFFER_SNAPSHOT,
+    TRANSACTION_LOG,
+    TRANSACTION_PENDING_ACK,
+)
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
     CursorLife,
     PendingAck,
     TxnAck,
@@ -30,7 +38,7 @@ from pulsar_on_kafka.mapping.state_records.pending_acks import (
     encode_end,
     encode_pending_ack,
 )
-from pulsar_on_kafka.mapping.state_records.transaction_buffer import (
+from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
     AbortedEntry,
     BufferEntry,
     OpenEntry,
@@ -38,7 +46,7 @@ from pulsar_on_kafka.mapping.state_records.transaction_buffer import (
     encode_low_water,
     kind_of,
 )
-from pulsar_on_kafka.mapping.state_records.transaction_log import (
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
     LogValue,
     NewTransaction,
     PartitionsAdded,
@@ -50,10 +58,6 @@ from pulsar_on_kafka.mapping.state_records.transaction_log import (
     TxnStatus,
     encode_log_value,
 )
-from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_LOG, TRANSACTION_PENDING_ACK
-from pulsar_on_kafka.mapping.topic_name import TopicName
-from pulsar_on_kafka.mapping.transaction_headers import MARKER_KEY, marker_headers
-from pulsar_on_kafka.mapping.txn_id import TxnId
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.transactions.coordinator.state import txn_id
 from tests.kafka_records import place_of

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.cursor.saved import Saved
-from pulsar_on_kafka.mapping.headers import CHUNK
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.message_record import ChunkInfo
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.records.message_record import ChunkInfo
+from pulsar_on_kafka.mapping.records.record_headers import CHUNK
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.chunk_rules import ChunkRules
 from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly

@@ -11,9 +11,15 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invaria
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state_records.transaction_log import TopicPartition, TopicSubscription
-from pulsar_on_kafka.mapping.state_records.transaction_requests import AddPartitions, AddSubscriptions, Begin, End, Wish
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription
+from pulsar_on_kafka.mapping.state.transactions.transaction_requests import (
+    AddPartitions,
+    AddSubscriptions,
+    Begin,
+    End,
+    Wish,
+)
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
 from pulsar_on_kafka.transactions.serving.log import CoordinatorLog, StateLogRequests

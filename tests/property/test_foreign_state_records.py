@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.mapping import state_records
+from pulsar_on_kafka.mapping import state as state_records
+from pulsar_on_kafka.mapping.encoding.varint import Reader
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state_keys import decode_key
-from pulsar_on_kafka.mapping.state_records.bitmaps import read_bitmap
-from pulsar_on_kafka.mapping.state_records.cursor_state import read_holes
-from pulsar_on_kafka.mapping.varint import Reader
+from pulsar_on_kafka.mapping.state.codecs.bitmaps import read_bitmap
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import read_holes
+from pulsar_on_kafka.mapping.state.state_keys import decode_key
 
 _WORD: Final = re.compile(r"\"([a-z_]{1,30})\"|^    ([a-z_]+): ", re.MULTILINE)
 
@@ -28,7 +28,7 @@ _WORD: Final = re.compile(r"\"([a-z_]{1,30})\"|^    ([a-z_]+): ", re.MULTILINE)
 def _decoders() -> list[Any]:
     found = [pytest.param(decode_key, [], id="decode_key")]
     for module in pkgutil.iter_modules(state_records.__path__):
-        loaded = importlib.import_module(f"pulsar_on_kafka.mapping.state_records.{module.name}")
+        loaded = importlib.import_module(f"pulsar_on_kafka.mapping.state.{module.name}")
         words = sorted({one or other for one, other in _WORD.findall(inspect.getsource(loaded))})
         for name, decode in vars(loaded).items():
             if name.startswith("decode") and getattr(decode, "__module__", "") == loaded.__name__:

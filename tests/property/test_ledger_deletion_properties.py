@@ -8,8 +8,8 @@ from pulsar_on_kafka.ledgers.deletion import PartitionNow, Verdict, judge
 from pulsar_on_kafka.ledgers.following import LogRange
 from pulsar_on_kafka.ledgers.model import Ledger, Place
 from pulsar_on_kafka.ledgers.trimming import Needs
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.state_records.ledgers import LedgerRecord, LedgerState
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerRecord, LedgerState
 
 SIZE = 10
 TOPIC = "persistent://public/default/orders"

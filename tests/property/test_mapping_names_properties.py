@@ -7,18 +7,18 @@ import re
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from pulsar_on_kafka.mapping.encoding.escaping import Escaper
 from pulsar_on_kafka.mapping.errors import InvalidTopicName
-from pulsar_on_kafka.mapping.escaping import Escaper
-from pulsar_on_kafka.mapping.instances import Instance, holds_state
-from pulsar_on_kafka.mapping.state_topics import SYSTEM_NAMESPACE, TOPICS
-from pulsar_on_kafka.mapping.subscription_group import (
+from pulsar_on_kafka.mapping.names.subscription_group import (
     MAX_SUBSCRIPTION_CHARS,
     group_id,
     parse_group_id,
     parse_partition_group_id,
     partition_group_id,
 )
-from pulsar_on_kafka.mapping.topic_name import TopicName, kafka_topic, topic_from_kafka
+from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic, topic_from_kafka
+from pulsar_on_kafka.mapping.state.instances import Instance, holds_state
+from pulsar_on_kafka.mapping.state.state_topics import SYSTEM_NAMESPACE, TOPICS
 
 # Letters that the escapes themselves are made of collide soonest.
 NASTY = st.text("-x2ed5fh0._a", min_size=1, max_size=12)

@@ -8,11 +8,11 @@ from typing import Any, cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pulsar_on_kafka.mapping import headers as names
-from pulsar_on_kafka.mapping.batch_entry import BatchMessage, decode_batch, encode_batch
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.headers import PREFIX, PRODUCER, SCHEMA_VERSION, TXN, MarkerType, producer_suffix
-from pulsar_on_kafka.mapping.message_record import (
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.records import record_headers as names
+from pulsar_on_kafka.mapping.records.batch_entry import BatchMessage, decode_batch, encode_batch
+from pulsar_on_kafka.mapping.records.message_record import (
     BatchInfo,
     ChunkInfo,
     MessageMetadata,
@@ -21,9 +21,16 @@ from pulsar_on_kafka.mapping.message_record import (
     is_plain,
     key_text,
 )
-from pulsar_on_kafka.mapping.original_position import OriginalPosition
-from pulsar_on_kafka.mapping.state_keys import TAGS, Key, decode_key, encode_key
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.records.original_position import OriginalPosition
+from pulsar_on_kafka.mapping.records.record_headers import (
+    PREFIX,
+    PRODUCER,
+    SCHEMA_VERSION,
+    TXN,
+    MarkerType,
+    producer_suffix,
+)
+from pulsar_on_kafka.mapping.state.state_keys import TAGS, Key, decode_key, encode_key
 
 TEXT = st.text(max_size=12)
 NAMES = (st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=10)) | st.sampled_from(

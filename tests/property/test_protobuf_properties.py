@@ -10,10 +10,10 @@ from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 from google.protobuf.message import DecodeError, Message
 
-from pulsar_on_kafka.schema_compat.model import UnreadableSchema
-from pulsar_on_kafka.schema_compat.protobuf.checker import FIELD_AWARE, read_protobuf_native
+from pulsar_on_kafka.schema_compat.base.schema_model import UnreadableSchema
+from pulsar_on_kafka.schema_compat.protobuf.protobuf_checker import FIELD_AWARE, read_protobuf_native
 from tests.property.protobuf_generator import Files, descriptor_set, is_map, message_class
-from tests.unit.schema_compat.protobuf_files import definition
+from tests.unit.schema_compat.protobuf.protobuf_files import definition
 
 PAIRS = 120
 _ENUM = FieldDescriptorProto.TYPE_ENUM

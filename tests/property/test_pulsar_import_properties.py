@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from pyroaring import BitMap
 
 from pulsar_on_kafka.kafka.records import KafkaRecord
-from pulsar_on_kafka.mapping.batch_entry import decode_batch
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.message_record import decode_headers
-from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin as CopyOrigin
+from pulsar_on_kafka.mapping.records.batch_entry import decode_batch
+from pulsar_on_kafka.mapping.records.message_record import decode_headers
+from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin as CopyOrigin
 from pulsar_on_kafka.migration.from_pulsar.admin import LedgerSpan, PulsarPartition
 from pulsar_on_kafka.migration.from_pulsar.copies_here import read_copies
 from pulsar_on_kafka.migration.from_pulsar.entries import Copy, Entry, Origin, PulsarMessage, copies, digest_of

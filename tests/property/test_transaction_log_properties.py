@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
-from pulsar_on_kafka.mapping.state_records.transaction_log import (
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
     MAX_RECORD_BYTES,
     Answered,
     LogValue,
@@ -25,7 +26,7 @@ from pulsar_on_kafka.mapping.state_records.transaction_log import (
     decode_log_value,
     encode_log_value,
 )
-from pulsar_on_kafka.mapping.state_records.transaction_requests import (
+from pulsar_on_kafka.mapping.state.transactions.transaction_requests import (
     AddPartitions,
     AddSubscriptions,
     Begin,
@@ -34,7 +35,6 @@ from pulsar_on_kafka.mapping.state_records.transaction_requests import (
     decode_transaction_request,
     encode_transaction_request,
 )
-from pulsar_on_kafka.mapping.txn_id import TxnId
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 NUMBERS = st.integers(0, 2**63 - 1)

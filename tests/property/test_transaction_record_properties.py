@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
-from pulsar_on_kafka.mapping.headers import MarkerType
-from pulsar_on_kafka.mapping.message_record import decode_headers
-from pulsar_on_kafka.mapping.state_keys import (
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.records.message_record import decode_headers
+from pulsar_on_kafka.mapping.records.record_headers import MarkerType
+from pulsar_on_kafka.mapping.records.transaction_headers import in_transaction, marker_headers
+from pulsar_on_kafka.mapping.state.state_keys import (
     CursorTakeoverKey,
     Key,
     LowWaterKey,
@@ -24,7 +26,7 @@ from pulsar_on_kafka.mapping.state_keys import (
     decode_key,
     encode_key,
 )
-from pulsar_on_kafka.mapping.state_records.pending_acks import (
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
     CumulativeAck,
     CursorLife,
     PendingAck,
@@ -38,7 +40,7 @@ from pulsar_on_kafka.mapping.state_records.pending_acks import (
     encode_pending_ack,
     split_ack,
 )
-from pulsar_on_kafka.mapping.state_records.transaction_buffer import (
+from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
     AbortedEntry,
     BufferEntry,
     BufferKind,
@@ -51,8 +53,6 @@ from pulsar_on_kafka.mapping.state_records.transaction_buffer import (
     encode_low_water,
     kind_of,
 )
-from pulsar_on_kafka.mapping.transaction_headers import in_transaction, marker_headers
-from pulsar_on_kafka.mapping.txn_id import TxnId
 
 NUMBER = st.integers(0, 2**63 - 1) | st.integers(0, 300)
 HALF = st.integers(0, 2**64 - 1) | st.integers(0, 3)

@@ -22,11 +22,19 @@ from pulsar_on_kafka.cursor.saved import Save, Saved
 from pulsar_on_kafka.cursor.sessions import new_session
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.state_records.cursor_requests import CursorLife
-from pulsar_on_kafka.mapping.state_records.cursor_state import decode_commit_metadata
-from pulsar_on_kafka.mapping.state_records.leases import Lease, LeaseRecord, Recall, Report, TakeOver, decode, encode
-from pulsar_on_kafka.mapping.state_records.leases import Saved as SavedNotice
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import CursorLife
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import decode_commit_metadata
+from pulsar_on_kafka.mapping.state.cursors.lease_records import (
+    Lease,
+    LeaseRecord,
+    Recall,
+    Report,
+    TakeOver,
+    decode,
+    encode,
+)
+from pulsar_on_kafka.mapping.state.cursors.lease_records import Saved as SavedNotice
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType

@@ -16,13 +16,18 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.deduplication.journal import Recovered, SequenceJournal
 from pulsar_on_kafka.deduplication.machine import PartitionSequences, Verdict
-from pulsar_on_kafka.mapping.headers import PRODUCER, TXN
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.state_keys import TransactionBufferKey, encode_key
-from pulsar_on_kafka.mapping.state_records.transaction_buffer import AbortedEntry, BufferKind, OpenEntry, buffer_records
-from pulsar_on_kafka.mapping.state_topics import PRODUCERS
-from pulsar_on_kafka.mapping.topic_name import TopicName
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.records.record_headers import PRODUCER, TXN
+from pulsar_on_kafka.mapping.state.state_keys import TransactionBufferKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
+from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
+    AbortedEntry,
+    BufferKind,
+    OpenEntry,
+    buffer_records,
+)
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog

@@ -23,8 +23,8 @@ from pulsar_on_kafka.ledgers.machine import LedgerLists
 from pulsar_on_kafka.ledgers.model import Ledger, Place
 from pulsar_on_kafka.ledgers.trimming import Needs, Retention, Rollover
 from pulsar_on_kafka.ledgers.trusted import TrustedLedgers
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.state_records.ledgers import LedgerState
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
 from pulsar_on_kafka.service.ledgers.open_trimming import OpenTrimming
 from pulsar_on_kafka.service.ledgers.owner import LedgerOwner, TopicLogs
 from pulsar_on_kafka.service.ledgers.retirement import KeptByRule, Retirement

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.headers import FENCE, PRODUCER
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.state_topics import PRODUCERS
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.records.record_headers import FENCE, PRODUCER
+from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.producers.fence_records import FenceRecords
 from pulsar_on_kafka.metadata.producers.heartbeats_and_fences import SignsAndFences
 from pulsar_on_kafka.metadata.producers.known_fences import Epoch, KnownFences

@@ -17,11 +17,11 @@ from pulsar_on_kafka.base.errors import (
     NoSuchSchema,
     UnreadableSchemas,
 )
-from pulsar_on_kafka.mapping.schema_version import SchemaVersion
-from pulsar_on_kafka.mapping.state_keys import SchemaKey, encode_key
-from pulsar_on_kafka.mapping.state_records.schemas import decode_schema
-from pulsar_on_kafka.mapping.state_topics import SCHEMAS
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.metadata.schema_records import decode_schema
+from pulsar_on_kafka.mapping.state.state_keys import SchemaKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import SCHEMAS
 from pulsar_on_kafka.registry.model import SchemaPolicies, TopicLife
 from pulsar_on_kafka.registry.registry import SchemaRegistry
 from pulsar_on_kafka.registry.storage import SCHEMA_KEYS, StateLogSchemaStorage

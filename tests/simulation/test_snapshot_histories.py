@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 import pytest
 
 from pulsar_on_kafka.cursor.machine import CursorState
-from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin
-from pulsar_on_kafka.mapping.subscription_markers import (
+from pulsar_on_kafka.mapping.records.subscription_markers import (
     Snapshot,
     SnapshotResponse,
     SubscriptionMarker,
     SubscriptionUpdate,
 )
+from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
 from pulsar_on_kafka.replicated.snapshot_exchange import SnapshotExchange
 
 LEDGER = 7

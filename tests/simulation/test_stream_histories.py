@@ -15,15 +15,15 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.ledger_acks import of_offsets
 from pulsar_on_kafka.cursor.machine import CursorState
-from pulsar_on_kafka.mapping.message_record import ChunkInfo
-from pulsar_on_kafka.spark import stream
-from pulsar_on_kafka.spark.chunks import KnownChunks
-from pulsar_on_kafka.spark.excluded import ExcludedOffsets
-from pulsar_on_kafka.spark.ranges import Range
-from pulsar_on_kafka.spark.stream import _Batches, _Planner
-from pulsar_on_kafka.spark.stream_options import parse_stream_options
-from pulsar_on_kafka.spark.stream_plan import BatchPlan, ByTopic, Entries
-from pulsar_on_kafka.spark.visibility import PartitionView, TopicView
+from pulsar_on_kafka.mapping.records.message_record import ChunkInfo
+from pulsar_on_kafka.spark.options.stream_options import parse_stream_options
+from pulsar_on_kafka.spark.planning.batch_plan import BatchPlan, ByTopic, Entries
+from pulsar_on_kafka.spark.planning.chunked_messages import KnownChunks
+from pulsar_on_kafka.spark.planning.excluded_offsets import ExcludedOffsets
+from pulsar_on_kafka.spark.planning.offset_ranges import Range
+from pulsar_on_kafka.spark.planning.visibility import PartitionView, TopicView
+from pulsar_on_kafka.spark.streaming import stream
+from pulsar_on_kafka.spark.streaming.stream import _Batches, _Planner
 
 TOPIC = "persistent://public/default/t"
 LEDGER = 7

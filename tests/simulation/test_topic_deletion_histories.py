@@ -25,10 +25,10 @@ from pulsar_on_kafka.ledgers.deletion import Verdict, judge
 from pulsar_on_kafka.ledgers.following import LogRange
 from pulsar_on_kafka.ledgers.model import Ledger, Place
 from pulsar_on_kafka.ledgers.trimming import Needs
-from pulsar_on_kafka.mapping.instances import Instance
-from pulsar_on_kafka.mapping.state_records.metadata import LifeState, TopicRecord, decode_topic
-from pulsar_on_kafka.mapping.state_topics import LEDGERS, StateTopic
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.instances import Instance
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import LifeState, TopicRecord, decode_topic
+from pulsar_on_kafka.mapping.state.state_topics import LEDGERS, StateTopic
 from pulsar_on_kafka.metadata.entities import Entities
 from pulsar_on_kafka.metadata.topics import TOPIC_KEYS, Topics
 from pulsar_on_kafka.service.ledgers.partition_look import PartitionLook

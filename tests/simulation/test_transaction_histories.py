@@ -15,9 +15,9 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.errors import AppendFailed, AppendOutcomeUnknown, Fenced
 from pulsar_on_kafka.cursor.machine import CursorState
-from pulsar_on_kafka.mapping.state_keys import LowWaterKey, PendingAckEndKey, TransactionBufferKey, encode_key
-from pulsar_on_kafka.mapping.state_records.pending_acks import TxnOutcome, encode_end
-from pulsar_on_kafka.mapping.state_records.transaction_buffer import (
+from pulsar_on_kafka.mapping.state.state_keys import LowWaterKey, PendingAckEndKey, TransactionBufferKey, encode_key
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnOutcome, encode_end
+from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
     AbortedEntry,
     BufferKind,
     OpenEntry,

@@ -14,11 +14,11 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.machine import CursorState
-from pulsar_on_kafka.mapping.state_keys import TransactionBufferKey, encode_key
-from pulsar_on_kafka.mapping.state_records.pending_acks import CursorLife, TxnAck
-from pulsar_on_kafka.mapping.state_records.transaction_buffer import BufferEntry, buffer_records, kind_of
-from pulsar_on_kafka.mapping.state_topics import Cleanup, PartitionedBy, StateTopic
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.state_keys import TransactionBufferKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import Cleanup, PartitionedBy, StateTopic
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorLife, TxnAck
+from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import BufferEntry, buffer_records, kind_of
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries

@@ -17,8 +17,9 @@ from typing import Any, cast
 from pyspark.sql import DataFrame
 
 import pulsar_on_kafka.spark
-from pulsar_on_kafka.spark import BatchContext, stream, stream_pulsar
-from pulsar_on_kafka.spark.checkpoint_files import CheckpointFiles
+from pulsar_on_kafka.spark import BatchContext, stream_pulsar
+from pulsar_on_kafka.spark.streaming import stream
+from pulsar_on_kafka.spark.streaming.checkpoint_files import CheckpointFiles
 from tests.spark.conftest import MASTER, SETTINGS
 from tests.spark.streams import Sink
 

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.spark import acknowledge, read_pulsar
-from pulsar_on_kafka.spark.errors import InvalidReadOption, NotReadable
+from pulsar_on_kafka.spark.base.errors import InvalidReadOption, NotReadable
 from tests.spark.streams import produce, rest
 
 Unique = Callable[..., str]

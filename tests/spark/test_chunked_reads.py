@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.spark import acknowledge, read_pulsar
-from pulsar_on_kafka.spark.stream import BatchContext
+from pulsar_on_kafka.spark.streaming.stream import BatchContext
 from tests.integration.client.test_encryption import key_pair
 from tests.integration.sdk_support import receive_rest
 from tests.spark.streams import SHARED, Stream, receive_all

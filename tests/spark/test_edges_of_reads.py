@@ -12,8 +12,9 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.embedded import BrokerOptions, EmbeddedBroker, EmbeddedBrokerError, SecureListeners
 from pulsar_on_kafka.schema import AvroSchema, Integer, Record, String
-from pulsar_on_kafka.spark import acknowledge, frame, read_pulsar
-from pulsar_on_kafka.spark.ranges import MOST_RANGES
+from pulsar_on_kafka.spark import acknowledge, read_pulsar
+from pulsar_on_kafka.spark.planning.offset_ranges import MOST_RANGES
+from pulsar_on_kafka.spark.reading import message_frame as frame
 from tests.certificates import Authority
 from tests.integration.secure_support import PASSWORDS, SecureCluster
 from tests.spark.streams import produce

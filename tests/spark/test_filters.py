@@ -8,8 +8,8 @@ from pyroaring import BitMap, BitMap64
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
-from pulsar_on_kafka.spark.excluded import BLOCK, ExcludedOffsets, block_rows
-from pulsar_on_kafka.spark.filters import without_excluded
+from pulsar_on_kafka.spark.planning.excluded_offsets import BLOCK, ExcludedOffsets, block_rows
+from pulsar_on_kafka.spark.reading.record_filters import without_excluded
 
 
 def records(spark: SparkSession, partitions: int, count: int) -> DataFrame:

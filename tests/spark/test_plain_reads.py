@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.spark import InvalidReadOption, NotReadable, PulsarReader, read_pulsar
-from pulsar_on_kafka.spark.options import HEADER_COLUMNS
+from pulsar_on_kafka.spark.options.read_options import HEADER_COLUMNS
 
 COLUMNS = "all"
 

@@ -25,7 +25,7 @@ from pulsar_on_kafka.schema import (
     StringSchema,
 )
 from pulsar_on_kafka.spark import InvalidReadOption, NotReadable, SparkNotReady, read_pulsar
-from pulsar_on_kafka.spark.protobuf_values import has_protobuf_functions
+from pulsar_on_kafka.spark.values.protobuf_values import has_protobuf_functions
 from tests.integration.schema_support import set_policies
 from tests.spark.test_decoding import AMOUNT, ITEM, NOTE, PLACE, Everything, as_python, avro, everything, plain
 

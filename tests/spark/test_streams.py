@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.spark import stream
-from pulsar_on_kafka.spark.errors import NotReadable
-from pulsar_on_kafka.spark.stream import BatchContext
+from pulsar_on_kafka.spark.base.errors import NotReadable
+from pulsar_on_kafka.spark.streaming import stream
+from pulsar_on_kafka.spark.streaming.stream import BatchContext
 from tests.integration.sdk_support import until
 from tests.spark.streams import SHARED, Stream, produce, rest
 

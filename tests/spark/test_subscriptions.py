@@ -19,16 +19,9 @@ from pyspark.sql import DataFrame, SparkSession
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.client.values.message_id import NativeMessageId
-from pulsar_on_kafka.spark import (
-    DataLoss,
-    InvalidReadOption,
-    NotReadable,
-    acknowledge,
-    bounds,
-    read_pulsar,
-    stream_pulsar,
-    visibility,
-)
+from pulsar_on_kafka.spark import DataLoss, InvalidReadOption, NotReadable, acknowledge, read_pulsar, stream_pulsar
+from pulsar_on_kafka.spark.planning import read_bounds as bounds
+from pulsar_on_kafka.spark.planning import visibility
 from tests.integration.client.test_void_records import a_paused_producer_writes
 from tests.integration.sdk_support import receive, receive_rest
 from tests.spark.streams import receive_all

@@ -10,8 +10,8 @@ from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.output import write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.mapping.errors import MappingError
-from pulsar_on_kafka.mapping.instances import Instance
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.metadata.rights_of_roles import Extra, command_line, rights_of
 
 _USER: Final = "User:"

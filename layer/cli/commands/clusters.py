@@ -15,7 +15,7 @@ from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.failure import CommandFailed
 from pulsar_on_kafka.cli.shared.output import show_pairs, show_result, show_table, write_json, write_line
 from pulsar_on_kafka.cli.shared.settings import Settings, read_kafka_config
-from pulsar_on_kafka.mapping.state_records.clusters import ClusterListener
+from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterListener
 
 app = typer.Typer(help="This cluster's name, and the others that it replicates with.", no_args_is_help=True)
 

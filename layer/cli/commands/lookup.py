@@ -26,7 +26,7 @@ from pulsar_on_kafka.lookup.http_directory import HttpDirectory, LookupAccess
 from pulsar_on_kafka.lookup_service.cluster_metadata import ClusterMetadata
 from pulsar_on_kafka.lookup_service.following_map import following_map
 from pulsar_on_kafka.lookup_service.gateway import LookupGateway
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 
 DEFAULT_PORT: Final = 9465
 _ASK_S: Final = 5.0

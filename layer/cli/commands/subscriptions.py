@@ -34,8 +34,8 @@ from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import message_id_text, parse_message_id, parse_time, printable, time_text
 from pulsar_on_kafka.client.values.message_id import NativeMessageId
 from pulsar_on_kafka.mapping.errors import InvalidSubscriptionName
-from pulsar_on_kafka.mapping.state_records.metadata import ReplicatedBy
-from pulsar_on_kafka.mapping.subscription_group import check_subscription_name
+from pulsar_on_kafka.mapping.names.subscription_group import check_subscription_name
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import ReplicatedBy
 
 app = typer.Typer(help="Make, look at, move and delete subscriptions.", no_args_is_help=True)
 

@@ -12,7 +12,7 @@ from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.failure import CommandFailed
 from pulsar_on_kafka.cli.shared.output import show_pairs, show_result, show_table, write_json
 from pulsar_on_kafka.cli.shared.settings import Settings
-from pulsar_on_kafka.mapping.state_records.tenants import EVERY_OTHER_TENANT, TenantRecord
+from pulsar_on_kafka.mapping.state.clusters.tenant_records import EVERY_OTHER_TENANT, TenantRecord
 from pulsar_on_kafka.metadata.tenant_moves import described
 
 app = typer.Typer(

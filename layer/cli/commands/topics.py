@@ -25,7 +25,7 @@ from pulsar_on_kafka.cli.shared.policies import (
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import printable, time_text
 from pulsar_on_kafka.client.values.errors import pulsar_errors
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 
 app = typer.Typer(help="Make, look at and delete topics.", no_args_is_help=True)
 

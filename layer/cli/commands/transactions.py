@@ -35,7 +35,7 @@ from pulsar_on_kafka.cli.shared.transaction_values import (
 )
 from pulsar_on_kafka.cli.shared.values import duration_text, parse_duration, printable, ranges_text, time_text
 from pulsar_on_kafka.mapping.errors import MappingError
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 
 app = typer.Typer(help="Look at transactions, their coordinators and what they hold; abort one.", no_args_is_help=True)
 

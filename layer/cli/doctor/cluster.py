@@ -14,9 +14,9 @@ from pulsar_on_kafka.cli.shared.connection import require_listener
 from pulsar_on_kafka.cli.shared.failure import CommandFailed, one_line
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.groups.membership import MAX_COMMIT_BYTES
-from pulsar_on_kafka.mapping.instances import Instance
-from pulsar_on_kafka.mapping.state_records.cursor_state import MAX_METADATA_CHARS
-from pulsar_on_kafka.mapping.state_topics import ALL, StateTopic
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import MAX_METADATA_CHARS
+from pulsar_on_kafka.mapping.state.instances import Instance
+from pulsar_on_kafka.mapping.state.state_topics import ALL, StateTopic
 from pulsar_on_kafka.statelog.kafka_log import keeps
 
 CONNECT_S: Final = 5.0

@@ -22,7 +22,7 @@ from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.records import CommittedOffset
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.mapping.state_records.cursor_state import MAX_METADATA_CHARS
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import MAX_METADATA_CHARS
 
 STEP_S: Final = 15.0
 SKEW_WARN_MS: Final = 1_000

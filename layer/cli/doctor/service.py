@@ -12,7 +12,7 @@ from pulsar_on_kafka.cli.doctor.report import Finding, ok, warn
 from pulsar_on_kafka.cli.shared.failure import one_line
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.ledgers.group import maintenance_group
-from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state.instances import Instance
 
 
 def check_service(admin: KafkaAdmin, instance: Instance) -> Finding:

@@ -17,20 +17,20 @@ from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.mapping import state_keys as keys
 from pulsar_on_kafka.mapping.errors import UnreadableKey
-from pulsar_on_kafka.mapping.state_records.clusters import decode_clusters
-from pulsar_on_kafka.mapping.state_records.cursor_checkpoint import decode_checkpoint
-from pulsar_on_kafka.mapping.state_records.cursor_state import decode_segment
-from pulsar_on_kafka.mapping.state_records.imports import decode_import
-from pulsar_on_kafka.mapping.state_records.ledgers import decode_ledger_value
-from pulsar_on_kafka.mapping.state_records.metadata import decode_namespace, decode_subscription, decode_topic
-from pulsar_on_kafka.mapping.state_records.migrations import decode_migration
-from pulsar_on_kafka.mapping.state_records.producers import decode_claims, decode_sign_of_life, decode_snapshot
-from pulsar_on_kafka.mapping.state_records.schemas import decode_schema
-from pulsar_on_kafka.mapping.state_records.tenants import decode_tenant
-from pulsar_on_kafka.mapping.state_records.transaction_log import decode_log_value
-from pulsar_on_kafka.mapping.state_topics import ALL, Cleanup, StateTopic
+from pulsar_on_kafka.mapping.state import state_keys as keys
+from pulsar_on_kafka.mapping.state.clusters.cluster_registry import decode_clusters
+from pulsar_on_kafka.mapping.state.clusters.import_records import decode_import
+from pulsar_on_kafka.mapping.state.clusters.migration_records import decode_migration
+from pulsar_on_kafka.mapping.state.clusters.tenant_records import decode_tenant
+from pulsar_on_kafka.mapping.state.cursors.cursor_checkpoint import decode_checkpoint
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import decode_segment
+from pulsar_on_kafka.mapping.state.metadata.ledger_records import decode_ledger_value
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import decode_namespace, decode_subscription, decode_topic
+from pulsar_on_kafka.mapping.state.metadata.producer_records import decode_claims, decode_sign_of_life, decode_snapshot
+from pulsar_on_kafka.mapping.state.metadata.schema_records import decode_schema
+from pulsar_on_kafka.mapping.state.state_topics import ALL, Cleanup, StateTopic
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import decode_log_value
 
 _READ_S: Final = 300.0
 _MOST: Final = 1000

@@ -11,8 +11,8 @@ from pulsar_on_kafka.cli.doctor.cluster import ANSWER_S
 from pulsar_on_kafka.cli.doctor.report import Finding, ok, warn
 from pulsar_on_kafka.cli.shared.failure import one_line
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
-from pulsar_on_kafka.mapping.instances import Instance
-from pulsar_on_kafka.mapping.state_topics import (
+from pulsar_on_kafka.mapping.state.instances import Instance
+from pulsar_on_kafka.mapping.state.state_topics import (
     TRANSACTION_BUFFER_SNAPSHOT,
     TRANSACTION_COORDINATOR_ASSIGN,
     TRANSACTION_LOG,

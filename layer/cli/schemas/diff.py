@@ -23,7 +23,7 @@ from pulsar_on_kafka.schema_compat import (
     SchemaType,
     check_compatibility,
 )
-from pulsar_on_kafka.schema_compat.model import UnreadableSchema
+from pulsar_on_kafka.schema_compat.base.schema_model import UnreadableSchema
 from pulsar_on_kafka.schema_compat.outline import Change, Outline, changes, outline
 
 _ASKED: Final = (CompatibilityStrategy.BACKWARD, CompatibilityStrategy.FORWARD)

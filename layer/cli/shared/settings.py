@@ -16,7 +16,7 @@ from pulsar_on_kafka.client.values.service_url import ServiceUrl, parse_service_
 from pulsar_on_kafka.embedded.settings import parse_properties
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.errors import InvalidInstanceName
-from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state.instances import Instance
 
 DEFAULT_URL: Final = "kafka://localhost:9092"
 CONNECT_TIMEOUT_MS: Final = 5_000

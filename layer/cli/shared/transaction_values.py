@@ -8,7 +8,7 @@ from enum import Enum
 from typing import Any, Final
 
 from pulsar_on_kafka.admin import CoordinatorStats, TransactionDetails, TransactionInfo, VerifiedBuffer
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.transactions.buffer.verify import Finding
 
 MEANINGS: Final[Mapping[Finding, str]] = {

@@ -10,7 +10,7 @@ from pulsar_on_kafka.client.values.options import check_type, check_type_or_none
 from pulsar_on_kafka.exceptions import InvalidConfiguration
 from pulsar_on_kafka.kafka.security import Security
 from pulsar_on_kafka.mapping.errors import InvalidInstanceName
-from pulsar_on_kafka.mapping.instances import Instance
+from pulsar_on_kafka.mapping.state.instances import Instance
 
 INSTANCE_VARIABLE: Final = "POK_INSTANCE"
 

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.values.periodic import Periodic
-from pulsar_on_kafka.mapping.state_records.metadata import BacklogExceeded
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
 

@@ -39,8 +39,8 @@ from pulsar_on_kafka.exceptions import (
     OperationNotSupported,
     UnknownError,
 )
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.state_records.pending_acks import TxnAck
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember

@@ -30,7 +30,7 @@ from pulsar_on_kafka.client.values.options import check_range, check_schema, che
 from pulsar_on_kafka.client.values.redelivery_backoff import RedeliveryBackoff
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.exceptions import InvalidConfiguration
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.schema.plain import Schema
 from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType
 from pulsar_on_kafka.subscriptions.records.ack_timeouts import AckTimeouts

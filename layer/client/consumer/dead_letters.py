@@ -20,7 +20,7 @@ from pulsar_on_kafka.client.values.dead_letter_policy import DeadLetterPolicy
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import Message, acknowledge_in_slot
 from pulsar_on_kafka.exceptions import PulsarException, Result
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.subscriptions.records.delivery import Delivery
 
 _log = logging.getLogger(__name__)

@@ -6,7 +6,7 @@ from typing import Final
 
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.message_id import NativeMessageId
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 
 ORIGIN_MESSAGE_ID: Final = "ORIGIN_MESSAGE_ID"
 ORIGIN_MESSAGE_IDY_TIME: Final = "ORIGIN_MESSAGE_IDY_TIME"

@@ -13,8 +13,8 @@ from typing import Any, Final
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.crypto.encryptor import TAG_BYTES, Produce
 from pulsar_on_kafka.kafka.records import headers_of
-from pulsar_on_kafka.mapping.headers import BATCH, ENCRYPTION
-from pulsar_on_kafka.mapping.message_record import encryption_info
+from pulsar_on_kafka.mapping.records.message_record import encryption_info
+from pulsar_on_kafka.mapping.records.record_headers import BATCH, ENCRYPTION
 
 _KEPT: Final = (ENCRYPTION, BATCH)
 

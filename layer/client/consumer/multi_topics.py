@@ -31,8 +31,8 @@ from pulsar_on_kafka.exceptions import (
     PulsarException,
 )
 from pulsar_on_kafka.mapping.errors import InvalidTopicName
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 
 _log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from pulsar_on_kafka.client.values.message_batch import ParsedMessage
 from pulsar_on_kafka.client.values.message_id import NativeMessageId, native
 from pulsar_on_kafka.client.values.options import check_type
 from pulsar_on_kafka.exceptions import InvalidMessage
-from pulsar_on_kafka.mapping.state_records.cursor_requests import Seek
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import Seek
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember

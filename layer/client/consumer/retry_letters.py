@@ -19,8 +19,8 @@ from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.options import check_range, check_type, check_type_or_none
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidMessage, PulsarException
-from pulsar_on_kafka.mapping.decimals import decimal_or_none
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.encoding.decimals import decimal_or_none
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 
 _log = logging.getLogger(__name__)
 

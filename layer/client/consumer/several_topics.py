@@ -22,8 +22,8 @@ from pulsar_on_kafka.client.values.enums import ConsumerType, InitialPosition
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.options import check_range
 from pulsar_on_kafka.exceptions import ConsumerBusy, InvalidConfiguration
-from pulsar_on_kafka.mapping.state_records.metadata import TopicRecord
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import TopicRecord
 
 _log = logging.getLogger(__name__)
 

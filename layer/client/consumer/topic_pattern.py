@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pulsar_on_kafka.client.values.enums import RegexSubscriptionMode
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 
 _DOMAINS = {
     RegexSubscriptionMode.PersistentOnly: (True,),

@@ -24,8 +24,8 @@ from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message_id import NativeMessageId
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration
 from pulsar_on_kafka.lookup.places import Directory
-from pulsar_on_kafka.mapping.state_records.tenants import EVERY_OTHER_TENANT
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.clusters.tenant_records import EVERY_OTHER_TENANT
 
 LEAVE_S: Final = 2.0
 """How long a cluster may take to answer what is under way when its client leaves it: it may be dead."""

@@ -18,9 +18,9 @@ from pulsar_on_kafka.client.values.message import BatchedMessage, ChunkedMessage
 from pulsar_on_kafka.client.values.message_id import StoredMessageId, native
 from pulsar_on_kafka.cursor.ledger_acks import LedgerAcks, of_offsets
 from pulsar_on_kafka.kafka.records import headers_of
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.original_position import copy_headers, original_of
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.records.original_position import copy_headers, original_of
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.subscriptions.requests.acks_by_readers import acknowledge_ledgers
 

@@ -17,8 +17,8 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of
 from pulsar_on_kafka.lookup.copies import Copies, Reads
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.message_record import ChunkInfo, goes_to
-from pulsar_on_kafka.mapping.original_position import copy_headers, original_of
+from pulsar_on_kafka.mapping.records.message_record import ChunkInfo, goes_to
+from pulsar_on_kafka.mapping.records.original_position import copy_headers, original_of
 from pulsar_on_kafka.subscriptions.records.whole_message import chunk_info
 
 _CHUNKS_WITHIN: Final = 100_000

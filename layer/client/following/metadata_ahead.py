@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.producer.producer_opening import ProducerOptions, kafka_producer
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topic
 
 

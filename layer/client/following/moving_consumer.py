@@ -35,7 +35,7 @@ from pulsar_on_kafka.exceptions import (
     Result,
     Timeout,
 )
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 
 _log: Final = logging.getLogger(__name__)
 _T = TypeVar("_T")

@@ -21,8 +21,8 @@ from pulsar_on_kafka.client.values.message_id import NativeMessageId, StoredMess
 from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidMessage, PulsarException, Timeout
 from pulsar_on_kafka.lookup.copies import Copies
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.subscriptions.records.endpoint import Values
 

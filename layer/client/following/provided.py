@@ -12,7 +12,7 @@ from typing import Final
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.values.service_info import ServiceInfo, ServiceInfoProvider
 from pulsar_on_kafka.lookup.places import LookupFailed, Place
-from pulsar_on_kafka.mapping.state_records.tenants import EVERY_OTHER_TENANT, TenantState
+from pulsar_on_kafka.mapping.state.clusters.tenant_records import EVERY_OTHER_TENANT, TenantState
 
 _log: Final = logging.getLogger(__name__)
 

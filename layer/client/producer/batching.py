@@ -10,9 +10,9 @@ from pulsar_on_kafka.client.producer.in_flight import NO_ID, InFlight, Partition
 from pulsar_on_kafka.client.values.message_id import BatchedMessageId, StoredMessageId
 from pulsar_on_kafka.exceptions import Result
 from pulsar_on_kafka.kafka.producer import KafkaProducer
-from pulsar_on_kafka.mapping.batch_entry import FORMAT_VERSION, encode_columns
-from pulsar_on_kafka.mapping.headers import BATCH, HIGHEST_SEQUENCE
-from pulsar_on_kafka.mapping.message_record import MessageMetadata, encode_headers
+from pulsar_on_kafka.mapping.records.batch_entry import FORMAT_VERSION, encode_columns
+from pulsar_on_kafka.mapping.records.message_record import MessageMetadata, encode_headers
+from pulsar_on_kafka.mapping.records.record_headers import BATCH, HIGHEST_SEQUENCE
 
 _log = logging.getLogger(__name__)
 

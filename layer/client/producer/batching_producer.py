@@ -32,9 +32,9 @@ from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.kafka.rights import on_topic
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
 from pulsar_on_kafka.mapping.errors import MappingError
-from pulsar_on_kafka.mapping.headers import PRODUCER
-from pulsar_on_kafka.mapping.message_record import MessageMetadata
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.records.message_record import MessageMetadata
+from pulsar_on_kafka.mapping.records.record_headers import PRODUCER
 
 _BLOCKED_POLL_S: Final = 0.05
 _PER_MESSAGE_BYTES: Final = 8

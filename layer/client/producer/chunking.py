@@ -30,9 +30,9 @@ from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.errors import ours
 from pulsar_on_kafka.kafka.rights import on_topic
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
-from pulsar_on_kafka.mapping.headers import PRODUCER
-from pulsar_on_kafka.mapping.message_record import ChunkInfo, Headers, MessageMetadata, encode_headers
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.records.message_record import ChunkInfo, Headers, MessageMetadata, encode_headers
+from pulsar_on_kafka.mapping.records.record_headers import PRODUCER
 
 _log = logging.getLogger(__name__)
 

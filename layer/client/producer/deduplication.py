@@ -20,8 +20,8 @@ from pulsar_on_kafka.deduplication.journal import NOTED_EVERY_MS, Recovered, Seq
 from pulsar_on_kafka.deduplication.machine import PartitionSequences, Verdict
 from pulsar_on_kafka.exceptions import Result
 from pulsar_on_kafka.kafka.errors import is_certainly_not_stored, local_failure
-from pulsar_on_kafka.mapping.headers import PRODUCER, TXN, producer_suffix
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.records.record_headers import PRODUCER, TXN, producer_suffix
 from pulsar_on_kafka.metadata.producers.membership import Membership
 from pulsar_on_kafka.metadata.topics import Topic
 

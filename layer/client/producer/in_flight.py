@@ -12,7 +12,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.values.message_id import NativeMessageId, PartitionOrigin, StoredMessageId
 from pulsar_on_kafka.exceptions import PulsarException, Result
 from pulsar_on_kafka.kafka.producer import KafkaProducer
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 
 SendCallback = Callable[[Result, NativeMessageId], None]
 Failed = Callable[[Any, SendCallback | None], None]

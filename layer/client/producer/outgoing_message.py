@@ -8,7 +8,7 @@ from typing import Any
 
 from pulsar_on_kafka.client.values.options import check_type, check_type_or_none, delivery_time
 from pulsar_on_kafka.client.values.record_key import RecordKey, key_bytes
-from pulsar_on_kafka.mapping.message_record import MessageMetadata, key_text
+from pulsar_on_kafka.mapping.records.message_record import MessageMetadata, key_text
 
 
 class OutgoingMessage:

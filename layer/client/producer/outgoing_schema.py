@@ -13,9 +13,9 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.record_key import RecordKey
 from pulsar_on_kafka.exceptions import InvalidMessage
-from pulsar_on_kafka.mapping.headers import FENCE, SCHEMA_VERSION
-from pulsar_on_kafka.mapping.schema_version import SchemaVersion
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.records.record_headers import FENCE, SCHEMA_VERSION
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.registry.model import StoredSchema
 from pulsar_on_kafka.registry.policies import policies_when_opened

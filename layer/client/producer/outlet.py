@@ -19,8 +19,8 @@ from pulsar_on_kafka.exceptions import AlreadyClosed, ProducerQueueIsFull, Pulsa
 from pulsar_on_kafka.kafka.errors import is_local_refusal, ours
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.kafka.rights import on_topic
-from pulsar_on_kafka.mapping.headers import producer_suffix
-from pulsar_on_kafka.mapping.state_records.metadata import BacklogExceeded
+from pulsar_on_kafka.mapping.records.record_headers import producer_suffix
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded
 from pulsar_on_kafka.metadata.topics import Topic
 
 _BLOCKED_POLL_S: Final = 0.05

@@ -21,8 +21,8 @@ from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.exceptions import AlreadyClosed, Timeout
 from pulsar_on_kafka.kafka.producer import KafkaProducer
-from pulsar_on_kafka.mapping.headers import PRODUCER, producer_suffix
-from pulsar_on_kafka.mapping.message_record import encode_headers
+from pulsar_on_kafka.mapping.records.message_record import encode_headers
+from pulsar_on_kafka.mapping.records.record_headers import PRODUCER, producer_suffix
 from pulsar_on_kafka.metadata.producers.membership import Membership
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.schema.plain import BytesSchema

@@ -32,8 +32,8 @@ from pulsar_on_kafka.crypto.encryptor import Encryptor
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.exceptions import InvalidConfiguration
 from pulsar_on_kafka.kafka.producer import KafkaProducer
-from pulsar_on_kafka.mapping.state_records.producers import MAX_PROPERTIES_BYTES, Publisher, properties_bytes
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.metadata.producer_records import MAX_PROPERTIES_BYTES, Publisher, properties_bytes
 from pulsar_on_kafka.metadata.producers.admission import AccessMode
 from pulsar_on_kafka.metadata.topics import Topic, check_backlog
 from pulsar_on_kafka.node.node import Node

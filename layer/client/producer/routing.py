@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pulsar_on_kafka.client.producer.outgoing_message import OutgoingMessage
 from pulsar_on_kafka.client.values.enums import PartitionsRoutingMode
 from pulsar_on_kafka.exceptions import UnknownError
-from pulsar_on_kafka.mapping.routing import partition_for_key
+from pulsar_on_kafka.mapping.routing.key_routing import partition_for_key
 
 MessageRouter = Callable[[OutgoingMessage, int], int]
 

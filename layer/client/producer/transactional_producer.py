@@ -20,8 +20,8 @@ from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.exceptions import AlreadyClosed, MessageTooBig, NotAllowedError, ProducerFenced, PulsarException
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.kafka.settings import MAX_MESSAGE_BYTES
-from pulsar_on_kafka.mapping.headers import PRODUCER
-from pulsar_on_kafka.mapping.message_record import MessageMetadata
+from pulsar_on_kafka.mapping.records.message_record import MessageMetadata
+from pulsar_on_kafka.mapping.records.record_headers import PRODUCER
 from pulsar_on_kafka.metadata.topics import Topic
 
 _POLL_MASK: Final = 127

@@ -11,8 +11,8 @@ from pulsar_on_kafka.client.values.errors import as_pulsar, pulsar_errors
 from pulsar_on_kafka.client.values.message_id import NativeMessageId
 from pulsar_on_kafka.client.values.transaction import Transaction
 from pulsar_on_kafka.exceptions import PulsarException, Result
-from pulsar_on_kafka.mapping.message_record import Headers, MessageMetadata, encode_headers
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.records.message_record import Headers, MessageMetadata, encode_headers
 
 _OK: Final = Result.Ok
 

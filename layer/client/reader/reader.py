@@ -16,7 +16,7 @@ from pulsar_on_kafka.client.values.message_id import NativeMessageId, native
 from pulsar_on_kafka.client.values.options import check_type
 from pulsar_on_kafka.client.values.stats_log import StatsLine
 from pulsar_on_kafka.exceptions import AlreadyClosed, InvalidConfiguration, UnknownError
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.subscriptions.records.batches import Begun

@@ -15,7 +15,7 @@ from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.client.values.message_id import NativeMessageId
 from pulsar_on_kafka.client.values.options import check_range, check_schema, check_type, check_type_or_none
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.node.readers import compacted_ranges
 from pulsar_on_kafka.schema.plain import Schema
 from pulsar_on_kafka.subscriptions.records.batches import Begun

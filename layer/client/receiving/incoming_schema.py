@@ -14,8 +14,8 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.exceptions import InvalidMessage
 from pulsar_on_kafka.mapping.errors import MappingError
-from pulsar_on_kafka.mapping.schema_version import SchemaVersion
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.registry.registry import SchemaRegistry
 from pulsar_on_kafka.schema.generic import AutoConsumeSchema, generic_schema
 from pulsar_on_kafka.schema.key_value import KeyValueEncodingType, KeyValueSchema, encoding_of

@@ -10,7 +10,7 @@ from pulsar_on_kafka.crypto.decryptor import Decryptor
 from pulsar_on_kafka.crypto.encryptor import Encryptor
 from pulsar_on_kafka.crypto.keys import CryptoKeyReader
 from pulsar_on_kafka.exceptions import InvalidConfiguration
-from pulsar_on_kafka.mapping.encryption import EncryptedKey, EncryptionInfo
+from pulsar_on_kafka.mapping.records.encryption_header import EncryptedKey, EncryptionInfo
 from pulsar_on_kafka.subscriptions.records.sealed import OnFailure, Unsealing
 
 _ON_FAILURE: Final = {

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from pulsar_on_kafka.client.values.enums import KeySharedMode
-from pulsar_on_kafka.mapping.sticky_hash import SLOTS
+from pulsar_on_kafka.mapping.routing.sticky_hash import SLOTS
 from pulsar_on_kafka.subscriptions.records.hash_ranges import KeySharedRule
 
 

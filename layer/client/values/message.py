@@ -16,8 +16,8 @@ from pulsar_on_kafka.client.values.message_id import (
 from pulsar_on_kafka.client.values.record_key import RecordKey
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of, packed_headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.headers import SCHEMA_VERSION
-from pulsar_on_kafka.mapping.message_record import RecordHeaders, decode_headers, key_text
+from pulsar_on_kafka.mapping.records.message_record import RecordHeaders, decode_headers, key_text
+from pulsar_on_kafka.mapping.records.record_headers import SCHEMA_VERSION
 from pulsar_on_kafka.subscriptions.records.delivery import BatchEntry, Delivery, Feed
 from pulsar_on_kafka.subscriptions.records.sealed import OpenedRecord
 from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage

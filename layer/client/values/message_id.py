@@ -10,8 +10,8 @@ from __future__ import annotations
 from operator import index
 from typing import ClassVar, Final
 
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.message_id import FirstChunk, decode_message_id, encode_message_id
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.ids.message_id import FirstChunk, decode_message_id, encode_message_id
 
 _LATEST: Final = 9_223_372_036_854_775_807
 

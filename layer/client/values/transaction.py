@@ -12,8 +12,8 @@ from pulsar_on_kafka.base.errors import NotAuthenticated, NotAuthorized, StoreEr
 from pulsar_on_kafka.base.waiting import pause
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.exceptions import InvalidConfiguration
-from pulsar_on_kafka.mapping.message_record import MessageMetadata, encode_headers
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.records.message_record import MessageMetadata, encode_headers
 from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionState
 
 _log: Final = logging.getLogger(__name__)

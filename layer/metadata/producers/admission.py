@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.mapping.state_records.producers import ProducerClaim, ProducerClaims
+from pulsar_on_kafka.mapping.state.metadata.producer_records import ProducerClaim, ProducerClaims
 
 
 class AccessMode(Enum):

@@ -11,10 +11,10 @@ from typing import Any, Final, Protocol
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.records import headers_of
-from pulsar_on_kafka.mapping.headers import exclusive_epoch
-from pulsar_on_kafka.mapping.state_keys import ProducerBoundsKey, ProducerKey, encode_key
-from pulsar_on_kafka.mapping.state_records.producers import encode_bounds, encode_fence
-from pulsar_on_kafka.mapping.state_topics import PRODUCERS
+from pulsar_on_kafka.mapping.records.record_headers import exclusive_epoch
+from pulsar_on_kafka.mapping.state.metadata.producer_records import encode_bounds, encode_fence
+from pulsar_on_kafka.mapping.state.state_keys import ProducerBoundsKey, ProducerKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.producers.known_fences import Epoch, KnownFences, Unresolved
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.statelog.api import StateLog

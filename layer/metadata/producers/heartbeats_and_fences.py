@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.mapping.state_keys import (
-    ProducerBoundsKey,
-    ProducerKey,
-    ProducerSessionKey,
-    ReplicatorFenceKey,
-    decode_key,
-)
-from pulsar_on_kafka.mapping.state_records.producers import (
+from pulsar_on_kafka.mapping.state.metadata.producer_records import (
     SignOfLife,
     decode_bounds,
     decode_fence,
     decode_replicator_fence,
     decode_sign_of_life,
+)
+from pulsar_on_kafka.mapping.state.state_keys import (
+    ProducerBoundsKey,
+    ProducerKey,
+    ProducerSessionKey,
+    ReplicatorFenceKey,
+    decode_key,
 )
 from pulsar_on_kafka.metadata.producers.known_fences import Epoch, KnownFences
 from pulsar_on_kafka.metadata.producers.known_replicators import KnownReplicators

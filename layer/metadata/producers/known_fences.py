@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from pulsar_on_kafka.mapping.state_keys import ProducerBoundsKey, ProducerKey
+from pulsar_on_kafka.mapping.state.state_keys import ProducerBoundsKey, ProducerKey
 
 
 class Epoch(NamedTuple):

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from pulsar_on_kafka.mapping.state_keys import ReplicatorFenceKey
-from pulsar_on_kafka.mapping.state_records.producers import ReplicatorFence
+from pulsar_on_kafka.mapping.state.metadata.producer_records import ReplicatorFence
+from pulsar_on_kafka.mapping.state.state_keys import ReplicatorFenceKey
 
 
 class ReplicatorEpoch(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state_records.producers import ProducerClaim, ProducerClaims, Publisher
+from pulsar_on_kafka.mapping.state.metadata.producer_records import ProducerClaim, ProducerClaims, Publisher
 from pulsar_on_kafka.metadata.producers.admission import stands
 from pulsar_on_kafka.metadata.producers.fence_records import FenceRecords
 from pulsar_on_kafka.metadata.producers.known_fences import Epoch

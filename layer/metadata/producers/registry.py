@@ -19,9 +19,8 @@ from pulsar_on_kafka.base.clock import Clock, learn_time
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_dead_process, this_process
 from pulsar_on_kafka.base.waiting import wait_until
-from pulsar_on_kafka.mapping.fence import Fence
-from pulsar_on_kafka.mapping.state_keys import ProducerClaimsKey, ProducerSessionKey, encode_key
-from pulsar_on_kafka.mapping.state_records.producers import (
+from pulsar_on_kafka.mapping.records.epoch_fences import Fence
+from pulsar_on_kafka.mapping.state.metadata.producer_records import (
     ProducerClaim,
     ProducerClaims,
     SignOfLife,
@@ -30,7 +29,8 @@ from pulsar_on_kafka.mapping.state_records.producers import (
     encode_sign_of_life,
     sign_of_life,
 )
-from pulsar_on_kafka.mapping.state_topics import PRODUCERS
+from pulsar_on_kafka.mapping.state.state_keys import ProducerClaimsKey, ProducerSessionKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.entities import Entities, EntityKeys, Versioned, readable
 from pulsar_on_kafka.metadata.producers.admission import (
     AccessMode,

@@ -7,10 +7,10 @@ from typing import Any
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.records import headers_of
-from pulsar_on_kafka.mapping.fence import Claimed, Fence, begun_by
-from pulsar_on_kafka.mapping.state_keys import ReplicatorFenceKey, encode_key
-from pulsar_on_kafka.mapping.state_records.producers import ReplicatorFence, encode_replicator_fence
-from pulsar_on_kafka.mapping.state_topics import PRODUCERS
+from pulsar_on_kafka.mapping.records.epoch_fences import Claimed, Fence, begun_by
+from pulsar_on_kafka.mapping.state.metadata.producer_records import ReplicatorFence, encode_replicator_fence
+from pulsar_on_kafka.mapping.state.state_keys import ReplicatorFenceKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.producers.fence_records import DataLog
 from pulsar_on_kafka.metadata.producers.known_replicators import KnownReplicators, ReplicatorEpoch
 from pulsar_on_kafka.metadata.topics import Topic

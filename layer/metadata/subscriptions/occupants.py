@@ -12,7 +12,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_dead_process, is_over, this_process
 from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.kafka.records import GroupDescription, GroupMember
-from pulsar_on_kafka.mapping.state_records.metadata import Claim, SubscriptionRecord
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import Claim, SubscriptionRecord
 from pulsar_on_kafka.metadata.subscriptions.seats import other_seats, seat_group, seat_of, serves
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType

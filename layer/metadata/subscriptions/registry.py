@@ -12,17 +12,17 @@ from typing import Final, Protocol, TypeAlias
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock, learn_time
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.ledger import incarnation_of
-from pulsar_on_kafka.mapping.state_keys import SubscriptionKey
-from pulsar_on_kafka.mapping.state_records.metadata import (
+from pulsar_on_kafka.mapping.ids.ledger_ids import incarnation_of
+from pulsar_on_kafka.mapping.names.subscription_group import check_subscription_name
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import (
     LifeState,
     ReplicatedBy,
     SubscriptionRecord,
     decode_subscription,
     encode,
 )
-from pulsar_on_kafka.mapping.state_topics import SUBSCRIPTIONS
-from pulsar_on_kafka.mapping.subscription_group import check_subscription_name
+from pulsar_on_kafka.mapping.state.state_keys import SubscriptionKey
+from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTIONS
 from pulsar_on_kafka.metadata.entities import Entities, EntityKeys, Versioned, readable
 from pulsar_on_kafka.metadata.subscriptions.occupants import (
     CLAIM_MS,

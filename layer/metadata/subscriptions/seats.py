@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from pulsar_on_kafka.mapping.state_records.metadata import Claim, PartitionSeat, SubscriptionRecord
-from pulsar_on_kafka.mapping.subscription_group import group_id, partition_group_id
+from pulsar_on_kafka.mapping.names.subscription_group import group_id, partition_group_id
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import Claim, PartitionSeat, SubscriptionRecord
 
 
 def seat_group(kafka_topic: str, subscription: str, partition: int | None) -> str:

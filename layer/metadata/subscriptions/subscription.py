@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from pulsar_on_kafka.cursor.identity import CursorIdentity
-from pulsar_on_kafka.mapping.state_records.metadata import ReplicatedBy
-from pulsar_on_kafka.mapping.subscription_group import group_id
+from pulsar_on_kafka.mapping.names.subscription_group import group_id
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import ReplicatedBy
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType
 

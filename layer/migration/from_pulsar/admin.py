@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote_plus
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.migration.from_pulsar.places import Acknowledged, Position, parse_cursor, parse_position
 from pulsar_on_kafka.migration.from_pulsar.policies import namespace_policies
 from pulsar_on_kafka.migration.from_pulsar.reading import PulsarAddress

@@ -11,11 +11,11 @@ from typing import Final
 from pyroaring import BitMap
 
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of
-from pulsar_on_kafka.mapping.fence import Fence, begun_by
-from pulsar_on_kafka.mapping.headers import CHUNK, REPLICATED_FROM
-from pulsar_on_kafka.mapping.message_record import chunk_info
-from pulsar_on_kafka.mapping.original_position import copy_headers, original_of
-from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin
+from pulsar_on_kafka.mapping.records.epoch_fences import Fence, begun_by
+from pulsar_on_kafka.mapping.records.message_record import chunk_info
+from pulsar_on_kafka.mapping.records.original_position import copy_headers, original_of
+from pulsar_on_kafka.mapping.records.record_headers import CHUNK, REPLICATED_FROM
+from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
 from pulsar_on_kafka.migration.from_pulsar.entries import INCARNATION, Digest
 from pulsar_on_kafka.migration.from_pulsar.places import Acknowledged, acknowledged_copies
 from pulsar_on_kafka.replicated.acks import Acks

@@ -14,12 +14,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from pulsar_on_kafka.mapping.batch_entry import FORMAT_VERSION, BatchMessage, encode_batch
-from pulsar_on_kafka.mapping.encryption import EncryptionInfo
 from pulsar_on_kafka.mapping.errors import MappingError
-from pulsar_on_kafka.mapping.headers import CHUNK, DELIVER_AT, HIGHEST_SEQUENCE, ORIGINAL_ID, PRODUCER, producer_suffix
-from pulsar_on_kafka.mapping.message_record import BatchInfo, ChunkInfo, Headers, MessageMetadata, encode_headers
-from pulsar_on_kafka.mapping.original_position import OriginalPosition
+from pulsar_on_kafka.mapping.records.batch_entry import FORMAT_VERSION, BatchMessage, encode_batch
+from pulsar_on_kafka.mapping.records.encryption_header import EncryptionInfo
+from pulsar_on_kafka.mapping.records.message_record import (
+    BatchInfo,
+    ChunkInfo,
+    Headers,
+    MessageMetadata,
+    encode_headers,
+)
+from pulsar_on_kafka.mapping.records.original_position import OriginalPosition
+from pulsar_on_kafka.mapping.records.record_headers import (
+    CHUNK,
+    DELIVER_AT,
+    HIGHEST_SEQUENCE,
+    ORIGINAL_ID,
+    PRODUCER,
+    producer_suffix,
+)
 from pulsar_on_kafka.migration.from_pulsar.places import Position, place_of
 
 INCARNATION: Final = 0

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.encryption import EncryptedKey, EncryptionInfo
-from pulsar_on_kafka.mapping.message_id import decode_message_id
+from pulsar_on_kafka.mapping.ids.message_id import decode_message_id
+from pulsar_on_kafka.mapping.records.encryption_header import EncryptedKey, EncryptionInfo
 from pulsar_on_kafka.migration.from_pulsar.entries import Entry, PulsarMessage
 from pulsar_on_kafka.migration.from_pulsar.places import Position
 

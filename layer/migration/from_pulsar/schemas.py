@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 
 _LENGTH: Final = struct.Struct(">i")

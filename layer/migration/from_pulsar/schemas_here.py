@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.migration.from_pulsar.schemas import separates_keys
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.registry.model import SchemaPolicies

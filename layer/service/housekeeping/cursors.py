@@ -19,10 +19,10 @@ from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.leftovers import CursorOf, FoundSegments, SegmentName, of_this_life, orphans
 from pulsar_on_kafka.cursor.segments import CursorSegments
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription
-from pulsar_on_kafka.mapping.state_keys import CursorCheckpointKey, CursorSegmentKey, encode_key
-from pulsar_on_kafka.mapping.state_records.cursor_checkpoint import CursorCheckpoint
-from pulsar_on_kafka.mapping.state_topics import CURSOR_CHECKPOINTS, CURSORS, StateTopic
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.cursors.cursor_checkpoint import CursorCheckpoint
+from pulsar_on_kafka.mapping.state.state_keys import CursorCheckpointKey, CursorSegmentKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS, CURSORS, StateTopic
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.metadata.topics import LastLife, Topic
 from pulsar_on_kafka.service.housekeeping.work import DAY_MS, MOST_AT_ONCE, MOST_TOMBSTONES

@@ -11,10 +11,10 @@ from typing import Final
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
-from pulsar_on_kafka.mapping.state_keys import ProducerBoundsKey, ProducerKey, ProducerSequenceKey, decode_key
-from pulsar_on_kafka.mapping.state_records.producers import decode_bounds, decode_fence, decode_snapshot
-from pulsar_on_kafka.mapping.state_topics import PRODUCERS
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.metadata.producer_records import decode_bounds, decode_fence, decode_snapshot
+from pulsar_on_kafka.mapping.state.state_keys import ProducerBoundsKey, ProducerKey, ProducerSequenceKey, decode_key
+from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.service.housekeeping.cursors import Topics
 from pulsar_on_kafka.service.housekeeping.work import DAY_MS, MOST_AT_ONCE, MOST_TOMBSTONES
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog

@@ -13,10 +13,10 @@ from typing import Final, Protocol, TypeAlias
 
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.ledger import unpack_ledger_id
-from pulsar_on_kafka.mapping.state_keys import LedgerKey, ProducerClaimsKey, decode_key
-from pulsar_on_kafka.mapping.state_records.metadata import LifeState, SubscriptionRecord, TopicRecord
-from pulsar_on_kafka.mapping.state_topics import (
+from pulsar_on_kafka.mapping.ids.ledger_ids import unpack_ledger_id
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import LifeState, SubscriptionRecord, TopicRecord
+from pulsar_on_kafka.mapping.state.state_keys import LedgerKey, ProducerClaimsKey, decode_key
+from pulsar_on_kafka.mapping.state.state_topics import (
     CURSOR_CHECKPOINTS,
     CURSORS,
     LEDGERS,

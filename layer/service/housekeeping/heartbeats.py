@@ -12,9 +12,9 @@ from typing import Final, NamedTuple, Protocol
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_dead_process
-from pulsar_on_kafka.mapping.state_keys import ProducerSessionKey, decode_key, encode_key
-from pulsar_on_kafka.mapping.state_records.producers import decode_sign_of_life
-from pulsar_on_kafka.mapping.state_topics import PRODUCERS
+from pulsar_on_kafka.mapping.state.metadata.producer_records import decode_sign_of_life
+from pulsar_on_kafka.mapping.state.state_keys import ProducerSessionKey, decode_key, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.service.housekeeping.work import DAY_MS, MOST_AT_ONCE, MOST_TOMBSTONES
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.view import LogView

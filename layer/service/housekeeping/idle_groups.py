@@ -20,17 +20,17 @@ from pulsar_on_kafka.cursor.checkpoints import CheckpointFold
 from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.leftovers import of_this_life
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.mapping.state_keys import CursorCheckpointKey, encode_key
-from pulsar_on_kafka.mapping.state_records.cursor_checkpoint import CursorCheckpoint, encode_checkpoint
-from pulsar_on_kafka.mapping.state_records.cursor_state import (
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.cursors.cursor_checkpoint import CursorCheckpoint, encode_checkpoint
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import (
     CommitMetadata,
     Holes,
     decode_commit_metadata,
     encode_commit_metadata,
 )
-from pulsar_on_kafka.mapping.state_records.metadata import TopicRecord
-from pulsar_on_kafka.mapping.state_topics import CURSOR_CHECKPOINTS
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import TopicRecord
+from pulsar_on_kafka.mapping.state.state_keys import CursorCheckpointKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.service.housekeeping.cursors import Groups

@@ -24,10 +24,10 @@ from pulsar_on_kafka.ledgers.quotas import (
     evicted_by_size,
     evicted_by_time,
 )
-from pulsar_on_kafka.mapping.replication import cluster_of
-from pulsar_on_kafka.mapping.state_records.cursor_requests import AcknowledgeUpTo, Wish
-from pulsar_on_kafka.mapping.state_records.metadata import BacklogExceeded, TopicRecord
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.replicator_names import cluster_of
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import AcknowledgeUpTo, Wish
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExceeded, TopicRecord
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.services import Services

@@ -12,7 +12,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.ledgers.group import EVENTS, WORKER
 from pulsar_on_kafka.ledgers.model import Ledger
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.node.services import Services
 from pulsar_on_kafka.schema import AvroSchema, Integer, Long, Map, Record, String
 

@@ -13,10 +13,10 @@ from pulsar_on_kafka.kafka.reading.range_reader import OffsetRange, RangeReader
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of
 from pulsar_on_kafka.ledgers.following import LogRange, Measured
 from pulsar_on_kafka.ledgers.sampling import Sampled, estimate, runs
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.state_records.metadata import TopicRecord
-from pulsar_on_kafka.mapping.state_topics import LEDGERS
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import TopicRecord
+from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.metadata.topics import Topics
 from pulsar_on_kafka.service.ledgers.owner import Stretch, TopicLogs
 

@@ -14,8 +14,8 @@ from pulsar_on_kafka.base.errors import DeadlineExceeded, NoSuchNamespace, NoSuc
 from pulsar_on_kafka.cursor.saved import Recovered
 from pulsar_on_kafka.ledgers.following import LogRange
 from pulsar_on_kafka.ledgers.trimming import MINUTE_MS, Needs, Retention, Rollover
-from pulsar_on_kafka.mapping.state_records.metadata import TopicRecord
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import TopicRecord
 from pulsar_on_kafka.metadata.policies import (
     LEDGER_MAX_ENTRIES,
     LEDGER_MAX_MBYTES,

@@ -21,7 +21,7 @@ from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsume
 from pulsar_on_kafka.kafka.groups.shared_work import Assignment, SharedWork
 from pulsar_on_kafka.kafka.reading.range_reader import RangeReader
 from pulsar_on_kafka.ledgers.group import maintenance_group
-from pulsar_on_kafka.mapping.state_topics import LEDGERS
+from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.service.ledgers.backlogs import BacklogKeeper
 from pulsar_on_kafka.service.ledgers.compacting import Compacting

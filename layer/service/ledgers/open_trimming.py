@@ -23,7 +23,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.ledgers.machine import LedgerLists
 from pulsar_on_kafka.ledgers.model import Ledger, Place
 from pulsar_on_kafka.ledgers.trimming import MINUTE_MS, Needs, Rollover, is_full, open_trim
-from pulsar_on_kafka.mapping.state_records.ledgers import LedgerRecord, LedgerState
+from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerRecord, LedgerState
 from pulsar_on_kafka.service.ledgers.owner import LedgerOwner, TopicLogs
 from pulsar_on_kafka.service.ledgers.retirement import KeptByRule
 

@@ -19,15 +19,15 @@ from pulsar_on_kafka.base.errors import AppendOutcomeUnknown, Fenced, LayerError
 from pulsar_on_kafka.ledgers.following import NOTHING, Change, LogRange, Measured, changes, removal
 from pulsar_on_kafka.ledgers.machine import LedgerLists
 from pulsar_on_kafka.ledgers.model import Ledger, Place
-from pulsar_on_kafka.mapping.ledger import LedgerLayout, unpack_ledger_id
-from pulsar_on_kafka.mapping.state_keys import LedgerKey, MaintenanceTakeoverKey, encode_key
-from pulsar_on_kafka.mapping.state_records.ledgers import (
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout, unpack_ledger_id
+from pulsar_on_kafka.mapping.state.metadata.ledger_records import (
     LedgerRecord,
     LedgerState,
     MaintenanceTakenOver,
     encode_ledger_value,
 )
-from pulsar_on_kafka.mapping.state_topics import LEDGERS, StateTopic
+from pulsar_on_kafka.mapping.state.state_keys import LedgerKey, MaintenanceTakeoverKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import LEDGERS, StateTopic
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.take_over import Owner
 from pulsar_on_kafka.statelog.view import LogView

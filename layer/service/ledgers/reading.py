@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pulsar_on_kafka.ledgers.following import NOTHING, LogRange, changes
 from pulsar_on_kafka.ledgers.machine import LedgerLists
 from pulsar_on_kafka.ledgers.model import Ledger, Place
-from pulsar_on_kafka.mapping.state_records.ledgers import LedgerState
+from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
 from pulsar_on_kafka.metadata.topics import Topic
 
 

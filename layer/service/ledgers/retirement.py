@@ -25,7 +25,7 @@ from pulsar_on_kafka.ledgers.machine import LedgerLists
 from pulsar_on_kafka.ledgers.model import Ledger, Place
 from pulsar_on_kafka.ledgers.trimming import Needs, Retention, trimmable
 from pulsar_on_kafka.ledgers.trusted import TrustedLedgers
-from pulsar_on_kafka.mapping.state_records.ledgers import LedgerState
+from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
 from pulsar_on_kafka.service.ledgers.owner import LedgerOwner, TopicLogs
 
 _log: Final = logging.getLogger(__name__)

@@ -21,10 +21,10 @@ from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.ledgers.deletion import goes_by_ledgers
 from pulsar_on_kafka.ledgers.following import LogRange
 from pulsar_on_kafka.ledgers.model import Ledger
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.state_records.ledgers import LedgerRecord, LedgerState
-from pulsar_on_kafka.mapping.state_records.metadata import TopicRecord
-from pulsar_on_kafka.mapping.state_topics import LEDGERS
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerRecord, LedgerState
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import TopicRecord
+from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.metadata.topics import Topics
 from pulsar_on_kafka.service.ledgers.retirement import DeletionEvents
 

@@ -21,9 +21,9 @@ from pulsar_on_kafka.ledgers.expiry import (
     topic_expired,
     unused_since,
 )
-from pulsar_on_kafka.mapping.replication import cluster_of
-from pulsar_on_kafka.mapping.state_records.metadata import TopicRecord
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.replicator_names import cluster_of
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import TopicRecord
 from pulsar_on_kafka.metadata.policies import (
     DELETE_WHILE_INACTIVE,
     INACTIVE_TOPIC_DELETE_MODE,

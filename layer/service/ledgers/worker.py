@@ -29,7 +29,7 @@ from pulsar_on_kafka.ledgers.deletion import Judgement, Verdict, judge
 from pulsar_on_kafka.ledgers.group import EVENTS, WORKER
 from pulsar_on_kafka.ledgers.trusted import TrustedLedgers
 from pulsar_on_kafka.mapping.errors import MappingError
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.node.services import Services
 from pulsar_on_kafka.service.ledgers.deletion_topics import (
     DATA,

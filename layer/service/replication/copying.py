@@ -9,7 +9,10 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from pulsar_on_kafka.kafka.records import packed_headers_of
-from pulsar_on_kafka.mapping.headers import (
+from pulsar_on_kafka.mapping.records.message_record import decode_headers
+from pulsar_on_kafka.mapping.records.original_position import original_suffix
+from pulsar_on_kafka.mapping.records.packed_headers import ALONE, unpack
+from pulsar_on_kafka.mapping.records.record_headers import (
     CHUNK,
     FENCE,
     MARKER,
@@ -21,10 +24,7 @@ from pulsar_on_kafka.mapping.headers import (
     SCHEMA_VERSION,
     TXN,
 )
-from pulsar_on_kafka.mapping.message_record import decode_headers
-from pulsar_on_kafka.mapping.original_position import original_suffix
-from pulsar_on_kafka.mapping.packed_headers import ALONE, unpack
-from pulsar_on_kafka.mapping.subscription_markers import is_carried
+from pulsar_on_kafka.mapping.records.subscription_markers import is_carried
 
 Headers = list[tuple[str, bytes | None]]
 

@@ -10,7 +10,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.errors import ours
 from pulsar_on_kafka.kafka.producer import KafkaProducer
-from pulsar_on_kafka.mapping.fence import Fence
+from pulsar_on_kafka.mapping.records.epoch_fences import Fence
 from pulsar_on_kafka.service.replication.copying import Copying, Headers
 from pulsar_on_kafka.service.replication.cursor import ReplicationCursor
 from pulsar_on_kafka.service.replication.target import Copied, Target

@@ -12,8 +12,8 @@ from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.client.connection.connection import connection_security
 from pulsar_on_kafka.client.values.service_url import parse_service_url
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.mapping.instances import Instance
-from pulsar_on_kafka.mapping.state_records.clusters import ClusterAddress
+from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterAddress
+from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.replicated.progress_log import ProgressLog
 from pulsar_on_kafka.service.replication.remote import RemoteCluster

@@ -18,10 +18,10 @@ from pulsar_on_kafka.base.role_state import DutyName, DutyState, ReplicatorState
 from pulsar_on_kafka.base.turns import Turns
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.groups.shared_work import Assignment, SharedWork
-from pulsar_on_kafka.mapping.replication import cluster_of
-from pulsar_on_kafka.mapping.state_records.clusters import ClusterRegistry
-from pulsar_on_kafka.mapping.state_topics import SUBSCRIPTIONS
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.replicator_names import cluster_of
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterRegistry
+from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTIONS
 from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS, applied
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.node.node import Node

@@ -9,8 +9,8 @@ from typing import Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.errors import MappingError
-from pulsar_on_kafka.mapping.replication import replicator_subscription
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.replicator_names import replicator_subscription
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.service.replication.remote import RemoteCluster
 from pulsar_on_kafka.service.replication.session import ReplicationCounts, ReplicatorSession

@@ -20,10 +20,10 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.deduplication.journal import Recovered
 from pulsar_on_kafka.kafka.producer import KafkaProducer, Waiting
 from pulsar_on_kafka.kafka.records import headers_of
-from pulsar_on_kafka.mapping.fence import begun_by, replicator_marker
-from pulsar_on_kafka.mapping.headers import ORIGINAL_ID, REPLICATED_FROM
-from pulsar_on_kafka.mapping.original_position import CopyHeaders, original_of
-from pulsar_on_kafka.mapping.replication import copied_name
+from pulsar_on_kafka.mapping.names.replicator_names import copied_name
+from pulsar_on_kafka.mapping.records.epoch_fences import begun_by, replicator_marker
+from pulsar_on_kafka.mapping.records.original_position import CopyHeaders, original_of
+from pulsar_on_kafka.mapping.records.record_headers import ORIGINAL_ID, REPLICATED_FROM
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.subscriptions.records.fences import Fences

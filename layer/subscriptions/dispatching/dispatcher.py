@@ -15,7 +15,7 @@ from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.ledger_acks import LedgerAcks, below
 from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
-from pulsar_on_kafka.mapping.state_records.leases import Nack
+from pulsar_on_kafka.mapping.state.cursors.lease_records import Nack
 from pulsar_on_kafka.subscriptions.dispatching.batch_refusals import BatchRefusals, HeldHere
 from pulsar_on_kafka.subscriptions.dispatching.counting import DeliveryCounting
 from pulsar_on_kafka.subscriptions.dispatching.dead_lettering import Burial

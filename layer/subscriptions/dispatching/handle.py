@@ -10,7 +10,7 @@ from pulsar_on_kafka.base.meters import SubscriptionMeter
 from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.kafka.groups.membership import Company
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.mapping.fence import Fence
+from pulsar_on_kafka.mapping.records.epoch_fences import Fence
 from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType
 from pulsar_on_kafka.subscriptions.partition.intake import AcknowledgedElsewhere
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange

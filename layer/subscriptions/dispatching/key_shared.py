@@ -11,9 +11,9 @@ from typing import Any, Final
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.kafka.records import packed_headers_of
-from pulsar_on_kafka.mapping.headers import ORDERING_KEY
-from pulsar_on_kafka.mapping.message_record import Headers
-from pulsar_on_kafka.mapping.sticky_hash import SLOTS, sticky_key_hash
+from pulsar_on_kafka.mapping.records.message_record import Headers
+from pulsar_on_kafka.mapping.records.record_headers import ORDERING_KEY
+from pulsar_on_kafka.mapping.routing.sticky_hash import SLOTS, sticky_key_hash
 from pulsar_on_kafka.subscriptions.dispatching.counting import DeliveryCounting
 from pulsar_on_kafka.subscriptions.dispatching.dead_lettering import Burial
 from pulsar_on_kafka.subscriptions.dispatching.redelivery_reads import ReadAgain

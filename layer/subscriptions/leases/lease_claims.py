@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from pulsar_on_kafka.mapping.state_records.leases import TakeOver
+from pulsar_on_kafka.mapping.state.cursors.lease_records import TakeOver
 
 
 class Asks(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Final
 
-from pulsar_on_kafka.mapping.state_records.leases import MemberId
+from pulsar_on_kafka.mapping.state.cursors.lease_records import MemberId
 from pulsar_on_kafka.subscriptions.records.remote_endpoint import RemoteEndpoint
 
 EXPIRY_S: Final = 20.0

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from pulsar_on_kafka.mapping.state_records.leases import RemoteConsumer
+from pulsar_on_kafka.mapping.state.cursors.lease_records import RemoteConsumer
 from pulsar_on_kafka.subscriptions.leases.leased_partition import Holdings
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 

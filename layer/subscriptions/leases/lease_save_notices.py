@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from pulsar_on_kafka.mapping.state_records.leases import LeaseRecord, Saved
+from pulsar_on_kafka.mapping.state.cursors.lease_records import LeaseRecord, Saved
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 
 Say = Callable[[int, LeaseRecord], None]

@@ -15,7 +15,7 @@ from typing import Final
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.mapping.state_records.leases import LeasedEntry, Report
+from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry, Report
 from pulsar_on_kafka.subscriptions.leases.leased_partition import merged_acks
 
 _MOST_TOLD: Final = 1000

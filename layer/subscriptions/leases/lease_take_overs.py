@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
-from pulsar_on_kafka.mapping.state_records.leases import MemberId, Nack, Report
+from pulsar_on_kafka.mapping.state.cursors.lease_records import MemberId, Nack, Report
 from pulsar_on_kafka.subscriptions.records.chunks import HeldMessages
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 

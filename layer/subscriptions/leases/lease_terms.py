@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state_records.cursor_requests import CursorLife
-from pulsar_on_kafka.mapping.state_records.leases import LeaseRecord, Recall, Report, TakeOver
-from pulsar_on_kafka.mapping.state_records.pending_acks import TxnAck
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import CursorLife
+from pulsar_on_kafka.mapping.state.cursors.lease_records import LeaseRecord, Recall, Report, TakeOver
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 
 Heard = tuple[int, int, bytes]
 """(offset in `deliveries`, partition that it is about or EVERYBODY, value)."""

@@ -9,8 +9,8 @@ from typing import Final, NamedTuple
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
-from pulsar_on_kafka.mapping.state_records.leases import LeasedEntry
-from pulsar_on_kafka.mapping.state_records.pending_acks import TxnAck
+from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.subscriptions.dispatching.batch_refusals import HeldHere
 from pulsar_on_kafka.subscriptions.partition.in_flight import InFlight
 from pulsar_on_kafka.subscriptions.records.chunks import Known

@@ -15,8 +15,8 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.records import packed_headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.message_record import is_plain
-from pulsar_on_kafka.mapping.state_records.leases import LeasedEntry
+from pulsar_on_kafka.mapping.records.message_record import is_plain
+from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry
 from pulsar_on_kafka.subscriptions.leases.lease_terms import RecordReader
 from pulsar_on_kafka.subscriptions.leases.leased_partition import LeasedPartition, ToRead
 from pulsar_on_kafka.subscriptions.leases.lessee import Lessee

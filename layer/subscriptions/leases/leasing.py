@@ -21,8 +21,9 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state_records.cursor_requests import EVERYBODY
-from pulsar_on_kafka.mapping.state_records.leases import (
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import EVERYBODY
+from pulsar_on_kafka.mapping.state.cursors.lease_records import (
     Lease,
     LeaseRecord,
     Nack,
@@ -33,8 +34,7 @@ from pulsar_on_kafka.mapping.state_records.leases import (
     decode,
     is_report,
 )
-from pulsar_on_kafka.mapping.state_records.pending_acks import TxnAck
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.subscriptions.dispatching.commands import settle
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle

@@ -17,8 +17,8 @@ from typing import Final
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.state_records.cursor_requests import CursorLife
-from pulsar_on_kafka.mapping.state_records.leases import (
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import CursorLife
+from pulsar_on_kafka.mapping.state.cursors.lease_records import (
     Expel,
     Held,
     Lease,
@@ -32,7 +32,7 @@ from pulsar_on_kafka.mapping.state_records.leases import (
     TakeOver,
     Welcome,
 )
-from pulsar_on_kafka.mapping.state_records.pending_acks import TxnAck
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.subscriptions.dispatching.batch_refusals import HeldHere
 from pulsar_on_kafka.subscriptions.leases.lease_acks import LeaseAcks
 from pulsar_on_kafka.subscriptions.leases.lease_permits import LeasePermits

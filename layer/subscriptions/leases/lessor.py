@@ -21,8 +21,8 @@ from typing import Protocol
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.cursor.sessions import new_session
-from pulsar_on_kafka.mapping.state_records.cursor_requests import EVERYBODY, CursorLife
-from pulsar_on_kafka.mapping.state_records.leases import (
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import EVERYBODY, CursorLife
+from pulsar_on_kafka.mapping.state.cursors.lease_records import (
     Expel,
     Lease,
     LeasedEntry,

@@ -17,9 +17,9 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
-from pulsar_on_kafka.mapping.state_records.cursor_requests import Answer, Request, ToldConsumer, TransactionRequest
-from pulsar_on_kafka.mapping.state_records.pending_acks import TxnAck
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import Answer, Request, ToldConsumer, TransactionRequest
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.subscriptions.dispatching.commands import Commands, outcome
 from pulsar_on_kafka.subscriptions.dispatching.handle import PartitionStats, SubscriptionHandle
 from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType

@@ -19,7 +19,7 @@ from pulsar_on_kafka.cursor.saved import Recovered, Save, Saved, UnreadableCurso
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.mapping.state_records.leases import Nack
+from pulsar_on_kafka.mapping.state.cursors.lease_records import Nack
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
 from pulsar_on_kafka.subscriptions.leases.leasing import Leasing

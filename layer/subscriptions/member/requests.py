@@ -13,7 +13,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.identity import CursorIdentity
-from pulsar_on_kafka.mapping.state_records.cursor_requests import (
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     Acknowledge,
     AcknowledgeUpTo,
     Answer,

@@ -17,7 +17,7 @@ from pulsar_on_kafka.base.meters import SubscriptionMeter
 from pulsar_on_kafka.cursor.saved import Save
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.groups.membership import GroupConsumer, split_commits
-from pulsar_on_kafka.mapping.state_records.cursor_state import CommitMetadata, Lineage
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import CommitMetadata, Lineage
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 
 STORE_TIMEOUT_S: Final = 10.0

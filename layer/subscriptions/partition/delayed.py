@@ -15,8 +15,8 @@ from typing import Final
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.decimals import decimal_or_none
-from pulsar_on_kafka.mapping.headers import DELIVER_AT
+from pulsar_on_kafka.mapping.encoding.decimals import decimal_or_none
+from pulsar_on_kafka.mapping.records.record_headers import DELIVER_AT
 
 TICK_MS: Final = 100
 """Times are rounded up to a multiple of this. Pulsar's `delayedDeliveryTickTimeMillis` is 1,000."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state_records.leases import LeasedEntry
+from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry
 from pulsar_on_kafka.subscriptions.partition.in_flight import InFlight
 from pulsar_on_kafka.subscriptions.partition.transaction_holds import HeldEntries
 from pulsar_on_kafka.subscriptions.records.batches import unpack

@@ -11,8 +11,8 @@ from functools import partial
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.errors import InvalidCursorPosition
-from pulsar_on_kafka.mapping.state_records.pending_acks import TxnAck, TxnOutcome
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck, TxnOutcome
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings, apply_to
 from pulsar_on_kafka.transactions.pending_acks.machine import PendingAcks, Settled

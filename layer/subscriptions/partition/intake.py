@@ -16,8 +16,8 @@ from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.kafka.records import headers_of, packed_headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.message_record import is_plain
-from pulsar_on_kafka.mapping.transaction_headers import in_transaction
+from pulsar_on_kafka.mapping.records.message_record import is_plain
+from pulsar_on_kafka.mapping.records.transaction_headers import in_transaction
 from pulsar_on_kafka.subscriptions.partition.delayed import DelayedMessages, deliver_at_ms
 from pulsar_on_kafka.subscriptions.partition.delayed_soon import DueSoon
 from pulsar_on_kafka.subscriptions.partition.transaction_holds import HeldEntries

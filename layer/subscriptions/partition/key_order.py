@@ -1,6 +1,6 @@
 """Order of keys on one partition of a Key_Shared subscription: who may get which message now. No I/O, no clock.
 
-What is kept in order is a *slot* of keys (mapping/sticky_hash.py), as in Pulsar. Four rules:
+What is kept in order is a *slot* of keys (mapping/routing/sticky_hash.py), as in Pulsar. Four rules:
 
 1. Messages of a slot are handed out by ascending offset, those that come again before those that never were out.
 2. A slot is *held* by the consumer that has messages of it in flight; while it is, nobody else gets any of it.
@@ -17,7 +17,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from heapq import heappop, heappush
 from typing import Any, Generic, TypeVar
 
-from pulsar_on_kafka.mapping.sticky_hash import SLOTS
+from pulsar_on_kafka.mapping.routing.sticky_hash import SLOTS
 
 C = TypeVar("C", bound=Hashable)
 

@@ -23,7 +23,7 @@ from pulsar_on_kafka.cursor.residency import Residency
 from pulsar_on_kafka.cursor.saved import Save, Saved, Unneeded
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state_records.leases import LeasedEntry
+from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry
 from pulsar_on_kafka.subscriptions.partition import seen_counts
 from pulsar_on_kafka.subscriptions.partition.acknowledging import Acknowledging
 from pulsar_on_kafka.subscriptions.partition.delayed import DelayedMessages

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.cursor.saved import Save, Saved, Unneeded
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.mapping.state_records.cursor_state import Lineage
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import Lineage
 
 _LARGE_BYTES = 1 << 20
 

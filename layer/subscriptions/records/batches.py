@@ -23,10 +23,10 @@ from pulsar_on_kafka.base.errors import Corrupt
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.records import headers_of, packed_headers_of
-from pulsar_on_kafka.mapping.batch_entry import FORMAT_VERSION, decode_batch
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.headers import BATCH, MARKER
-from pulsar_on_kafka.mapping.message_record import BatchInfo, batch_info, is_plain
+from pulsar_on_kafka.mapping.records.batch_entry import FORMAT_VERSION, decode_batch
+from pulsar_on_kafka.mapping.records.message_record import BatchInfo, batch_info, is_plain
+from pulsar_on_kafka.mapping.records.record_headers import BATCH, MARKER
 from pulsar_on_kafka.subscriptions.records.delivery import BatchAck, BatchEntry, Delivery, Feed
 from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage
 

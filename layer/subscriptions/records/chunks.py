@@ -1,9 +1,9 @@
 """Chunked messages of one partition, put together from their chunks. No I/O, no clock of its own.
 
-A message that does not fit into one record is several, with one uuid (`mapping.message_record.ChunkInfo`). Its place is
-its last chunk's: there it becomes one `WholeMessage`, which is handed out, refused and delivered again like any other
-record. It is acknowledged by acknowledging all its chunks at once, so that no crash leaves a part of it. Source:
-ConsumerImpl::processMessageChunk of the official client, SharedConsumerAssignor of the broker.
+A message that does not fit into one record is several, with one uuid (`mapping.records.message_record.ChunkInfo`). Its
+place is its last chunk's: there it becomes one `WholeMessage`, which is handed out, refused and delivered again like
+any other record. It is acknowledged by acknowledging all its chunks at once, so that no crash leaves a part of it.
+Source: ConsumerImpl::processMessageChunk of the official client, SharedConsumerAssignor of the broker.
 
 Differs from Pulsar: a message that is not complete when there are too many of such gives up its payload only; it is
 read again when its last chunk has come. A chunk whose beginning is not there is acknowledged on every subscription, as
@@ -17,7 +17,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-from pulsar_on_kafka.mapping.message_record import ChunkInfo
+from pulsar_on_kafka.mapping.records.message_record import ChunkInfo
 from pulsar_on_kafka.subscriptions.records.chunk_rules import ChunkRules
 from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage
 

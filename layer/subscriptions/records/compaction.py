@@ -22,9 +22,9 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.kafka.records import packed_headers_of
-from pulsar_on_kafka.mapping.batch_entry import BatchColumns, decode_batch
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.message_record import is_plain
+from pulsar_on_kafka.mapping.records.batch_entry import BatchColumns, decode_batch
+from pulsar_on_kafka.mapping.records.message_record import is_plain
 from pulsar_on_kafka.subscriptions.records.batches import batch_size, is_batch, is_marker
 from pulsar_on_kafka.subscriptions.records.chunk_rules import ChunkRules
 from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly

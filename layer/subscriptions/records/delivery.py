@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, ClassVar
 
 from pulsar_on_kafka.kafka.records import KafkaRecord
-from pulsar_on_kafka.mapping.batch_entry import BatchColumns
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.message_record import RecordHeaders
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.records.batch_entry import BatchColumns
+from pulsar_on_kafka.mapping.records.message_record import RecordHeaders
 
 if TYPE_CHECKING:
     from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint

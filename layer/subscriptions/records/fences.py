@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pulsar_on_kafka.kafka.records import headers_of
-from pulsar_on_kafka.mapping.fence import Fence, begun_by, claimed_by
+from pulsar_on_kafka.mapping.records.epoch_fences import Fence, begun_by, claimed_by
 
 
 class Fences:

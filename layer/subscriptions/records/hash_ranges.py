@@ -1,8 +1,8 @@
 """Which consumer of a Key_Shared subscription a key belongs to. Pure: consumers in, a table of slots out.
 
-A key's slot is Pulsar's own (`mapping.sticky_hash`), so sticky ranges mean the same keys as in Pulsar. AutoSplit puts
-100 points of each consumer on a ring of 65,536 slots; a slot belongs to the next point at or above it (behind the last
-one, to the lowest). A consumer that comes or goes moves only the slots that it gets or had. Source:
+A key's slot is Pulsar's own (`mapping.routing.sticky_hash`), so sticky ranges mean the same keys as in Pulsar.
+AutoSplit puts 100 points of each consumer on a ring of 65,536 slots; a slot belongs to the next point at or above it
+(behind the last one, to the lowest). A consumer that comes or goes moves only the slots that it gets or had. Source:
 ConsistentHashingStickyKeyConsumerSelector of Pulsar 4.0, the default there. Differs from Pulsar: a consumer's points
 are `name/incarnation/number`, so the same consumers may own other keys than there; which consumer a key goes to was
 never promised.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from pulsar_on_kafka.base.errors import HashRangeConflict, SubscriptionBusy
-from pulsar_on_kafka.mapping.sticky_hash import SLOTS, murmur3_32
+from pulsar_on_kafka.mapping.routing.sticky_hash import SLOTS, murmur3_32
 
 POINTS_PER_CONSUMER: Final = 100
 """Source: Pulsar's `subscriptionKeySharedConsistentHashingReplicaPoints`."""

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.buffer.machine import TransactionBuffer
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, Looked, Met, look_over

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.kafka.records import headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.fence import Fence
-from pulsar_on_kafka.mapping.transaction_headers import in_transaction
+from pulsar_on_kafka.mapping.records.epoch_fences import Fence
+from pulsar_on_kafka.mapping.records.transaction_headers import in_transaction
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
 from pulsar_on_kafka.subscriptions.records.fences import Fences
 from pulsar_on_kafka.subscriptions.records.read_committed import Passed, ReadCommitted

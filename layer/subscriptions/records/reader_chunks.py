@@ -8,7 +8,7 @@ from typing import Any
 
 from pulsar_on_kafka.kafka.records import packed_headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.message_record import is_plain
+from pulsar_on_kafka.mapping.records.message_record import is_plain
 from pulsar_on_kafka.subscriptions.records.chunk_rules import ChunkRules
 from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly
 from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage, chunk_info

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pulsar_on_kafka.base.errors import CryptoFailed
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of, packed_headers_of
-from pulsar_on_kafka.mapping.encryption import EncryptionInfo
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.headers import ENCRYPTION
-from pulsar_on_kafka.mapping.message_record import Headers, encryption_info, is_plain
+from pulsar_on_kafka.mapping.records.encryption_header import EncryptionInfo
+from pulsar_on_kafka.mapping.records.message_record import Headers, encryption_info, is_plain
+from pulsar_on_kafka.mapping.records.record_headers import ENCRYPTION
 from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage
 
 if TYPE_CHECKING:

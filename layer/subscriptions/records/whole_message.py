@@ -7,9 +7,9 @@ from typing import Any
 
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of, packed_headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.headers import CHUNK
-from pulsar_on_kafka.mapping.message_record import ChunkInfo, Headers
-from pulsar_on_kafka.mapping.message_record import chunk_info as chunk_info_of
+from pulsar_on_kafka.mapping.records.message_record import ChunkInfo, Headers
+from pulsar_on_kafka.mapping.records.message_record import chunk_info as chunk_info_of
+from pulsar_on_kafka.mapping.records.record_headers import CHUNK
 
 
 def chunk_info(record: Any) -> ChunkInfo | None:

@@ -12,7 +12,7 @@ from typing import Final
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.ledger_acks import LedgerAcks, below, pieces
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
-from pulsar_on_kafka.mapping.state_records.cursor_requests import Acknowledge
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import Acknowledge
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.subscriptions.requests.live_cursors import LiveCursors
 

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.reading.assigned import AssignedConsumer
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state_keys import DeliveryKey, decode_key, encode_key
-from pulsar_on_kafka.mapping.state_topics import DELIVERIES
+from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey, decode_key, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.tail import PartitionTail
 

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.store import CursorStore
-from pulsar_on_kafka.mapping.state_records.pending_acks import CursorLife
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorLife
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.subscriptions.requests.idle_cursors import IdleCursors, IdleReading
 from pulsar_on_kafka.transactions.pending_acks.log import CursorName

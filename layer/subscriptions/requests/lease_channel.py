@@ -10,9 +10,8 @@ from typing import Final, TypeVar
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state_keys import DeliveryKey
-from pulsar_on_kafka.mapping.state_records.cursor_requests import EVERYBODY
-from pulsar_on_kafka.mapping.state_records.leases import (
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import EVERYBODY
+from pulsar_on_kafka.mapping.state.cursors.lease_records import (
     LeaseRecord,
     Recall,
     Report,
@@ -21,6 +20,7 @@ from pulsar_on_kafka.mapping.state_records.leases import (
     encode,
     is_lease_record,
 )
+from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey
 from pulsar_on_kafka.subscriptions.leases import lease_terms
 from pulsar_on_kafka.subscriptions.requests.channel import DeliveryChannel, Heard
 

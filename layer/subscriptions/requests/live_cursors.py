@@ -27,8 +27,8 @@ from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.records import GroupMember
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state_keys import DeliveryKey
-from pulsar_on_kafka.mapping.state_records.cursor_requests import (
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     EVERYBODY,
     Acknowledge,
     AcknowledgeUpTo,
@@ -46,10 +46,10 @@ from pulsar_on_kafka.mapping.state_records.cursor_requests import (
     decode,
     encode_request,
 )
-from pulsar_on_kafka.mapping.state_records.cursor_state import REQUEST_ID_BYTES
-from pulsar_on_kafka.mapping.state_records.deliveries import Deliveries
-from pulsar_on_kafka.mapping.state_topics import DELIVERIES
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import REQUEST_ID_BYTES
+from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
+from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey
+from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
 from pulsar_on_kafka.subscriptions.requests.channel import DeliveryChannel, Heard, Said

@@ -12,8 +12,7 @@ from typing import Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state_keys import DeliveryKey
-from pulsar_on_kafka.mapping.state_records.cursor_requests import (
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     EVERYBODY,
     Answer,
     CloseConsumers,
@@ -26,6 +25,7 @@ from pulsar_on_kafka.mapping.state_records.cursor_requests import (
     encode_answer,
     encode_told,
 )
+from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
 from pulsar_on_kafka.subscriptions.requests.channel import DeliveryChannel, Heard, Said

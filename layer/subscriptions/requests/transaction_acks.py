@@ -19,17 +19,17 @@ from typing import Final
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state_keys import DeliveryKey
-from pulsar_on_kafka.mapping.state_records.cursor_requests import (
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     Answer,
     CursorLife,
     TransactionRequest,
     decode,
     encode_transaction,
 )
-from pulsar_on_kafka.mapping.state_records.cursor_state import REQUEST_ID_BYTES
-from pulsar_on_kafka.mapping.state_records.pending_acks import TxnAck
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import REQUEST_ID_BYTES
+from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.subscriptions.dispatching.commands import settle
 from pulsar_on_kafka.subscriptions.requests.channel import DeliveryChannel, Heard, Said
 

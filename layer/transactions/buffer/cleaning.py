@@ -15,9 +15,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from pulsar_on_kafka.mapping.state_keys import TransactionBufferKey
-from pulsar_on_kafka.mapping.state_records.transaction_buffer import AbortedEntry, BufferEntry, OpenEntry, VoidEntry
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.state_keys import TransactionBufferKey
+from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
+    AbortedEntry,
+    BufferEntry,
+    OpenEntry,
+    VoidEntry,
+)
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
 

@@ -24,8 +24,9 @@ from typing import NamedTuple, TypeVar
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.state_keys import LowWaterKey, TransactionBufferKey, decode_key
-from pulsar_on_kafka.mapping.state_records.transaction_buffer import (
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.state_keys import LowWaterKey, TransactionBufferKey, decode_key
+from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
     AbortedEntry,
     BufferEntry,
     BufferKind,
@@ -34,7 +35,6 @@ from pulsar_on_kafka.mapping.state_records.transaction_buffer import (
     decode_buffer_entry,
     decode_low_water,
 )
-from pulsar_on_kafka.mapping.txn_id import TxnId
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.transactions.buffer.model import BufferSnapshot, DataPartition
 

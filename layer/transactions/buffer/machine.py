@@ -25,7 +25,7 @@ from typing import Final
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
 

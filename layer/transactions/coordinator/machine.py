@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from pulsar_on_kafka.base.errors import InvalidOption, InvalidTxnStatus, TooManyTransactions, TransactionNotFound
-from pulsar_on_kafka.mapping.state_records.transaction_log import (
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
     LogValue,
     NewTransaction,
     PartitionsAdded,
@@ -21,8 +22,7 @@ from pulsar_on_kafka.mapping.state_records.transaction_log import (
     TopicPartition,
     TopicSubscription,
 )
-from pulsar_on_kafka.mapping.state_records.transaction_requests import AddPartitions, AddSubscriptions, Begin, End
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.transactions.transaction_requests import AddPartitions, AddSubscriptions, Begin, End
 from pulsar_on_kafka.transactions.coordinator.rules import COMMITTED, OPEN, TRANSITIONS, CoordinatorSettings, Move
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState, Transaction, txn_id
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-from pulsar_on_kafka.mapping.state_records.transaction_log import TxnStatus
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import TxnStatus
 
 OPEN, COMMITTING, COMMITTED, ABORTING, ABORTED = (
     TxnStatus.OPEN,

@@ -32,13 +32,14 @@ from itertools import chain, islice
 from typing import Final, NamedTuple, cast
 
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state_keys import (
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.state_keys import (
     CoordinatorTakeoverKey,
     TransactionAnswerKey,
     TransactionLogKey,
     decode_key,
 )
-from pulsar_on_kafka.mapping.state_records.transaction_log import (
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
     Answered,
     LogValue,
     NewTransaction,
@@ -51,7 +52,6 @@ from pulsar_on_kafka.mapping.state_records.transaction_log import (
     TxnStatus,
     decode_log_value,
 )
-from pulsar_on_kafka.mapping.txn_id import TxnId
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.take_over import Owner, TakeOverFence
 from pulsar_on_kafka.transactions.coordinator.rules import FINISHED, FOLLOWS, OPEN, CoordinatorSettings

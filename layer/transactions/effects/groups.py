@@ -18,8 +18,8 @@ from typing import Final
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError, NoSuchTopic, Refused
-from pulsar_on_kafka.mapping.state_records.transaction_log import TopicPartition
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition
 from pulsar_on_kafka.transactions.coordinator import machine
 from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
 from pulsar_on_kafka.transactions.coordinator.state import NO_ID, Transaction

@@ -23,11 +23,11 @@ from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.reading.range_reader import OffsetRange, RangeReader
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.headers import MarkerType
-from pulsar_on_kafka.mapping.state_records.transaction_log import TopicPartition
-from pulsar_on_kafka.mapping.topic_name import TopicName
-from pulsar_on_kafka.mapping.transaction_headers import MARKER_KEY, in_transaction, marker_headers
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.records.record_headers import MarkerType
+from pulsar_on_kafka.mapping.records.transaction_headers import MARKER_KEY, in_transaction, marker_headers
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition
 from pulsar_on_kafka.metadata.topics import Topic, Topics
 from pulsar_on_kafka.transactions.buffer.model import Met
 from pulsar_on_kafka.transactions.buffer.verify import Rebuilt, rebuild

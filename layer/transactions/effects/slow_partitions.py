@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Final
 
-from pulsar_on_kafka.mapping.state_records.transaction_log import TopicPartition
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition
 
 _FORGOTTEN_AFTER_S: Final = 600.0
 

@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from pulsar_on_kafka.mapping.state_keys import PendingAckEndKey, encode_key
-from pulsar_on_kafka.mapping.state_records.pending_acks import CursorLife
+from pulsar_on_kafka.mapping.state.state_keys import PendingAckEndKey, encode_key
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorLife
 from pulsar_on_kafka.transactions.pending_acks.log import CursorAcks, CursorName
 
 KEPT_FOR_MS: Final = 3_600_000

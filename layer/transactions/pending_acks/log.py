@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state_keys import CursorTakeoverKey, PendingAckEndKey, PendingAckKey, decode_key
-from pulsar_on_kafka.mapping.state_records.pending_acks import (
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.state_keys import CursorTakeoverKey, PendingAckEndKey, PendingAckKey, decode_key
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
     CursorLife,
     TxnAck,
     TxnOutcome,
@@ -21,7 +22,6 @@ from pulsar_on_kafka.mapping.state_records.pending_acks import (
     decode_end,
     decode_pending_ack,
 )
-from pulsar_on_kafka.mapping.txn_id import TxnId
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.take_over import TakeOverFence
 

@@ -27,8 +27,9 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.errors import Closed, Fenced, LayerError, Refused, StoreError, TransactionNotFound
 from pulsar_on_kafka.cursor.machine import CursorState
-from pulsar_on_kafka.mapping.state_keys import CursorTakeoverKey, PendingAckEndKey, PendingAckKey, encode_key
-from pulsar_on_kafka.mapping.state_records.pending_acks import (
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.state_keys import CursorTakeoverKey, PendingAckEndKey, PendingAckKey, encode_key
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
     CursorLife,
     PendingAck,
     TxnAck,
@@ -37,7 +38,6 @@ from pulsar_on_kafka.mapping.state_records.pending_acks import (
     encode_pending_ack,
     split_ack,
 )
-from pulsar_on_kafka.mapping.txn_id import TxnId
 from pulsar_on_kafka.statelog.take_over import Owner
 from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings, apply_to, positions
 from pulsar_on_kafka.transactions.pending_acks.log import CursorAcks, CursorName

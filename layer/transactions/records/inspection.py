@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pulsar_on_kafka.mapping.state_records.transaction_log import TopicPartition, TopicSubscription, TxnStatus
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription, TxnStatus
 from pulsar_on_kafka.transactions.coordinator.rules import OPEN
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState, Transaction
 

@@ -11,9 +11,11 @@ from typing import TypeAlias
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.state_keys import LowWaterKey, PendingAckEndKey, TransactionBufferKey, encode_key
-from pulsar_on_kafka.mapping.state_records.pending_acks import TxnOutcome, encode_end
-from pulsar_on_kafka.mapping.state_records.transaction_buffer import (
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.state_keys import LowWaterKey, PendingAckEndKey, TransactionBufferKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnOutcome, encode_end
+from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
     AbortedEntry,
     BufferEntry,
     BufferKind,
@@ -23,8 +25,6 @@ from pulsar_on_kafka.mapping.state_records.transaction_buffer import (
     encode_low_water,
     kind_of,
 )
-from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
-from pulsar_on_kafka.mapping.txn_id import TxnId
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from pulsar_on_kafka.transactions.records.outcomes import Ended

@@ -17,8 +17,8 @@ from typing import Final
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, LayerError
-from pulsar_on_kafka.mapping.state_topics import TRANSACTION_PENDING_ACK
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_PENDING_ACK
 from pulsar_on_kafka.statelog.view import LogEnd
 from pulsar_on_kafka.transactions.pending_acks.log import CursorAcks, CursorName, PendingAckLog
 from pulsar_on_kafka.transactions.records.views import TransactionViews

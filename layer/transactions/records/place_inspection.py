@@ -14,9 +14,9 @@ from typing import Final
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.state_records.pending_acks import CursorLife, TxnAck
-from pulsar_on_kafka.mapping.state_records.transaction_buffer import OpenEntry
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorLife, TxnAck
+from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import OpenEntry
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.buffer.entries import TxnStatus as Judged
 from pulsar_on_kafka.transactions.buffer.model import DataPartition

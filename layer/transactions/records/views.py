@@ -9,7 +9,11 @@ from typing import TypeVar
 
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_LOG, TRANSACTION_PENDING_ACK
+from pulsar_on_kafka.mapping.state.state_topics import (
+    TRANSACTION_BUFFER_SNAPSHOT,
+    TRANSACTION_LOG,
+    TRANSACTION_PENDING_ACK,
+)
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.view import LogEnd, LogView
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries

@@ -9,8 +9,8 @@ from typing import Final, Protocol
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendOutcomeUnknown, TransactionCoordinatorNotFound, TransactionOutcomeUnknown
-from pulsar_on_kafka.mapping.state_records.transaction_requests import End, Wish
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.transactions.transaction_requests import End, Wish
 from pulsar_on_kafka.transactions.serving.coordinators import Coordinators
 
 _LEEWAY_S: Final = 1.0

@@ -10,8 +10,8 @@ from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, Corrupt, Fenced, LayerError, TransactionCoordinatorNotFound
-from pulsar_on_kafka.mapping.state_records.transaction_requests import Wish
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.transactions.transaction_requests import Wish
 from pulsar_on_kafka.transactions.serving.owner import Coordinator
 
 _log: Final = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption, LayerError
 from pulsar_on_kafka.kafka.records import TopicDescription
-from pulsar_on_kafka.mapping.state_topics import (
+from pulsar_on_kafka.mapping.state.state_topics import (
     MOST_COORDINATORS,
     TRANSACTION_COORDINATOR_ASSIGN,
     TRANSACTION_LOG,

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.errors import AppendOutcomeUnknown, InvalidOption, Refused, TooManyTransactions
 from pulsar_on_kafka.mapping.errors import MappingError
-from pulsar_on_kafka.mapping.state_records.transaction_requests import AddPartitions, AddSubscriptions, Begin, End
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.transactions.transaction_requests import AddPartitions, AddSubscriptions, Begin, End
 from pulsar_on_kafka.transactions.coordinator import machine
 from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
 from pulsar_on_kafka.transactions.coordinator.state import NO_ID, CoordinatorState, Transaction, txn_id

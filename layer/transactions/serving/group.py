@@ -9,8 +9,8 @@ from collections.abc import Callable
 
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.groups.shared_work import Assignment, SharedWork
-from pulsar_on_kafka.mapping.instances import Instance
-from pulsar_on_kafka.mapping.state_topics import TRANSACTION_COORDINATOR_ASSIGN
+from pulsar_on_kafka.mapping.state.instances import Instance
+from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_COORDINATOR_ASSIGN
 from pulsar_on_kafka.transactions.serving.coordinators import Coordinators
 
 

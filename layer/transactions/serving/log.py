@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import OffsetOutOfRange
-from pulsar_on_kafka.mapping.state_topics import TRANSACTION_LOG, TRANSACTION_REQUESTS, StateTopic
+from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_LOG, TRANSACTION_REQUESTS, StateTopic
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.view import LogEnd, LogView
 from pulsar_on_kafka.transactions.coordinator.record_groups import Record

@@ -28,10 +28,10 @@ from pulsar_on_kafka.base.errors import (
     TransactionCoordinatorNotFound,
 )
 from pulsar_on_kafka.base.meters import CoordinatorMeter
-from pulsar_on_kafka.mapping.state_keys import CoordinatorTakeoverKey, encode_key
-from pulsar_on_kafka.mapping.state_records.transaction_log import TakenOver, encode_log_value
-from pulsar_on_kafka.mapping.state_records.transaction_requests import Wish
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.state_keys import CoordinatorTakeoverKey, encode_key
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import TakenOver, encode_log_value
+from pulsar_on_kafka.mapping.state.transactions.transaction_requests import Wish
 from pulsar_on_kafka.statelog.take_over import Owner
 from pulsar_on_kafka.statelog.view import LogEnd
 from pulsar_on_kafka.transactions.coordinator import machine

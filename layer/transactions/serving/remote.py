@@ -33,9 +33,11 @@ from pulsar_on_kafka.base.errors import (
 )
 from pulsar_on_kafka.base.waiting import pause
 from pulsar_on_kafka.mapping.errors import MappingError
-from pulsar_on_kafka.mapping.state_keys import TransactionRequestKey, encode_key
-from pulsar_on_kafka.mapping.state_records.transaction_log import Answered
-from pulsar_on_kafka.mapping.state_records.transaction_requests import (
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.state_keys import TransactionRequestKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_REQUESTS
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import Answered
+from pulsar_on_kafka.mapping.state.transactions.transaction_requests import (
     AddPartitions,
     AddSubscriptions,
     Begin,
@@ -44,8 +46,6 @@ from pulsar_on_kafka.mapping.state_records.transaction_requests import (
     Wish,
     encode_transaction_request,
 )
-from pulsar_on_kafka.mapping.state_topics import TRANSACTION_REQUESTS
-from pulsar_on_kafka.mapping.txn_id import TxnId
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.transactions.coordinator import machine
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState

@@ -9,7 +9,7 @@ from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.reading.assigned import AssignedConsumer
-from pulsar_on_kafka.mapping.state_topics import TRANSACTION_REQUESTS
+from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_REQUESTS
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.tail import PartitionTail
 

@@ -20,9 +20,9 @@ from pulsar_on_kafka.base.errors import (
     TransactionOutcomeUnknown,
 )
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state_keys import TransactionRequestKey, decode_key
-from pulsar_on_kafka.mapping.state_records.transaction_requests import Begin, End, Wish, decode_transaction_request
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.state_keys import TransactionRequestKey, decode_key
+from pulsar_on_kafka.mapping.state.transactions.transaction_requests import Begin, End, Wish, decode_transaction_request
 from pulsar_on_kafka.statelog.api import LogRecord
 
 _log: Final = logging.getLogger(__name__)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendFailed, NotAuthorized, RecordTooLarge, Refused
-from pulsar_on_kafka.mapping.state_keys import TransactionAnswerKey, TransactionLogKey, encode_key
-from pulsar_on_kafka.mapping.state_records.transaction_log import Answered, encode_log_value
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.state_keys import TransactionAnswerKey, TransactionLogKey, encode_key
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import Answered, encode_log_value
 from pulsar_on_kafka.statelog.view import LogEnd
 from pulsar_on_kafka.transactions.coordinator import machine
 from pulsar_on_kafka.transactions.coordinator.record_groups import Record, in_groups

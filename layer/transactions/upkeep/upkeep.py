@@ -19,10 +19,10 @@ from typing import Final, NamedTuple, Protocol
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
-from pulsar_on_kafka.mapping.state_keys import encode_key
-from pulsar_on_kafka.mapping.state_records.pending_acks import CursorLife
-from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK, StateTopic
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.state_keys import encode_key
+from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK, StateTopic
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorLife
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import LastLife, Topic
 from pulsar_on_kafka.statelog.api import StateLog

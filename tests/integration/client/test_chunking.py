@@ -22,7 +22,7 @@ import pulsar_on_kafka as pulsar
 import pulsar_on_kafka.asyncio
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.kafka import handles
-from pulsar_on_kafka.mapping.message_record import decode_headers
+from pulsar_on_kafka.mapping.records.message_record import decode_headers
 from tests.integration.client.test_encryption import key_pair
 from tests.integration.sdk_support import PATIENCE_MS, nothing_comes, payloads, receive, receive_rest, send, until
 from tests.integration.subscriptions.test_processes import a_program

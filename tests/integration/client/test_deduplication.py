@@ -20,8 +20,8 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.embedded import EmbeddedBroker
 from pulsar_on_kafka.kafka.records import headers_of
-from pulsar_on_kafka.mapping.headers import PRODUCER
-from pulsar_on_kafka.mapping.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka.mapping.records.record_headers import PRODUCER
 from tests.integration.sdk_support import nothing_comes, payloads, receive, until
 
 Unique = Callable[..., str]

@@ -11,9 +11,9 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.values.message_id import NativeMessageId
-from pulsar_on_kafka.mapping.headers import PRODUCER
-from pulsar_on_kafka.mapping.state_topics import PRODUCERS
-from pulsar_on_kafka.mapping.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka.mapping.records.record_headers import PRODUCER
+from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.producers.heartbeats_and_fences import SignsAndFences
 from pulsar_on_kafka.metadata.producers.known_fences import KnownFences
 from pulsar_on_kafka.statelog.view import LogView

@@ -14,10 +14,10 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.groups import membership as group
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.mapping.instances import Instance
-from pulsar_on_kafka.mapping.state_keys import CursorSegmentKey, decode_key
-from pulsar_on_kafka.mapping.state_records.cursor_state import decode_commit_metadata
-from pulsar_on_kafka.mapping.state_topics import CURSORS
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import decode_commit_metadata
+from pulsar_on_kafka.mapping.state.instances import Instance
+from pulsar_on_kafka.mapping.state.state_keys import CursorSegmentKey, decode_key
+from pulsar_on_kafka.mapping.state.state_topics import CURSORS
 from tests.integration.sdk_support import nothing_comes, payloads, receive, receive_rest, send, send_fast, until
 
 Unique = Callable[..., str]

@@ -20,8 +20,8 @@ from pulsar_on_kafka.base.errors import NotAuthorized
 from pulsar_on_kafka.embedded import EmbeddedBrokerError
 from pulsar_on_kafka.kafka.acls import Acl
 from pulsar_on_kafka.kafka.groups.good_byes import GoodByes
-from pulsar_on_kafka.mapping.subscription_group import group_id
-from pulsar_on_kafka.mapping.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka.mapping.names.subscription_group import group_id
+from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
 from pulsar_on_kafka.migration.acls import carry
 from pulsar_on_kafka.service.ledgers.deleting import LedgerDeletion
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance

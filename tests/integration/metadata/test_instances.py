@@ -17,8 +17,8 @@ from pulsar_on_kafka.base.role_state import DutyName
 from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.client.connection.connection import INSTANCE_VARIABLE
 from pulsar_on_kafka.embedded import EmbeddedBroker
-from pulsar_on_kafka.mapping.instances import Instance
-from pulsar_on_kafka.mapping.state_topics import ALL
+from pulsar_on_kafka.mapping.state.instances import Instance
+from pulsar_on_kafka.mapping.state.state_topics import ALL
 from pulsar_on_kafka.service.running import RunningDuties
 from tests.integration.command_line import CommandLine
 from tests.integration.sdk_support import PATIENCE_MS, payloads, receive, send, send_fast

@@ -24,8 +24,8 @@ from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.ledgers.group import maintenance_group
-from pulsar_on_kafka.mapping.instances import Instance
-from pulsar_on_kafka.mapping.state_topics import ALL, TOPICS
+from pulsar_on_kafka.mapping.state.instances import Instance
+from pulsar_on_kafka.mapping.state.state_topics import ALL, TOPICS
 from pulsar_on_kafka.service.running import RunningDuties
 from pulsar_on_kafka.transactions.serving.group import coordinators_group
 from tests.certificates import Authority

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer as KafkaConsumer
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.schema import (
     AutoConsumeSchema,
     AvroSchema,

@@ -12,8 +12,8 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.embedded import EmbeddedBroker
-from pulsar_on_kafka.mapping.state_topics import CURSORS, TOPICS
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.state_topics import CURSORS, TOPICS
 from pulsar_on_kafka.metadata.entities import Versioned
 from pulsar_on_kafka.service.housekeeping.cursors import CursorTidying
 from pulsar_on_kafka.service.housekeeping.dead_lives import DeadLives

@@ -15,11 +15,11 @@ from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.ledgers.group import EVENTS, deletion_group
 from pulsar_on_kafka.ledgers.machine import LedgerLists
 from pulsar_on_kafka.ledgers.model import Place
-from pulsar_on_kafka.mapping.instances import Instance
-from pulsar_on_kafka.mapping.ledger import unpack_ledger_id
-from pulsar_on_kafka.mapping.state_records.metadata import LifeState
-from pulsar_on_kafka.mapping.state_topics import LEDGERS
-from pulsar_on_kafka.mapping.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka.mapping.ids.ledger_ids import unpack_ledger_id
+from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka.mapping.state.instances import Instance
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import LifeState
+from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.metadata.topics import DATA_TOPIC_CONFIGS
 from pulsar_on_kafka.service.ledgers.deleting import LedgerDeletion
 from pulsar_on_kafka.service.ledgers.deletion_topics import DEAD_LETTERS, RETRIES, PendingDeleteLedger, event_schema

@@ -12,10 +12,10 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.ledger_acks import of_offsets
-from pulsar_on_kafka.mapping.state_keys import DeliveryKey, encode_key
-from pulsar_on_kafka.mapping.state_records.cursor_requests import Acknowledge, Request, encode_request
-from pulsar_on_kafka.mapping.state_records.cursor_state import Holes
-from pulsar_on_kafka.mapping.state_topics import DELIVERIES
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import Acknowledge, Request, encode_request
+from pulsar_on_kafka.mapping.state.cursors.cursor_state import Holes
+from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
 from pulsar_on_kafka.subscriptions.requests import acks_by_readers
 from pulsar_on_kafka.subscriptions.requests.live_cursors import _life
 from tests.integration.sdk_support import nothing_comes, payloads, receive, receive_rest, send, send_fast, until

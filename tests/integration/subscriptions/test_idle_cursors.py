@@ -20,8 +20,8 @@ from pulsar_on_kafka.cursor.ledger_acks import of_offsets
 from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.kafka.groups.offset_writer import OffsetWriter
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.mapping.state_topics import CURSOR_CHECKPOINTS
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS
 from pulsar_on_kafka.statelog.view import LogView
 from tests.integration.sdk_support import payloads, receive
 

@@ -17,8 +17,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state_keys import DeliveryKey, encode_key
-from pulsar_on_kafka.mapping.state_records.cursor_requests import (
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import (
     CursorLife,
     Request,
     SaveNow,
@@ -26,7 +25,8 @@ from pulsar_on_kafka.mapping.state_records.cursor_requests import (
     Skip,
     encode_request,
 )
-from pulsar_on_kafka.mapping.state_topics import DELIVERIES
+from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.subscriptions.member.serving import Serving
 from pulsar_on_kafka.subscriptions.requests.live_cursors import _life

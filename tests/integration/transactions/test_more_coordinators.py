@@ -15,9 +15,9 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.embedded import EmbeddedBroker
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.mapping.state_records.transaction_log import TopicPartition
-from pulsar_on_kafka.mapping.state_records.transaction_requests import AddPartitions, Begin, End
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition
+from pulsar_on_kafka.mapping.state.transactions.transaction_requests import AddPartitions, Begin, End
 from pulsar_on_kafka.node.node import Node
 from tests.integration.transaction_support import PATIENCE_S
 

@@ -10,9 +10,9 @@ from confluent_kafka import Producer as KafkaProducer
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
-from pulsar_on_kafka.mapping.headers import TXN
-from pulsar_on_kafka.mapping.topic_name import TopicName, kafka_topic
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
+from pulsar_on_kafka.mapping.records.record_headers import TXN
 from pulsar_on_kafka.subscriptions.records import read_committed
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from tests.integration.sdk_support import payloads, receive, receive_rest, send, until

@@ -14,7 +14,7 @@ import pulsar_on_kafka.asyncio
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.waiting import wait_until
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from tests.integration.transaction_support import PATIENCE_S, Seen, data_of, markers_of, on_record, read_all
 from tests.kafka_records import headers_of
 

@@ -10,7 +10,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.waiting import wait_until
-from pulsar_on_kafka.mapping.state_records.transaction_log import TxnStatus
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import TxnStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from tests.integration.transaction_support import PATIENCE_S, buffer_of, data_of
 from tests.integration.transactions_by_hand import WrittenByHand

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.kafka.rights import Right
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.rights_of_roles import RIGHTS, ROLES, Extra, command_line, rights_of
 from tests.integration.secure_support import granted_by_the_page
 

@@ -16,9 +16,9 @@ from pulsar_on_kafka.cursor.saved import Recovered, Save, Saved
 from pulsar_on_kafka.cursor.sessions import new_session
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.mapping.instances import Instance
-from pulsar_on_kafka.mapping.state_keys import CursorSegmentKey, decode_key
-from pulsar_on_kafka.mapping.state_topics import CURSORS
+from pulsar_on_kafka.mapping.state.instances import Instance
+from pulsar_on_kafka.mapping.state.state_keys import CursorSegmentKey, decode_key
+from pulsar_on_kafka.mapping.state.state_topics import CURSORS
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition

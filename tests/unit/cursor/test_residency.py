@@ -16,7 +16,7 @@ from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.cursor.residency import Residency
 from pulsar_on_kafka.cursor.saved import Save, Saved
 from pulsar_on_kafka.cursor.store import CursorStore
-from pulsar_on_kafka.mapping.state_topics import CURSORS
+from pulsar_on_kafka.mapping.state.state_topics import CURSORS
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 
 TOPIC = "persistent://public/default/orders"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pulsar_on_kafka.deduplication import machine
 from pulsar_on_kafka.deduplication.machine import PartitionSequences, Verdict
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 
 NEW, DUPLICATE, PENDING, UNKNOWN = Verdict.NEW, Verdict.DUPLICATE, Verdict.PENDING, Verdict.UNKNOWN
 UNDECIDED = Verdict.UNDECIDED

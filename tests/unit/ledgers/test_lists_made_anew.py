@@ -12,8 +12,8 @@ from pulsar_on_kafka.ledgers.first_left import first_kept
 from pulsar_on_kafka.ledgers.following import LogRange, Measured
 from pulsar_on_kafka.ledgers.model import Ledger, Place
 from pulsar_on_kafka.ledgers.trimming import Needs
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.state_records.ledgers import LedgerState
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
 from pulsar_on_kafka.service.ledgers.owner import LedgerOwner, Stretch, TopicLogs
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 

@@ -25,15 +25,15 @@ from pulsar_on_kafka.lookup.listeners import Asker, url_for
 from pulsar_on_kafka.lookup.places import LookupFailed, Place, decode_place
 from pulsar_on_kafka.lookup_service.followed_map import FollowedMap
 from pulsar_on_kafka.lookup_service.gateway import LookupGateway
-from pulsar_on_kafka.mapping.schema_version import SchemaVersion
-from pulsar_on_kafka.mapping.state_records.clusters import (
+from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.state.clusters.cluster_registry import (
     ClusterAddress,
     ClusterListener,
     ClusterRegistry,
     decode_clusters,
     encode_clusters,
 )
-from pulsar_on_kafka.mapping.state_records.tenants import TenantRecord, TenantState
+from pulsar_on_kafka.mapping.state.clusters.tenant_records import TenantRecord, TenantState
 from pulsar_on_kafka.registry.model import StoredSchema
 from pulsar_on_kafka.schema_compat import SchemaInfo, SchemaType
 from tests.certificates import Authority

@@ -8,13 +8,13 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state_records.clusters import (
+from pulsar_on_kafka.mapping.state.clusters.cluster_registry import (
     ClusterAddress,
     ClusterRegistry,
     decode_clusters,
     encode_clusters,
 )
-from pulsar_on_kafka.mapping.state_topics import NAMESPACES
+from pulsar_on_kafka.mapping.state.state_topics import NAMESPACES
 from pulsar_on_kafka.metadata.clusters import REGISTRY_KEYS, Clusters, check_replication_clusters
 from pulsar_on_kafka.metadata.entities import Entities
 from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS, applied, with_policy

@@ -9,8 +9,9 @@ import pytest
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.state_records.metadata import (
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import (
     BacklogExceeded,
     LifeState,
     TopicRecord,
@@ -18,7 +19,6 @@ from pulsar_on_kafka.mapping.state_records.metadata import (
     decode_topic,
     encode,
 )
-from pulsar_on_kafka.mapping.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topic, check_backlog
 
 RECORD = TopicRecord("persistent://a/b/c", LifeState.ACTIVE, "a.b.c", 0, 100)

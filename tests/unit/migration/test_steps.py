@@ -11,13 +11,13 @@ from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Refused
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state_records.migrations import (
+from pulsar_on_kafka.mapping.state.clusters.migration_records import (
     MigrationRecord,
     MigrationStep,
     decode_migration,
     encode_migration,
 )
-from pulsar_on_kafka.mapping.state_topics import TENANTS
+from pulsar_on_kafka.mapping.state.state_topics import TENANTS
 from pulsar_on_kafka.metadata.entities import Entities
 from pulsar_on_kafka.metadata.migration_model import OVER, TRANSITIONS, Event, after, begun
 from pulsar_on_kafka.metadata.migration_steps import MIGRATION_KEYS, Migrations

@@ -8,8 +8,8 @@ import pytest
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state_keys import CoordinatorTakeoverKey, TransactionLogKey, encode_key
-from pulsar_on_kafka.mapping.state_records.transaction_log import (
+from pulsar_on_kafka.mapping.state.state_keys import CoordinatorTakeoverKey, TransactionLogKey, encode_key
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
     LogValue,
     NewTransaction,
     StatusUpdated,

@@ -17,8 +17,8 @@ from pulsar_on_kafka.base.role_state import DutyName, DutyState
 from pulsar_on_kafka.client.connection.client_options import STAND_IN_VARIABLE
 from pulsar_on_kafka.kafka.records import GroupDescription, GroupMember
 from pulsar_on_kafka.kafka.settings import KafkaSettings
-from pulsar_on_kafka.mapping.instances import Instance
-from pulsar_on_kafka.mapping.state_topics import LEDGERS
+from pulsar_on_kafka.mapping.state.instances import Instance
+from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.node import standing_in
 from pulsar_on_kafka.node.services import Services
 from pulsar_on_kafka.node.standing_in import (

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.mapping.schema_version import SchemaVersion
-from pulsar_on_kafka.mapping.state_records.schemas import MAX_DEFINITION_BYTES
+from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.state.metadata.schema_records import MAX_DEFINITION_BYTES
 from pulsar_on_kafka.registry.model import SchemaPolicies
 from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, SchemaType
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
@@ -136,7 +136,7 @@ def check(what: str) -> str:
 
 
 def _place() -> tuple[Any, int]:
-    from pulsar_on_kafka.mapping.state_topics import SCHEMAS
+    from pulsar_on_kafka.mapping.state.state_topics import SCHEMAS
 
     return SCHEMAS, SCHEMAS.partition_for(str(TOPIC))
 

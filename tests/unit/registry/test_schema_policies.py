@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.registry.model import SchemaPolicies
 from pulsar_on_kafka.registry.policies import policies_when_opened, schema_policies

@@ -12,16 +12,16 @@ import pytest
 from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.client.values.errors import as_pulsar
-from pulsar_on_kafka.mapping.schema_version import SchemaVersion
-from pulsar_on_kafka.mapping.state_keys import SchemaKey, encode_key
-from pulsar_on_kafka.mapping.state_records.schemas import (
+from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.metadata.schema_records import (
     MAX_DEFINITION_BYTES,
     MAX_RECORD_BYTES,
     SchemaRecord,
     encode_schema,
 )
-from pulsar_on_kafka.mapping.state_topics import SCHEMAS
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.state_keys import SchemaKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import SCHEMAS
 from pulsar_on_kafka.registry.model import SchemaPolicies
 from pulsar_on_kafka.registry.registry import SchemaRegistry
 from pulsar_on_kafka.registry.storage import StateLogSchemaStorage

@@ -13,11 +13,11 @@ import pytest
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.schema_version import SchemaVersion
-from pulsar_on_kafka.mapping.state_keys import SchemaKey, encode_key
-from pulsar_on_kafka.mapping.state_records import schemas as schema_records
-from pulsar_on_kafka.mapping.state_topics import SCHEMAS
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.metadata import schema_records
+from pulsar_on_kafka.mapping.state.state_keys import SchemaKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import SCHEMAS
 from pulsar_on_kafka.registry import judging, storage
 from pulsar_on_kafka.registry.index import summarized
 from pulsar_on_kafka.registry.model import SchemaPolicies, TopicLife

@@ -11,9 +11,7 @@ from pyroaring import BitMap, BitMap64
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Fenced
-from pulsar_on_kafka.mapping.state_keys import ProgressSegmentKey, decode_key
-from pulsar_on_kafka.mapping.state_records.deliveries import Deliveries
-from pulsar_on_kafka.mapping.state_records.subscription_progress import (
+from pulsar_on_kafka.mapping.state.clusters.subscription_progress import (
     BLOCK,
     SAYS,
     Origin,
@@ -23,7 +21,9 @@ from pulsar_on_kafka.mapping.state_records.subscription_progress import (
     decode_head,
     encode_head,
 )
-from pulsar_on_kafka.mapping.state_topics import SUBSCRIPTION_PROGRESS
+from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
+from pulsar_on_kafka.mapping.state.state_keys import ProgressSegmentKey, decode_key
+from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTION_PROGRESS
 from pulsar_on_kafka.replicated.acks import Acks
 from pulsar_on_kafka.replicated.progress import Progress
 from pulsar_on_kafka.replicated.progress_heads import Subject

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.mapping.subscription_markers import Snapshot
+from pulsar_on_kafka.mapping.records.subscription_markers import Snapshot
 from pulsar_on_kafka.replicated.snapshot_cache import SnapshotCache
 
 

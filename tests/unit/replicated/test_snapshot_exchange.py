@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from pulsar_on_kafka.mapping.fence import replicator_marker
-from pulsar_on_kafka.mapping.headers import ORIGINAL_ID, REPLICATED_FROM
-from pulsar_on_kafka.mapping.message_record import Headers, MessageMetadata, encode_headers
-from pulsar_on_kafka.mapping.original_position import OriginalPosition, encode_original
-from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin
-from pulsar_on_kafka.mapping.subscription_markers import (
+from pulsar_on_kafka.mapping.records.epoch_fences import replicator_marker
+from pulsar_on_kafka.mapping.records.message_record import Headers, MessageMetadata, encode_headers
+from pulsar_on_kafka.mapping.records.original_position import OriginalPosition, encode_original
+from pulsar_on_kafka.mapping.records.record_headers import ORIGINAL_ID, REPLICATED_FROM
+from pulsar_on_kafka.mapping.records.subscription_markers import (
     Snapshot,
     SnapshotRequest,
     SnapshotResponse,
@@ -17,6 +16,7 @@ from pulsar_on_kafka.mapping.subscription_markers import (
     SubscriptionUpdate,
     encode_marker,
 )
+from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
 from pulsar_on_kafka.replicated.snapshot_exchange import EVERY_MS, SnapshotExchange, Wished
 from pulsar_on_kafka.service.replication.subscriptions.snapshot_sync import hear
 from pulsar_on_kafka.subscriptions.records.fences import Fences

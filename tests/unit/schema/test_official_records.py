@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import pulsar_on_kafka.schema
-from pulsar_on_kafka.schema_compat.model import SchemaType
+from pulsar_on_kafka.schema_compat.base.schema_model import SchemaType
 from tests.unit.schema.record_pairs import Color, Maker, RecordSpec, record_specs, record_values
 
 SETTINGS = settings(max_examples=100)

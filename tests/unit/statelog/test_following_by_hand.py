@@ -10,7 +10,7 @@ import pytest
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import StoreError
-from pulsar_on_kafka.mapping.state_topics import SUBSCRIPTIONS, TOPICS, StateTopic
+from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTIONS, TOPICS, StateTopic
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.followed_log import FollowedLog, Which
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog

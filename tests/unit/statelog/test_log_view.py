@@ -14,8 +14,8 @@ from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Corrupt, DeadlineExceeded
 from pulsar_on_kafka.mapping.errors import UnreadableKey
-from pulsar_on_kafka.mapping.state_keys import TopicKey, encode_key
-from pulsar_on_kafka.mapping.state_topics import DELIVERIES, TOPICS, StateTopic
+from pulsar_on_kafka.mapping.state.state_keys import TopicKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES, TOPICS, StateTopic
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView, unreadable

@@ -9,7 +9,7 @@ from typing import Any, cast
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import ConnectFailed
 from pulsar_on_kafka.kafka.reading.assigned import AssignedConsumer
-from pulsar_on_kafka.mapping.state_topics import DELIVERIES
+from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.tail import PartitionTail

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.mapping.state_keys import (
+from pulsar_on_kafka.mapping.state.state_keys import (
     CoordinatorTakeoverKey,
     TransactionAnswerKey,
     TransactionLogKey,
     encode_key,
 )
-from pulsar_on_kafka.mapping.state_records.transaction_log import (
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
     Answered,
     LogValue,
     NewTransaction,

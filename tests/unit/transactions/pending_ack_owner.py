@@ -9,10 +9,16 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.cursor.machine import CursorState
-from pulsar_on_kafka.mapping.state_keys import PendingAckEndKey, encode_key
-from pulsar_on_kafka.mapping.state_records.pending_acks import CumulativeAck, CursorLife, TxnAck, TxnOutcome, encode_end
-from pulsar_on_kafka.mapping.state_topics import TRANSACTION_PENDING_ACK as TOPIC
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.state_keys import PendingAckEndKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_PENDING_ACK as TOPIC
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
+    CumulativeAck,
+    CursorLife,
+    TxnAck,
+    TxnOutcome,
+    encode_end,
+)
 from pulsar_on_kafka.statelog.api import StateLog
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView

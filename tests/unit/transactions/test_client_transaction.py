@@ -18,9 +18,9 @@ from pulsar_on_kafka.exceptions import (
     TransactionCoordinatorNotFoundError,
     TransactionNotFound,
 )
-from pulsar_on_kafka.mapping.state_records.transaction_log import TopicPartition
-from pulsar_on_kafka.mapping.state_records.transaction_requests import AddPartitions, Begin, End, Wish
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition
+from pulsar_on_kafka.mapping.state.transactions.transaction_requests import AddPartitions, Begin, End, Wish
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.transactions.client_transaction import ClientTransaction, TransactionClient, TransactionState
 from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings

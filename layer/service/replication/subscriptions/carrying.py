@@ -7,7 +7,7 @@ from functools import partial
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.side_by_side import side_by_side
-from pulsar_on_kafka.mapping.state_records.deliveries import Deliveries
+from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.replicated.acks import Acks

@@ -9,7 +9,7 @@ from typing import Final
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state_records.subscription_progress import DELIVERED
+from pulsar_on_kafka.mapping.state.clusters.subscription_progress import DELIVERED
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.replicated.progress import Side

@@ -12,9 +12,9 @@ from typing import Final, NamedTuple
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state_records.metadata import ReplicatedBy
-from pulsar_on_kafka.mapping.state_records.subscription_progress import KNOWS, LEFT, SAYS, SNAPSHOTS
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.clusters.subscription_progress import KNOWS, LEFT, SAYS, SNAPSHOTS
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import ReplicatedBy
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, whole_life
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node

@@ -12,7 +12,7 @@ from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.reading.range_reader import OffsetRange, RangeReader
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.fence import begun_by
+from pulsar_on_kafka.mapping.records.epoch_fences import begun_by
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.replicated.origin_index import OriginIndex
 from pulsar_on_kafka.replicated.origins import Copied, copied, is_marker

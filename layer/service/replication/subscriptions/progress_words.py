@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state_records.deliveries import Deliveries
-from pulsar_on_kafka.mapping.state_records.subscription_progress import BEGINS, KNOWS, Origin
-from pulsar_on_kafka.mapping.state_topics import SUBSCRIPTION_PROGRESS
+from pulsar_on_kafka.mapping.state.clusters.subscription_progress import BEGINS, KNOWS, Origin
+from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
+from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTION_PROGRESS
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.replicated.progress import Progress
 from pulsar_on_kafka.replicated.progress_heads import Subject

@@ -21,17 +21,17 @@ from pulsar_on_kafka.kafka.appends import Group, NewRecord, append_apart
 from pulsar_on_kafka.kafka.reading.range_reader import OffsetRange, RangeReader
 from pulsar_on_kafka.kafka.records import CommittedOffset, KafkaRecord, headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.headers import MARKER, REPLICATE_TO
-from pulsar_on_kafka.mapping.message_record import decode_headers
-from pulsar_on_kafka.mapping.original_position import copy_headers
-from pulsar_on_kafka.mapping.state_records.metadata import ReplicatedBy
-from pulsar_on_kafka.mapping.state_records.subscription_progress import BLOCK, SNAPSHOTS, Origin
-from pulsar_on_kafka.mapping.subscription_markers import (
+from pulsar_on_kafka.mapping.records.message_record import decode_headers
+from pulsar_on_kafka.mapping.records.original_position import copy_headers
+from pulsar_on_kafka.mapping.records.record_headers import MARKER, REPLICATE_TO
+from pulsar_on_kafka.mapping.records.subscription_markers import (
     SubscriptionMarker,
     SubscriptionUpdate,
     decode_marker,
     encode_marker,
 )
+from pulsar_on_kafka.mapping.state.clusters.subscription_progress import BLOCK, SNAPSHOTS, Origin
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import ReplicatedBy
 from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import Topic

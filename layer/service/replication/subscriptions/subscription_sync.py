@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.records import CommittedOffset
-from pulsar_on_kafka.mapping.state_records.metadata import ReplicatedBy
-from pulsar_on_kafka.mapping.state_records.subscription_progress import (
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.clusters.subscription_progress import (
     BEGINS,
     DELIVERED,
     KNOWS,
@@ -25,8 +25,8 @@ from pulsar_on_kafka.mapping.state_records.subscription_progress import (
     SNAPSHOTS,
     Origin,
 )
-from pulsar_on_kafka.mapping.state_topics import SUBSCRIPTION_PROGRESS
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import ReplicatedBy
+from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTION_PROGRESS
 from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.node.node import Node

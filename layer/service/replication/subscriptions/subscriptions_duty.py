@@ -17,7 +17,7 @@ from pulsar_on_kafka.base.turns import Turns
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.groups.shared_work import Assignment, SharedWork
 from pulsar_on_kafka.kafka.reading.range_reader import RangeReader
-from pulsar_on_kafka.mapping.state_topics import SUBSCRIPTION_PROGRESS
+from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTION_PROGRESS
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.service.replication.peers import Peers
 from pulsar_on_kafka.service.replication.subscriptions.origin_reading import OriginReading

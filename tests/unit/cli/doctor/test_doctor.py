@@ -13,8 +13,8 @@ from pulsar_on_kafka.cli.doctor.service import judge_members
 from pulsar_on_kafka.cli.doctor.state import format_of
 from pulsar_on_kafka.cli.doctor.transactions import BEGINNING, SERVING, judge_transactions
 from pulsar_on_kafka.embedded.settings import common_properties
-from pulsar_on_kafka.mapping.instances import Instance
-from pulsar_on_kafka.mapping.state_topics import SCHEMAS
+from pulsar_on_kafka.mapping.state.instances import Instance
+from pulsar_on_kafka.mapping.state.state_topics import SCHEMAS
 
 
 @pytest.mark.parametrize(

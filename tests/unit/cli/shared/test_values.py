@@ -17,7 +17,7 @@ from pulsar_on_kafka.cli.shared.values import (
     time_text,
 )
 from pulsar_on_kafka.client.values.message_id import MessageId, NativeMessageId
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 
 NOW_MS = 1_750_000_000_000
 

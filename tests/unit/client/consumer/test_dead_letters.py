@@ -6,7 +6,7 @@ import pytest
 
 from pulsar_on_kafka.client.consumer.letter_origin import java_text
 from pulsar_on_kafka.client.values.message_id import ChunkedMessageId, NativeMessageId, PartitionOrigin
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 
 LAYOUT = LedgerLayout(incarnation=1, entries_per_ledger=100)
 

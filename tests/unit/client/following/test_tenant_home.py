@@ -17,7 +17,7 @@ from pulsar_on_kafka.client.connection.session import Session
 from pulsar_on_kafka.client.following.home import TenantHome
 from pulsar_on_kafka.client.following.homes import Homes
 from pulsar_on_kafka.lookup.places import LookupFailed, Place
-from pulsar_on_kafka.mapping.state_records.tenants import TenantState
+from pulsar_on_kafka.mapping.state.clusters.tenant_records import TenantState
 
 SOON_S = 20.0
 

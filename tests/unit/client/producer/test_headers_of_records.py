@@ -12,10 +12,10 @@ from pulsar_on_kafka.client.producer.in_flight import InFlight
 from pulsar_on_kafka.client.producer.outgoing_schema import OutgoingSchema, TopicsLatest, outgoing_schema
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.exceptions import InvalidMessage
-from pulsar_on_kafka.mapping.batch_entry import decode_batch
-from pulsar_on_kafka.mapping.headers import FENCE
-from pulsar_on_kafka.mapping.message_record import decode_headers
-from pulsar_on_kafka.mapping.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.ids.schema_version import SchemaVersion
+from pulsar_on_kafka.mapping.records.batch_entry import decode_batch
+from pulsar_on_kafka.mapping.records.message_record import decode_headers
+from pulsar_on_kafka.mapping.records.record_headers import FENCE
 from pulsar_on_kafka.registry.registry import SchemaRegistry
 from pulsar_on_kafka.schema import (
     AutoProduceBytesSchema,

@@ -20,8 +20,8 @@ from pulsar_on_kafka.client.producer.outgoing_schema import (
 )
 from pulsar_on_kafka.client.values.record_key import RecordKey
 from pulsar_on_kafka.exceptions import InvalidMessage
-from pulsar_on_kafka.mapping.headers import SCHEMA_VERSION
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.records.record_headers import SCHEMA_VERSION
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.registry.registry import SchemaRegistry
 from pulsar_on_kafka.schema import (

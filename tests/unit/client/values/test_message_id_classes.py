@@ -10,7 +10,7 @@ import pytest
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.client.values.message_id import NativeMessageId, PartitionOrigin, StoredMessageId, native
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 
 LATEST = 9223372036854775807
 

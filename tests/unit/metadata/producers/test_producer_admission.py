@@ -7,7 +7,12 @@ import random
 import pytest
 
 from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.mapping.state_records.producers import ProducerClaim, ProducerClaims, decode_claims, encode_claims
+from pulsar_on_kafka.mapping.state.metadata.producer_records import (
+    ProducerClaim,
+    ProducerClaims,
+    decode_claims,
+    encode_claims,
+)
 from pulsar_on_kafka.metadata.producers.admission import AccessMode, Applicant, admit, dismiss, stands
 
 TOPIC = "persistent://public/default/t"

@@ -8,12 +8,12 @@ from typing import Any, cast
 
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.fence import Fence, replicator_marker
-from pulsar_on_kafka.mapping.headers import ORIGINAL_ID, PRODUCER, REPLICATED_FROM
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.message_record import Headers
-from pulsar_on_kafka.mapping.state_topics import PRODUCERS
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.records.epoch_fences import Fence, replicator_marker
+from pulsar_on_kafka.mapping.records.message_record import Headers
+from pulsar_on_kafka.mapping.records.record_headers import ORIGINAL_ID, PRODUCER, REPLICATED_FROM
+from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.producers.heartbeats_and_fences import SignsAndFences
 from pulsar_on_kafka.metadata.producers.known_replicators import KnownReplicators
 from pulsar_on_kafka.metadata.producers.replicator_fences import ReplicatorFences

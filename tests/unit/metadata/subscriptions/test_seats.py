@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state_records.metadata import (
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import (
     Claim,
     LifeState,
     PartitionSeat,

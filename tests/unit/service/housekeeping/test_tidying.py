@@ -19,8 +19,19 @@ from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.cursor.saved import Save, Saved
 from pulsar_on_kafka.cursor.store import CursorStore
 from pulsar_on_kafka.kafka.records import CommittedOffset, GroupDescription, GroupMember
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.state_keys import (
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.cursors.cursor_checkpoint import CursorCheckpoint, encode_checkpoint
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import LifeState, TopicRecord
+from pulsar_on_kafka.mapping.state.metadata.producer_records import (
+    SequenceSnapshot,
+    SignOfLife,
+    encode_bounds,
+    encode_fence,
+    encode_sign_of_life,
+    encode_snapshot,
+)
+from pulsar_on_kafka.mapping.state.state_keys import (
     CursorCheckpointKey,
     ProducerBoundsKey,
     ProducerKey,
@@ -29,18 +40,7 @@ from pulsar_on_kafka.mapping.state_keys import (
     decode_key,
     encode_key,
 )
-from pulsar_on_kafka.mapping.state_records.cursor_checkpoint import CursorCheckpoint, encode_checkpoint
-from pulsar_on_kafka.mapping.state_records.metadata import LifeState, TopicRecord
-from pulsar_on_kafka.mapping.state_records.producers import (
-    SequenceSnapshot,
-    SignOfLife,
-    encode_bounds,
-    encode_fence,
-    encode_sign_of_life,
-    encode_snapshot,
-)
-from pulsar_on_kafka.mapping.state_topics import CURSOR_CHECKPOINTS, CURSORS, PRODUCERS
-from pulsar_on_kafka.mapping.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS, CURSORS, PRODUCERS
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.metadata.topics import LastLife, Topic
 from pulsar_on_kafka.service.housekeeping.cursors import CursorTidying

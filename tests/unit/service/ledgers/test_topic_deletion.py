@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from pulsar_on_kafka.ledgers.deletion import PartitionDoomed, PartitionGone, Verdict, judge
 from pulsar_on_kafka.ledgers.following import LogRange
 from pulsar_on_kafka.ledgers.model import Place
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.state_records.metadata import LifeState, TopicRecord
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.state.metadata.metadata_records import LifeState, TopicRecord
 from pulsar_on_kafka.service.ledgers.topic_deletion import ledgers_of
 
 SIZE = 10

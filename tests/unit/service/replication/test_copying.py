@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from pulsar_on_kafka.mapping import headers as names
-from pulsar_on_kafka.mapping.headers import MarkerType
-from pulsar_on_kafka.mapping.message_record import ChunkInfo, Headers, MessageMetadata, decode_headers, encode_headers
-from pulsar_on_kafka.mapping.original_position import OriginalPosition
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.records import record_headers as names
+from pulsar_on_kafka.mapping.records.message_record import (
+    ChunkInfo,
+    Headers,
+    MessageMetadata,
+    decode_headers,
+    encode_headers,
+)
+from pulsar_on_kafka.mapping.records.original_position import OriginalPosition
+from pulsar_on_kafka.mapping.records.record_headers import MarkerType
 from pulsar_on_kafka.service.replication.copying import Copying
 
 

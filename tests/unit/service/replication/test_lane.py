@@ -12,7 +12,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.cursor.saved import Recovered
-from pulsar_on_kafka.mapping.headers import SCHEMA_VERSION
+from pulsar_on_kafka.mapping.records.record_headers import SCHEMA_VERSION
 from pulsar_on_kafka.service.replication.copying import Copying
 from pulsar_on_kafka.service.replication.cursor import ReplicationCursor
 from pulsar_on_kafka.service.replication.lane import Lane

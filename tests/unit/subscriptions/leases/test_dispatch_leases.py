@@ -9,9 +9,9 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.state_records.cursor_requests import EVERYBODY
-from pulsar_on_kafka.mapping.state_records.leases import (
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.state.cursors.cursor_requests import EVERYBODY
+from pulsar_on_kafka.mapping.state.cursors.lease_records import (
     Expel,
     Held,
     Lease,

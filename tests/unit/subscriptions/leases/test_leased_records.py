@@ -10,10 +10,10 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import OffsetOutOfRange, StoreError
 from pulsar_on_kafka.client.values.message import BatchedMessage, Message
-from pulsar_on_kafka.mapping.batch_entry import encode_columns
-from pulsar_on_kafka.mapping.headers import BATCH, CHUNK
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.state_records.leases import Lease, LeasedEntry, Report, TakeOver, Welcome
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.records.batch_entry import encode_columns
+from pulsar_on_kafka.mapping.records.record_headers import BATCH, CHUNK
+from pulsar_on_kafka.mapping.state.cursors.lease_records import Lease, LeasedEntry, Report, TakeOver, Welcome
 from pulsar_on_kafka.subscriptions.leases.leased_records import LeasedRecords
 from pulsar_on_kafka.subscriptions.leases.lessee import Lessee
 from pulsar_on_kafka.subscriptions.records.delivery import PartitionSlot

@@ -12,9 +12,9 @@ from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.cursor.saved import Saved
-from pulsar_on_kafka.mapping.batch_entry import encode_columns
-from pulsar_on_kafka.mapping.headers import BATCH
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.records.batch_entry import encode_columns
+from pulsar_on_kafka.mapping.records.record_headers import BATCH
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.batches import gathered, up_to
 from pulsar_on_kafka.subscriptions.records.delivery import PartitionSlot

@@ -9,10 +9,10 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.cursor.saved import Saved
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.message_record import ChunkInfo
-from pulsar_on_kafka.mapping.state_records.pending_acks import CumulativeAck, CursorLife, TxnAck
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.records.message_record import ChunkInfo
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import CumulativeAck, CursorLife, TxnAck
 from pulsar_on_kafka.subscriptions.partition import holding_for_transactions as holding
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.delivery import Delivery, Feed, PartitionSlot

@@ -8,7 +8,7 @@ from collections import defaultdict
 import pytest
 
 from pulsar_on_kafka.base.errors import HashRangeConflict, SubscriptionBusy
-from pulsar_on_kafka.mapping.sticky_hash import SLOTS
+from pulsar_on_kafka.mapping.routing.sticky_hash import SLOTS
 from pulsar_on_kafka.subscriptions.partition.key_order import KeyOrder, Waiting
 from pulsar_on_kafka.subscriptions.records.hash_ranges import HashRanges, KeySharedRule
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from pulsar_on_kafka.mapping.headers import FENCE, PRODUCER
+from pulsar_on_kafka.mapping.records.record_headers import FENCE, PRODUCER
 from pulsar_on_kafka.subscriptions.records.fences import Fences
 
 

@@ -11,10 +11,10 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.headers import TXN
-from pulsar_on_kafka.mapping.message_record import Headers
-from pulsar_on_kafka.mapping.transaction_headers import marker_headers
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.records.message_record import Headers
+from pulsar_on_kafka.mapping.records.record_headers import TXN
+from pulsar_on_kafka.mapping.records.transaction_headers import marker_headers
 from pulsar_on_kafka.subscriptions.dispatching.redelivery_reads import ReadAgain
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records import read_committed

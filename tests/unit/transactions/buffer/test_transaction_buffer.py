@@ -6,9 +6,9 @@ import pytest
 from pyroaring import BitMap64
 
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state_keys import LowWaterKey, TransactionBufferKey, encode_key
-from pulsar_on_kafka.mapping.state_records.transaction_buffer import AbortedEntry, BufferKind, buffer_records
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.state_keys import LowWaterKey, TransactionBufferKey, encode_key
+from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import AbortedEntry, BufferKind, buffer_records
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.transactions.buffer.cleaning import KEPT_FOR_MS, BufferCleaning
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnStatus

@@ -7,8 +7,8 @@ from concurrent.futures import Future
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded, TransactionCoordinatorNotFound
-from pulsar_on_kafka.mapping.state_records.transaction_requests import Begin, End
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.transactions.transaction_requests import Begin, End
 from pulsar_on_kafka.transactions.coordinator.admission import Admission
 from pulsar_on_kafka.transactions.serving.wishes import Waiting, Wishes
 

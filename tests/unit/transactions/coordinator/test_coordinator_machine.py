@@ -7,7 +7,8 @@ from itertools import product
 import pytest
 
 from pulsar_on_kafka.base.errors import InvalidOption, InvalidTxnStatus, TooManyTransactions, TransactionNotFound
-from pulsar_on_kafka.mapping.state_records.transaction_log import (
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
     NewTransaction,
     PartitionsAdded,
     StatusUpdated,
@@ -15,8 +16,7 @@ from pulsar_on_kafka.mapping.state_records.transaction_log import (
     TopicSubscription,
     TxnStatus,
 )
-from pulsar_on_kafka.mapping.state_records.transaction_requests import AddPartitions, AddSubscriptions, Begin, End
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.transactions.transaction_requests import AddPartitions, AddSubscriptions, Begin, End
 from pulsar_on_kafka.transactions.coordinator import machine
 from pulsar_on_kafka.transactions.coordinator.record_groups import GroupDelay, in_groups
 from pulsar_on_kafka.transactions.coordinator.rules import FOLLOWS, TRANSITIONS, CoordinatorSettings, Move

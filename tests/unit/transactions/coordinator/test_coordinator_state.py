@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state_keys import (
+from pulsar_on_kafka.mapping.state.state_keys import (
     CoordinatorTakeoverKey,
     TransactionLogKey,
     TransactionRequestKey,
     encode_key,
 )
-from pulsar_on_kafka.mapping.state_records.transaction_log import (
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
     Answered,
     NewTransaction,
     PartitionsAdded,

@@ -10,12 +10,18 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.clock import SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.state_keys import PendingAckEndKey, decode_key
-from pulsar_on_kafka.mapping.state_records.pending_acks import TxnOutcome, decode_end
-from pulsar_on_kafka.mapping.state_records.transaction_log import TopicPartition, TopicSubscription
-from pulsar_on_kafka.mapping.state_records.transaction_requests import AddPartitions, AddSubscriptions, Begin, End, Wish
-from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.state_keys import PendingAckEndKey, decode_key
+from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnOutcome, decode_end
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription
+from pulsar_on_kafka.mapping.state.transactions.transaction_requests import (
+    AddPartitions,
+    AddSubscriptions,
+    Begin,
+    End,
+    Wish,
+)
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnStatus

@@ -21,8 +21,8 @@ from pulsar_on_kafka.base.errors import (
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.state_records.pending_acks import CursorLife, TxnAck, TxnOutcome
-from pulsar_on_kafka.mapping.state_topics import TRANSACTION_PENDING_ACK as TOPIC
+from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_PENDING_ACK as TOPIC
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import CursorLife, TxnAck, TxnOutcome
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.transactions.pending_acks.holdings import Holdings, apply_to
 from pulsar_on_kafka.transactions.pending_acks.machine import MOST_WAITING, TRANSITIONS, Input, PendingAcks, State

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pulsar_on_kafka.mapping.state_records.transaction_log import (
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import (
     PartitionsAdded,
     StatusUpdated,
     TopicPartition,

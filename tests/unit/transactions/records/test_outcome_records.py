@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.mapping.message_record import Headers
-from pulsar_on_kafka.mapping.state_records.pending_acks import TxnOutcome
-from pulsar_on_kafka.mapping.state_records.transaction_log import TopicSubscription
-from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
-from pulsar_on_kafka.mapping.transaction_headers import marker_headers
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.records.message_record import Headers
+from pulsar_on_kafka.mapping.records.transaction_headers import marker_headers
+from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnOutcome
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicSubscription
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnStatus
 from pulsar_on_kafka.transactions.buffer.model import DataPartition, look_over

@@ -11,9 +11,11 @@ import pytest
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.meters import CoordinatorMeter
-from pulsar_on_kafka.mapping.state_keys import TransactionLogKey, TransactionRequestKey, encode_key
-from pulsar_on_kafka.mapping.state_records.transaction_log import TopicPartition, TopicSubscription, TxnStatus
-from pulsar_on_kafka.mapping.state_records.transaction_requests import (
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.state_keys import TransactionLogKey, TransactionRequestKey, encode_key
+from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_LOG, TRANSACTION_REQUESTS, StateTopic
+from pulsar_on_kafka.mapping.state.transactions.transaction_log import TopicPartition, TopicSubscription, TxnStatus
+from pulsar_on_kafka.mapping.state.transactions.transaction_requests import (
     AddPartitions,
     AddSubscriptions,
     Begin,
@@ -22,8 +24,6 @@ from pulsar_on_kafka.mapping.state_records.transaction_requests import (
     Wish,
     encode_transaction_request,
 )
-from pulsar_on_kafka.mapping.state_topics import TRANSACTION_LOG, TRANSACTION_REQUESTS, StateTopic
-from pulsar_on_kafka.mapping.txn_id import TxnId
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.transactions.coordinator.rules import CoordinatorSettings
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState

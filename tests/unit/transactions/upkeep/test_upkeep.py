@@ -12,15 +12,18 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import NotAuthorized
-from pulsar_on_kafka.mapping.ledger import LedgerLayout
-from pulsar_on_kafka.mapping.state_keys import (
+from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.state.state_keys import (
     CursorTakeoverKey,
     LowWaterKey,
     PendingAckEndKey,
     PendingAckKey,
     encode_key,
 )
-from pulsar_on_kafka.mapping.state_records.pending_acks import (
+from pulsar_on_kafka.mapping.state.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
+from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
     CursorLife,
     PendingAck,
     TxnAck,
@@ -29,10 +32,7 @@ from pulsar_on_kafka.mapping.state_records.pending_acks import (
     encode_end,
     encode_pending_ack,
 )
-from pulsar_on_kafka.mapping.state_records.transaction_buffer import BufferEntry, buffer_records, encode_low_water
-from pulsar_on_kafka.mapping.state_topics import TRANSACTION_BUFFER_SNAPSHOT, TRANSACTION_PENDING_ACK
-from pulsar_on_kafka.mapping.topic_name import TopicName
-from pulsar_on_kafka.mapping.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import BufferEntry, buffer_records, encode_low_water
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import LastLife, Topic
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.mapping.fence import replicator_marker
-from pulsar_on_kafka.mapping.headers import ORIGINAL_ID, REPLICATED_FROM
-from pulsar_on_kafka.mapping.original_position import OriginalPosition, encode_original
-from pulsar_on_kafka.mapping.state_records.subscription_progress import Origin
+from pulsar_on_kafka.mapping.records.epoch_fences import replicator_marker
+from pulsar_on_kafka.mapping.records.original_position import OriginalPosition, encode_original
+from pulsar_on_kafka.mapping.records.record_headers import ORIGINAL_ID, REPLICATED_FROM
+from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
 from pulsar_on_kafka.replicated.origin_index import Run
 from pulsar_on_kafka.service.replication.subscriptions.origin_reading import OriginReading
 

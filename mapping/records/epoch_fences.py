@@ -1,0 +1,76 @@
+"""Whose records lie behind a fence: the epochs of exclusive producers, and of the replicators of each origin.
+
+Both follow one rule: behind the beginning of an epoch, records of lower epochs *of one origin* are void. An exclusive
+producer's epoch begins with its first record; a replicator's with a marker, when it takes over from one that may still
+write. Records of the topic's own producers and copies from another cluster never make one another void. Decision:
+mapping/decisions/0018.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from pulsar_on_kafka.mapping.encoding.decimals import decimal_or_none
+from pulsar_on_kafka.mapping.records.original_position import EPOCH_MAX, copy_headers
+from pulsar_on_kafka.mapping.records.record_headers import (
+    MARKER,
+    REPLICATOR,
+    MarkerType,
+    exclusive_epoch,
+    producer_epoch,
+)
+
+RecordHeaders = Iterable[tuple[str, bytes | None]] | None
+
+
+class Fence(NamedTuple):
+    """Where an epoch begins in a partition. `origin` is the cluster that the records are copied from; '' for the
+    exclusive producers of the topic itself."""
+
+    offset: int
+    epoch: int
+    origin: str = ""
+
+
+class Claimed(NamedTuple):
+    """Under which epoch a record was written, and of whom."""
+
+    origin: str
+    epoch: int
+
+
+def claimed_by(headers: RecordHeaders) -> Claimed | None:
+    """None for a plain Kafka client's record, which belongs to nobody."""
+    copied = _copied_by(headers)
+    if copied is not None:
+        return copied
+    epoch = producer_epoch(headers)
+    return None if epoch is None else Claimed("", epoch)
+
+
+def begun_by(headers: RecordHeaders) -> Claimed | None:
+    """The epoch that begins with a record, if it does; that it may have begun before does no harm."""
+    for name, value in headers or ():
+        if name == REPLICATOR and value is not None:
+            epoch, _, origin = value.partition(b":")
+            return _claimed(origin, epoch)
+    epoch_of_all = exclusive_epoch(headers)
+    return None if epoch_of_all is None or _copied_by(headers) is not None else Claimed("", epoch_of_all)
+
+
+def replicator_marker(origin: str, epoch: int) -> list[tuple[str, bytes | None]]:
+    """The headers of the marker with which a replicator's epoch begins."""
+    return [(MARKER, MarkerType.REPLICATOR.value.encode("ascii")), (REPLICATOR, f"{epoch}:{origin}".encode())]
+
+
+def _copied_by(headers: RecordHeaders) -> Claimed | None:
+    found = copy_headers(headers)
+    if found is None:
+        return None
+    return _claimed(found.cluster, found.position.rpartition(b":")[2])
+
+
+def _claimed(origin: bytes, epoch: bytes) -> Claimed | None:
+    number = decimal_or_none(epoch, most=EPOCH_MAX)
+    return None if number is None else Claimed(origin.decode("utf-8", "replace"), number)

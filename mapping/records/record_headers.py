@@ -1,0 +1,97 @@
+"""Names and small values of the headers that this project puts on a Kafka record.
+
+    __pulsar.producer         <sequence id>:<epoch>:<producer name>
+    __pulsar.fence            empty: of an exclusive producer; after it records of lower epochs are void
+    __pulsar.schema_version   8 bytes, big endian
+    __pulsar.event_time       Unix time in ms, decimal
+    __pulsar.deliver_at       Unix time in ms, decimal
+    __pulsar.publish_time     Unix time in ms, decimal: when a replicated record was first published
+    __pulsar.ordering_key     null: the Kafka key is the ordering key and there is no partition key;
+                              else the ordering key, and the Kafka key is the partition key
+    __pulsar.txn              <most significant bits>:<least significant bits>, decimal
+    __pulsar.chunk            <chunk id>:<number of chunks>:<total bytes>:<uuid>
+    __pulsar.replicated_from  name of the cluster, UTF-8
+    __pulsar.original_id      <offset>:<partition>:<incarnation>:<epoch>, decimal: see original_position
+    __pulsar.replicate_to     names of clusters between ','; in a name ',' is %2C and '%' is %25; empty: to none
+    __pulsar.replicator       <epoch>:<origin>, of the marker of a replicator that takes over
+    __pulsar.marker           a MarkerType; the record is no message (of subscription_markers: the value says more)
+    __pulsar.batch            <format version>:<number of messages>; the value is a batch entry
+    __pulsar.highest_sequence decimal: the highest sequence id of a batch entry whose ids do not count up by one
+    __pulsar.encryption       Protobuf, fields of Pulsar's MessageMetadata (see encryption); the value is encrypted
+    __pulsar.p.<name>         the user property <name>, when <name> itself begins with __pulsar.
+
+Every other header is a user property of that name. Decision: mapping/decisions/0003.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import Final
+
+from pulsar_on_kafka.mapping.encoding.decimals import decimal_or_none
+from pulsar_on_kafka.mapping.errors import MappingError
+
+PREFIX: Final = "__pulsar."
+PRODUCER: Final = "__pulsar.producer"
+SCHEMA_VERSION: Final = "__pulsar.schema_version"
+EVENT_TIME: Final = "__pulsar.event_time"
+DELIVER_AT: Final = "__pulsar.deliver_at"
+PUBLISH_TIME: Final = "__pulsar.publish_time"
+ORDERING_KEY: Final = "__pulsar.ordering_key"
+TXN: Final = "__pulsar.txn"
+CHUNK: Final = "__pulsar.chunk"
+REPLICATED_FROM: Final = "__pulsar.replicated_from"
+ORIGINAL_ID: Final = "__pulsar.original_id"
+REPLICATE_TO: Final = "__pulsar.replicate_to"
+REPLICATOR: Final = "__pulsar.replicator"
+MARKER: Final = "__pulsar.marker"
+BATCH: Final = "__pulsar.batch"
+HIGHEST_SEQUENCE: Final = "__pulsar.highest_sequence"
+ENCRYPTION: Final = "__pulsar.encryption"
+FENCE: Final = "__pulsar.fence"
+PROPERTY_ESCAPE: Final = "__pulsar.p."
+
+
+class MarkerType(str, Enum):
+    """What a record without payload says. Source: Pulsar's MarkerType."""
+
+    TXN_COMMIT = "txn_commit"
+    TXN_ABORT = "txn_abort"
+    SNAPSHOT_REQUEST = "snapshot_request"
+    SNAPSHOT_RESPONSE = "snapshot_response"
+    SNAPSHOT = "snapshot"
+    SUBSCRIPTION_UPDATE = "subscription_update"
+    REPLICATOR = "replicator"
+    """Ours: from here on another replicator copies from this origin (see `mapping.records.epoch_fences`)."""
+
+
+def producer_suffix(epoch: int, name: str) -> str:
+    """What all PRODUCER values of a producer have in common: `f"{sequence_id}{suffix}"` in UTF-8 is the whole.
+
+    Raises:
+        MappingError: the epoch is negative, or the name has lone surrogates.
+    """
+    if epoch < 0:
+        raise MappingError(f"epoch of producer {name!r} is {epoch}, expected 0 or more")
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise MappingError(f"producer name is {name!r}, expected text without lone surrogates") from error
+    return f":{epoch}:{name}"
+
+
+def producer_epoch(headers: Iterable[tuple[str, bytes | None]] | None) -> int | None:
+    """The epoch in a record's PRODUCER header; None when it has none (a plain Kafka client's record)."""
+    for name, value in headers or ():
+        if name == PRODUCER and value is not None:
+            parts = value.split(b":", 2)
+            return decimal_or_none(parts[1]) if len(parts) == 3 else None
+    return None
+
+
+def exclusive_epoch(headers: Iterable[tuple[str, bytes | None]] | None) -> int | None:
+    """`producer_epoch` of an exclusive producer's record; None of any other."""
+    if any(name == FENCE for name, _ in headers or ()):
+        return producer_epoch(headers) or 0
+    return None

@@ -1,0 +1,84 @@
+"""The registry of clusters, a record of the `namespaces` state topic: a JSON object with a format number `v`.
+
+    {"v":1, "local":"eu", "clusters":{"us":{"service_url":"kafka://us:9092","kafka_config":{...}}}}
+
+It holds no secrets: what is one is given to the process that connects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final
+
+import orjson
+
+from pulsar_on_kafka.mapping.errors import CorruptRecord, InvalidInstanceName
+from pulsar_on_kafka.mapping.state.instances import Instance
+
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterListener:
+    """One more address of a cluster: for clients that name it, and for those in one of `networks` (CIDR)."""
+
+    service_url: str
+    networks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAddress:
+    """How another cluster is reached: `kafka://host:port,...` or `kafka+ssl://...`, and librdkafka's options.
+
+    `service_url` is for everybody whom none of `listeners` is for. What was written before there were any has none.
+    `instance`: whose state it is there that this cluster's services use; '' is the one without a name.
+    """
+
+    service_url: str
+    kafka_config: Mapping[str, str] = field(default_factory=dict)
+    listeners: Mapping[str, ClusterListener] = field(default_factory=dict)
+    instance: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRegistry:
+    """What one Kafka cluster knows: its own name ('' until it has one), and the others by theirs.
+
+    Its own may be among `clusters`, too, so that one set of commands serves all of them.
+    """
+
+    local: str = ""
+    clusters: Mapping[str, ClusterAddress] = field(default_factory=dict)
+
+    def remote(self, name: str) -> ClusterAddress | None:
+        """None where the name is not known, or this cluster's own."""
+        return None if name == self.local else self.clusters.get(name)
+
+
+def encode_clusters(registry: ClusterRegistry) -> bytes:
+    return orjson.dumps({"v": FORMAT, **asdict(registry)}, option=orjson.OPT_SORT_KEYS)
+
+
+def decode_clusters(value: bytes) -> ClusterRegistry:
+    """Raises CorruptRecord."""
+    try:
+        parsed = orjson.loads(value)
+        if parsed["v"] != FORMAT:
+            raise CorruptRecord(f"registry of clusters has format {parsed['v']!r}, expected {FORMAT}")
+        clusters = {
+            str(name): ClusterAddress(
+                str(found["service_url"]),
+                {str(k): str(v) for k, v in found["kafka_config"].items()},
+                {str(listener): _listener(told) for listener, told in found.get("listeners", {}).items()},
+                Instance(str(found.get("instance", ""))).name,
+            )
+            for name, found in parsed["clusters"].items()
+        }
+        return ClusterRegistry(str(parsed["local"]), clusters)
+    except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError, InvalidInstanceName) as error:
+        raise CorruptRecord(f"registry of clusters {value[:200]!r} cannot be read: {error!r}") from error
+
+
+def _listener(told: Mapping[str, Any]) -> ClusterListener:
+    return ClusterListener(str(told["service_url"]), tuple(str(network) for network in told["networks"]))

@@ -1,0 +1,274 @@
+"""The saved form of a cursor: the metadata of its group commit, and its segments.
+
+    commit metadata = "pok1:" base85( lineage kind body )        at most 4,095 characters
+    lineage  = topic id (22 ASCII) | topic incarnation u64 | subscription incarnation u64
+             | session (16) | cursor version u64 | save u64
+    kind u8  = with 128 added: before the body, which requests took effect: count varint, (id (8), result varint)*
+               with 64 added: transactions acknowledge here, see `CommitMetadata.pending_acks`
+               with 32 added: before the body, behind the requests, `CommitMetadata.leased_from`, a varint
+               0: body is a holes block, offsets relative to the committed one, then deliveries
+               1: body is the offset (u64) of the marker record in the `cursors` topic
+               2: both: a marker (u64), and a holes block and deliveries that came after it
+    holes    = bitmap length u32 | roaring bitmap | batch ack sets
+    batch ack sets = count varint | (offset delta varint, batch size varint, acked bits: length varint, bytes)*
+
+    segment  = format u8 | lineage | ledger index u64 | holes        offsets are entry ids of that ledger
+    deliveries = nothing, or what `mapping.state.cursors.delivery_counts` says
+
+A ledger whose holes do not fit one record has several segments, each with a part of them. The marker, which indexes
+all live segments, is in `mapping.state.cursors.cursor_marker`.
+
+Everything big endian. Bitmaps are roaring's portable serialization. Pure: no I/O.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from pyroaring import BitMap
+
+from pulsar_on_kafka.mapping.encoding.varint import Reader, write_varint
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries, read_deliveries, write_deliveries
+
+METADATA_PREFIX: Final = "pok1:"
+MAX_METADATA_CHARS: Final = 4095
+"""Kafka refuses 4,096 (`offset.metadata.max.bytes`)."""
+
+REQUEST_ID_BYTES: Final = 8
+
+FORMAT: Final = 2
+_KIND_HOLES: Final = 0
+_KIND_MARKER: Final = 1
+_KIND_MARKER_AND_HOLES: Final = 2
+_WITH_REQUESTS: Final = 128
+_WITH_PENDING_ACKS: Final = 64
+_WITH_LEASES: Final = 32
+_LINEAGE: Final = struct.Struct(">22sQQ16sQQ")
+_U64: Final = struct.Struct(">Q")
+_U32: Final = struct.Struct(">I")
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """Whose state this is: which life of topic and subscription, which owner, which save.
+
+    `session` is 16 random bytes of the owner; `version` grows by one at each take-over; `save` counts an owner's saves.
+    """
+
+    topic_id: str
+    topic_incarnation: int
+    subscription_incarnation: int
+    session: bytes
+    version: int
+    save: int
+
+    @property
+    def life(self) -> tuple[int, int]:
+        """Of topic and subscription; a later life is greater."""
+        return (self.topic_incarnation, self.subscription_incarnation)
+
+    def same_life(self, other: Lineage) -> bool:
+        """Both speak of the same topic and the same subscription, not of one deleted and made anew."""
+        return (self.topic_id, self.topic_incarnation, self.subscription_incarnation) == (
+            other.topic_id,
+            other.topic_incarnation,
+            other.subscription_incarnation,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Holes:
+    """Acknowledged positions above the mark-delete position; `batches` maps position to (batch size, acked bits)."""
+
+    acked: BitMap
+    batches: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class CommitMetadata:
+    """What rides in the group commit: holes (relative to the committed offset), where the marker lies, or both.
+
+    With both, the holes were acknowledged after the marker was written, when no segment could be (`CursorStore`).
+    """
+
+    lineage: Lineage
+    holes: Holes | None
+    marker_offset: int | None = None
+    deliveries: Deliveries | None = None
+    """Where there is a marker and no holes, they stand in the marker."""
+    requests: Mapping[bytes, int] = field(default_factory=dict)
+    """By id: what others asked for and this state has taken in, oldest first, each with its result."""
+    pending_acks: bool = False
+    """Transactions acknowledge on this cursor: `__transaction_pending_ack` may hold something that its next owner has
+    to know before it serves."""
+    leased_from: int | None = None
+    """Processes that do not own the partition may hold messages of it: what they acknowledged stands in `deliveries`
+    from this offset on, and the next owner asks them what they hold before it serves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """All holes of one ledger as one save saw them."""
+
+    lineage: Lineage
+    ledger_index: int
+    holes: Holes
+
+
+def encode_commit_metadata(metadata: CommitMetadata) -> str:
+    """Text for the group commit; may come out longer than `MAX_METADATA_CHARS` (then use a marker)."""
+    out = bytearray(lineage_bytes(metadata.lineage))
+    kind = _KIND_HOLES
+    if metadata.marker_offset is not None:
+        kind = _KIND_MARKER if metadata.holes is None else _KIND_MARKER_AND_HOLES
+    marks = (_WITH_REQUESTS if metadata.requests else 0) | (_WITH_PENDING_ACKS if metadata.pending_acks else 0)
+    marks |= 0 if metadata.leased_from is None else _WITH_LEASES
+    out.append(kind | marks)
+    if metadata.requests:
+        write_varint(out, len(metadata.requests))
+        for request, result in metadata.requests.items():
+            out += request
+            write_varint(out, result)
+    if metadata.leased_from is not None:
+        write_varint(out, metadata.leased_from)
+    if metadata.marker_offset is not None:
+        out += _U64.pack(metadata.marker_offset)
+    if kind != _KIND_MARKER:
+        write_holes(out, metadata.holes or Holes(BitMap()))
+        if metadata.deliveries is not None:
+            write_deliveries(out, metadata.deliveries)
+    return METADATA_PREFIX + base64.b85encode(bytes(out)).decode("ascii")
+
+
+def decode_commit_metadata(text: str) -> CommitMetadata | None:
+    """None for metadata of somebody else's (a Kafka tool's commit).
+
+    Raises:
+        CorruptRecord: it claims to be ours and cannot be read.
+    """
+    if not text.startswith(METADATA_PREFIX):
+        return None
+    try:
+        raw = base64.b85decode(text[len(METADATA_PREFIX) :])
+    except (ValueError, binascii.Error) as error:
+        raise CorruptRecord(f"commit metadata {text[:40]!r}... is no base85: {error}") from error
+    reader = Reader(raw, "commit metadata")
+    lineage = read_lineage(reader)
+    kind = reader.take(1)[0]
+    requests: dict[bytes, int] = {}
+    pending_acks = bool(kind & _WITH_PENDING_ACKS)
+    leased = bool(kind & _WITH_LEASES)
+    kind &= ~(_WITH_PENDING_ACKS | _WITH_LEASES)
+    if kind & _WITH_REQUESTS:
+        kind ^= _WITH_REQUESTS
+        for _ in range(reader.count(REQUEST_ID_BYTES + 1)):
+            request = reader.take(REQUEST_ID_BYTES)
+            requests[request] = reader.varint()
+    leased_from = reader.varint() if leased else None
+    if kind == _KIND_MARKER:
+        marker_offset = _U64.unpack(reader.take(8))[0]
+        metadata = CommitMetadata(lineage, None, marker_offset, None, requests, pending_acks, leased_from)
+    elif kind in (_KIND_HOLES, _KIND_MARKER_AND_HOLES):
+        marker_offset = _U64.unpack(reader.take(8))[0] if kind == _KIND_MARKER_AND_HOLES else None
+        holes = read_holes(reader)
+        deliveries = read_deliveries_if_any(reader)
+        metadata = CommitMetadata(lineage, holes, marker_offset, deliveries, requests, pending_acks, leased_from)
+    else:
+        raise CorruptRecord(f"commit metadata is of kind {kind}, expected {_KIND_HOLES} to {_KIND_MARKER_AND_HOLES}")
+    reader.expect_end()
+    return metadata
+
+
+def encode_segment(segment: Segment) -> bytes:
+    out = bytearray([FORMAT])
+    out += lineage_bytes(segment.lineage)
+    out += _U64.pack(segment.ledger_index)
+    write_holes(out, segment.holes)
+    return bytes(out)
+
+
+def decode_segment(value: bytes) -> Segment:
+    """Raises CorruptRecord."""
+    reader = opened(value, "cursor segment")
+    lineage = read_lineage(reader)
+    segment = Segment(lineage, _U64.unpack(reader.take(8))[0], read_holes(reader))
+    reader.expect_end()
+    return segment
+
+
+def read_deliveries_if_any(reader: Reader) -> Deliveries | None:
+    """What is left of a record; None when nothing is."""
+    return None if reader.at_end else read_deliveries(reader)
+
+
+def opened(value: bytes, what: str) -> Reader:
+    """A reader behind the format byte. Raises CorruptRecord for another format."""
+    reader = Reader(value, what)
+    found = reader.take(1)[0]
+    if found != FORMAT:
+        raise CorruptRecord(f"{what} has format {found}, expected {FORMAT}")
+    return reader
+
+
+def lineage_bytes(lineage: Lineage) -> bytes:
+    return _LINEAGE.pack(
+        lineage.topic_id.encode("ascii").ljust(22),
+        lineage.topic_incarnation,
+        lineage.subscription_incarnation,
+        lineage.session,
+        lineage.version,
+        lineage.save,
+    )
+
+
+def read_lineage(reader: Reader) -> Lineage:
+    topic_id, topic, subscription, session, version, save = _LINEAGE.unpack(reader.take(_LINEAGE.size))
+    try:
+        name = topic_id.decode("ascii").rstrip()
+    except UnicodeDecodeError as error:
+        raise CorruptRecord(f"{reader.what} names topic id {topic_id!r}, expected ASCII") from error
+    return Lineage(name, topic, subscription, session, version, save)
+
+
+def write_holes(out: bytearray, holes: Holes) -> None:
+    """Append them; the positions count from wherever the caller says."""
+    bitmap = holes.acked.copy()
+    bitmap.run_optimize()
+    raw = bitmap.serialize()
+    out += _U32.pack(len(raw))
+    out += raw
+    write_varint(out, len(holes.batches))
+    previous = 0
+    for position in sorted(holes.batches):
+        size, acked = holes.batches[position]
+        write_varint(out, position - previous)
+        previous = position
+        write_varint(out, size)
+        bits = acked.to_bytes((acked.bit_length() + 7) // 8, "big")
+        write_varint(out, len(bits))
+        out += bits
+
+
+def read_holes(reader: Reader) -> Holes:
+    """Raises CorruptRecord."""
+    raw = reader.take(_U32.unpack(reader.take(4))[0])
+    try:
+        acked = BitMap.deserialize(raw)
+    except (ValueError, IndexError) as error:  # IndexError: of no bytes
+        raise CorruptRecord(f"{reader.what} holds no readable bitmap: {error}") from error
+    batches: dict[int, tuple[int, int]] = {}
+    position = 0
+    for _ in range(reader.count(3)):
+        position += reader.varint()
+        size = reader.varint()
+        acked_bits = int.from_bytes(reader.take(reader.varint()), "big")
+        if acked_bits.bit_length() > size:
+            raise CorruptRecord(f"{reader.what}: ack set of position {position} is wider than its batch of {size}")
+        batches[position] = (size, acked_bits)
+    return Holes(acked, batches)

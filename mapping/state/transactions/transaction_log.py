@@ -1,0 +1,183 @@
+"""Values of `__transaction_log`: what a coordinator decided, one operation a record. JSON objects.
+
+    {"v":1,"by":3,"op":"NEW","start_ms":1700000000000,"timeout_ms":60000,"max_local_id":17,"request":"9f86..."}
+    {"v":1,"by":3,"op":"ADD_PARTITION","partitions":[["persistent://public/default/orders",0]]}
+    {"v":1,"by":3,"op":"ADD_SUBSCRIPTION","subscriptions":[["persistent://public/default/orders",0,"audit"]]}
+    {"v":1,"by":3,"op":"UPDATE","status":"COMMITTING"}
+    {"v":1,"by":3,"op":"ANSWER","refused":"InvalidTxnStatus","reason":"..."}
+    {"v":1,"op":"TAKEOVER","max_local_id":17}
+
+`by` is the version of the owner that wrote it; its session is in the key, as are coordinator and transaction
+(`TransactionLogKey`), the request (`TransactionAnswerKey`), or the version claimed (`CoordinatorTakeoverKey`). A topic
+is the full name of the partitioned topic, a partition the Kafka partition. Source: Pulsar's TransactionMetadataEntry;
+ANSWER and TAKEOVER are ours (design.md 5 and 9).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka.mapping.state.codecs.tagged_records import Reader, TaggedRecords, read_list, read_number, read_text
+
+FORMAT: Final = 1
+MAX_RECORD_BYTES: Final = 1_000_000
+"""What the state topic takes, less room for the key."""
+_SHORT_BYTES: Final = 300
+_SHORT_VALUES: Final = 1_000
+
+
+class TxnStatus(str, Enum):
+    """Pulsar's names."""
+
+    OPEN = "OPEN"
+    COMMITTING = "COMMITTING"
+    COMMITTED = "COMMITTED"
+    ABORTING = "ABORTING"
+    ABORTED = "ABORTED"
+
+
+class TopicPartition(NamedTuple):
+    """Where a transaction writes."""
+
+    topic: str
+    partition: int
+
+
+class TopicSubscription(NamedTuple):
+    """Where a transaction acknowledges."""
+
+    topic: str
+    partition: int
+    subscription: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewTransaction:
+    """A transaction is open. `max_local_id` is the highest id given, this one included; `request` is "" when a client
+    in the owner's own process asked."""
+
+    by: int
+    start_ms: int
+    timeout_ms: int
+    max_local_id: int
+    request: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsAdded:
+    by: int
+    partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionsAdded:
+    by: int
+    subscriptions: tuple[TopicSubscription, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StatusUpdated:
+    """Never OPEN: that is what NEW says."""
+
+    by: int
+    status: TxnStatus
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A request was done; or `refused`, with the name of the error, for this `reason`."""
+
+    by: int
+    refused: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenOver:
+    """A new owner; it read ids up to `max_local_id` before it claimed."""
+
+    max_local_id: int
+
+
+LogValue = NewTransaction | PartitionsAdded | SubscriptionsAdded | StatusUpdated | Answered | TakenOver
+
+# Reading of fields, also for transaction_requests ---------------------------------------------------------------------
+
+
+def read_partitions(found: object, what: str) -> tuple[TopicPartition, ...]:
+    items = read_list(found, what, "[topic, partition]", 2)
+    return tuple(TopicPartition(read_text(topic, what), read_number(number, what)) for topic, number in items)
+
+
+def read_subscriptions(found: object, what: str) -> tuple[TopicSubscription, ...]:
+    items = read_list(found, what, "[topic, partition, subscription]", 3)
+    return tuple(
+        TopicSubscription(read_text(topic, what), read_number(number, what), read_text(name, what))
+        for topic, number, name in items
+    )
+
+
+def _read_status(found: object, what: str) -> TxnStatus:
+    legal = [status.value for status in TxnStatus if status is not TxnStatus.OPEN]
+    if found not in legal:
+        raise CorruptRecord(f"{what} is {found!r:.60}, expected one of {', '.join(legal)}")
+    return TxnStatus(found)
+
+
+_READERS: Final[Mapping[str, Reader]] = {
+    "by": read_number,
+    "start_ms": read_number,
+    "timeout_ms": read_number,
+    "max_local_id": read_number,
+    "request": read_text,
+    "refused": read_text,
+    "reason": read_text,
+    "status": _read_status,
+    "partitions": read_partitions,
+    "subscriptions": read_subscriptions,
+}
+_RECORDS: Final[TaggedRecords[LogValue]] = TaggedRecords(
+    "transaction log record",
+    "op",
+    {
+        "NEW": NewTransaction,
+        "ADD_PARTITION": PartitionsAdded,
+        "ADD_SUBSCRIPTION": SubscriptionsAdded,
+        "UPDATE": StatusUpdated,
+        "ANSWER": Answered,
+        "TAKEOVER": TakenOver,
+    },
+    _READERS,
+    version=FORMAT,
+    limit_bytes=MAX_RECORD_BYTES,
+)
+
+
+def encode_log_value(value: LogValue) -> bytes:
+    """The inverse of `decode_log_value`.
+
+    Raises:
+        MappingError: more than `MAX_RECORD_BYTES`, text that is no Unicode, or UPDATE to OPEN.
+    """
+    if isinstance(value, StatusUpdated) and value.status is TxnStatus.OPEN:
+        raise MappingError("UPDATE of a transaction to OPEN, expected a later status: NEW opens it")
+    return _RECORDS.encode(value)
+
+
+def decode_log_value(data: bytes) -> LogValue:
+    """Raises CorruptRecord, naming what was expected. Unknown fields are ignored.
+
+    What was read a moment ago is not read again: all updates of a session to one status are the same bytes, and so are
+    all additions of one partition. Memory: up to 1,000 values of records of up to 300 B, for the process.
+    """
+    return _short_value(data) if len(data) <= _SHORT_BYTES else _RECORDS.decode(data)[0]
+
+
+@lru_cache(_SHORT_VALUES)
+def _short_value(data: bytes) -> LogValue:
+    return _RECORDS.decode(data)[0]

@@ -1,0 +1,381 @@
+"""The options of a read, under pulsar-spark's names, checked before anything is touched. Pure.
+
+Upper and lower case, dots and underscores do not count: `service.url`, `serviceUrl` and `service_url` are one option.
+Source of names and meanings: pulsar-spark's README (Configurations).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from difflib import get_close_matches
+from typing import Any, Final
+
+from pulsar_on_kafka.crypto.keys import CryptoKeyReader
+from pulsar_on_kafka.mapping.errors import InvalidInstanceName
+from pulsar_on_kafka.mapping.state.instances import Instance
+from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo
+from pulsar_on_kafka.spark.base.errors import InvalidReadOption
+
+ReadAs = SchemaInfo | int | str
+"""What values are read by: a schema of the caller's, a version's number, `latest`, or `bytes`: payloads as they are."""
+
+FAILFAST: Final = "FAILFAST"
+PERMISSIVE: Final = "PERMISSIVE"
+MODES: Final = (FAILFAST, PERMISSIVE)
+"""What a message that cannot be decoded does: end the query with an error that names it, or give nulls."""
+
+FAIL: Final = "FAIL"
+DISCARD: Final = "DISCARD"
+CONSUME: Final = "CONSUME"
+CRYPTO_FAILURE_ACTIONS: Final = (FAIL, DISCARD, CONSUME)
+"""What an encrypted message that cannot be opened does: end the query with an error that names it, be left out, or be
+given as it is. Source: `pulsar.ConsumerCryptoFailureAction`."""
+
+KEPT_COLUMNS: Final = ("value", "__key", "__topic", "__messageId", "__publishTime")
+"""Of pulsar-spark's columns those that need no headers."""
+HEADER_COLUMNS: Final = ("__eventTime", "__messageProperties")
+"""And those that do."""
+PLACE_COLUMNS: Final = ("__partition", "__offset", "__batchIndex")
+EXTRA_COLUMNS: Final = ("__orderingKey", *PLACE_COLUMNS, "__producerName", "__sequenceId", "__schemaVersion")
+ALL_COLUMNS: Final = (*KEPT_COLUMNS, *HEADER_COLUMNS, *EXTRA_COLUMNS)
+
+_REFUSED: Final = {
+    "adminurl": "is not needed: there is no admin service",
+    "subscriptionprefix": "has no use: a read makes no subscription; name one with predefinedSubscription, or none",
+    "waitingfornonexistedtopic": "is not supported: the topic has to be there",
+    "maxbytespertrigger": "belongs to streams",
+    "maxoffsetspertrigger": "belongs to streams",
+    "readcompacted": "is not supported: a read gives every message; keep of each __key the row that is last by "
+    "__offset and __batchIndex, unless its value is empty",
+    "isolationlevel": "is not the reader's to choose: open and aborted transactions are never shown",
+}
+_PREFIXES: Final = {"kafka.": "kafka", "driver.": "driver"}
+_FOREIGN: Final = ("pulsar.client.", "pulsar.admin.", "pulsar.reader.", "pulsar.producer.", "pulsar.consumer.")
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """Where reading begins or ends.
+
+    Attributes:
+        whole: of every partition that nothing else is said of: `earliest`, `latest`, or a Unix time in ms.
+        places: by name of a topic or of one of its partitions: a serialized message id, or a Unix time in ms.
+    """
+
+    whole: str | int
+    places: Mapping[str, bytes | int] = field(default_factory=dict)
+
+
+EARLIEST: Final = Bound("earliest")
+LATEST: Final = Bound("latest")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """A checked read. Exactly one of `topics` and `pattern` is there.
+
+    Attributes:
+        subscription: whose acknowledgements filter; None: only transactions and void records do.
+        columns: in order.
+        plain: the user says that every record is one plain message, so that no headers are needed to tell.
+        chunked: whether chunks of messages are looked for; None: where somebody has it on record that there may be any.
+        crypto_key_reader: what opens encrypted messages; used on the driver only.
+        kafka: options of the Kafka client on executors (Java's names, without `kafka.`); may hold passwords.
+        driver: options of the Kafka client on the driver (librdkafka's names); may hold passwords.
+        spark: options handed on to Spark's Kafka source as they are.
+        instance: whose state it is; None: as the environment's POK_INSTANCE says.
+    """
+
+    service_url: str
+    topics: tuple[str, ...] = ()
+    pattern: str | None = None
+    subscription: str | None = None
+    starting: Bound = EARLIEST
+    ending: Bound = LATEST
+    fail_on_data_loss: bool = True
+    allow_different_topic_schemas: bool = False
+    schema: ReadAs = "latest"
+    mode: str = FAILFAST
+    columns: tuple[str, ...] = KEPT_COLUMNS
+    plain: bool = False
+    chunked: bool | None = None
+    crypto_key_reader: CryptoKeyReader | None = field(default=None, repr=False)
+    crypto_failure_action: str = FAIL
+    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
+    driver: Mapping[str, str] = field(default_factory=dict, repr=False)
+    spark: Mapping[str, str] = field(default_factory=dict)
+    instance: str | None = None
+
+
+def parse_options(given: Mapping[str, Any]) -> ReadOptions:
+    """The read that these options ask for. Values may be of their own types or text; None stands for "not given".
+
+    Raises:
+        InvalidReadOption: names the option and what was expected.
+    """
+    known, raw = _sorted_out(given)
+    names = [name for name in ("topic", "topics", "topicspattern") if name in known]
+    if not names:
+        raise InvalidReadOption("no topic is given: expected one of topic, topics, topicsPattern")
+    if len(names) > 1:
+        raise InvalidReadOption(f"{' and '.join(_SPELT[n] for n in names)} are given, expected one of them")
+    if "serviceurl" not in known:
+        raise InvalidReadOption("no broker is given: expected service.url, such as kafka://localhost:9092")
+    return ReadOptions(
+        service_url=str(known["serviceurl"]),
+        topics=_topics(known),
+        pattern=_text("topicsPattern", known["topicspattern"]) if "topicspattern" in known else None,
+        subscription=_subscription(known),
+        starting=_bound(known, "starting", EARLIEST),
+        ending=_bound(known, "ending", LATEST),
+        fail_on_data_loss=_flag("failOnDataLoss", known.get("failondataloss", True)),
+        allow_different_topic_schemas=_flag(
+            "allowDifferentTopicSchemas", known.get("allowdifferenttopicschemas", False)
+        ),
+        schema=_schema(known.get("schema", "latest")),
+        mode=_mode(known.get("mode", FAILFAST)),
+        columns=_columns(known),
+        plain=_plain_records(known),
+        chunked=_chunked(known),
+        crypto_key_reader=_key_reader(known),
+        crypto_failure_action=_crypto_failure_action(known.get("cryptofailureaction", FAIL)),
+        kafka=raw["kafka"],
+        driver=raw["driver"],
+        spark=_spark_options(known),
+        instance=_instance(known.get("instance")),
+    )
+
+
+def _sorted_out(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
+    """The options by their plain names, and those with a client's prefix."""
+    known: dict[str, Any] = {}
+    raw: dict[str, dict[str, str]] = {"kafka": {}, "driver": {}}
+    for name, value in given.items():
+        if value is None:
+            continue
+        prefix = next((prefix for prefix in _PREFIXES if name.lower().startswith(prefix)), None)
+        if prefix is not None:
+            raw[_PREFIXES[prefix]][name[len(prefix) :]] = str(value)
+            continue
+        plain = _plain(name)
+        if name.lower().startswith(_FOREIGN):
+            raise InvalidReadOption(
+                f"option {name} configures a Pulsar client; expected kafka.* (the Kafka client of the executors) and "
+                "driver.* (librdkafka's of the driver)"
+            )
+        if plain in _REFUSED:
+            raise InvalidReadOption(f"option {name} {_REFUSED[plain]}")
+        if plain not in _SPELT:
+            raise InvalidReadOption(f"option {name} is unknown{_nearest(plain)}")
+        plain = _SAME.get(plain, plain)
+        if plain in known and known[plain] != value:
+            raise InvalidReadOption(f"option {_SPELT[plain]} is given twice: {known[plain]!r} and {value!r}")
+        known[plain] = value
+    return known, raw
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[._]", "", name).lower()
+
+
+def _nearest(plain: str) -> str:
+    near = get_close_matches(plain, _SPELT, n=1, cutoff=0.5)
+    return f", did you mean {_SPELT[near[0]]}?" if near else f"; expected one of {', '.join(_SPELT.values())}"
+
+
+_SPELT: Final = {
+    _plain(name): name
+    for name in (
+        "service.url", "topic", "topics", "topicsPattern", "predefinedSubscription", "subscription", "startingOffsets",
+        "endingOffsets", "startingTime", "endingTime", "failOnDataLoss", "allowDifferentTopicSchemas", "columns",
+        "includeHeaders", "minPartitions", "pollTimeoutMs", "schema", "mode", "chunkedMessages", "cryptoKeyReader",
+        "cryptoFailureAction", "instance",
+    )
+}  # fmt: skip
+_SAME: Final = {"subscription": "predefinedsubscription"}
+_HANDED_ON: Final = {"minpartitions": "minPartitions", "polltimeoutms": "kafkaConsumer.pollTimeoutMs"}
+
+
+def _topics(known: Mapping[str, Any]) -> tuple[str, ...]:
+    if "topic" in known:
+        return (_text("topic", known["topic"]),)
+    if "topics" not in known:
+        return ()
+    given = known["topics"]
+    names = [str(name).strip() for name in (given.split(",") if isinstance(given, str) else given)]
+    if not names or "" in names:
+        raise InvalidReadOption(f"topics is {given!r}, expected names between commas")
+    if len(set(names)) < len(names):
+        raise InvalidReadOption(f"topics is {given!r}, expected each name once")
+    return tuple(names)
+
+
+def _subscription(known: Mapping[str, Any]) -> str | None:
+    given = known.get("predefinedsubscription")
+    return None if given is None else _text("predefinedSubscription", given)
+
+
+def _instance(given: object) -> str | None:
+    try:
+        return None if given is None else Instance(str(given)).name
+    except InvalidInstanceName as refused:
+        raise InvalidReadOption(str(refused)) from refused
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidReadOption(f"{name} is {value!r:.80}, expected a name")
+    return value.strip()
+
+
+def _flag(name: str, value: object) -> bool:
+    text = str(value).lower()
+    if text not in ("true", "false"):
+        raise InvalidReadOption(f"{name} is {value!r:.80}, expected true or false")
+    return text == "true"
+
+
+def _schema(value: object) -> ReadAs:
+    if isinstance(value, SchemaInfo):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+        return value
+    if isinstance(value, str) and value.lower() in ("latest", "bytes"):
+        return value.lower()
+    if isinstance(value, str) and value.isdigit():
+        return int(value)
+    raise InvalidReadOption(f"schema is {value!r:.80}, expected latest, bytes, a version's number, or a SchemaInfo")
+
+
+def _mode(value: object) -> str:
+    if str(value).upper() not in MODES:
+        raise InvalidReadOption(f"mode is {value!r:.80}, expected {' or '.join(MODES)}")
+    return str(value).upper()
+
+
+def _chunked(known: Mapping[str, Any]) -> bool | None:
+    given = known.get("chunkedmessages", "auto")
+    wanted = None if str(given).lower() == "auto" else _flag("chunkedMessages", given)
+    if wanted and _plain_records(known):
+        raise InvalidReadOption("chunkedMessages is true and includeHeaders is false: chunks are told by headers")
+    return wanted
+
+
+def _key_reader(known: Mapping[str, Any]) -> CryptoKeyReader | None:
+    given = known.get("cryptokeyreader")
+    if given is not None and not callable(getattr(given, "get_private_key", None)):
+        raise InvalidReadOption(f"cryptoKeyReader is {type(given).__name__}, expected a CryptoKeyReader")
+    return given
+
+
+def _crypto_failure_action(value: object) -> str:
+    name = str(getattr(value, "name", value)).upper()
+    if name not in CRYPTO_FAILURE_ACTIONS:
+        raise InvalidReadOption(f"cryptoFailureAction is {value!r:.80}, expected {' or '.join(CRYPTO_FAILURE_ACTIONS)}")
+    return name
+
+
+def _spark_options(known: Mapping[str, Any]) -> dict[str, str]:
+    found = {}
+    for plain, name in _HANDED_ON.items():
+        if plain in known:
+            value = str(known[plain])
+            if not value.isdigit() or int(value) < 1:
+                raise InvalidReadOption(f"{_SPELT[plain]} is {known[plain]!r:.80}, expected a number of 1 or more")
+            found[name] = value
+    return found
+
+
+def _plain_records(known: Mapping[str, Any]) -> bool:
+    plain = not _flag("includeHeaders", known.get("includeheaders", True))
+    wanting = [name for name in _columns(known) if name not in (*KEPT_COLUMNS, *PLACE_COLUMNS)]
+    if plain and wanting:
+        raise InvalidReadOption(f"includeHeaders is false, and the column {wanting[0]} needs headers")
+    return plain
+
+
+def _columns(known: Mapping[str, Any]) -> tuple[str, ...]:
+    given = known.get("columns")
+    with_headers = _flag("includeHeaders", known.get("includeheaders", given is None))
+    if given is None:
+        return (*KEPT_COLUMNS, *HEADER_COLUMNS) if with_headers else KEPT_COLUMNS
+    if given == "all":
+        return ALL_COLUMNS
+    names = [str(name).strip() for name in (given.split(",") if isinstance(given, str) else given)]
+    by_plain = {name.lower(): name for name in ALL_COLUMNS}
+    for name in names:
+        if name.lower() not in by_plain:
+            near = get_close_matches(name.lower(), by_plain, n=1, cutoff=0.4)
+            hint = f", did you mean {by_plain[near[0]]}?" if near else ""
+            raise InvalidReadOption(f"column {name!r} is unknown{hint or '; expected ' + ', '.join(ALL_COLUMNS)}")
+    chosen = [by_plain[name.lower()] for name in names]
+    if len(set(chosen)) < len(chosen):
+        raise InvalidReadOption(f"columns is {given!r}, expected each name once")
+    return (*chosen, *(name for name in HEADER_COLUMNS if with_headers and name not in chosen))
+
+
+# Where a read begins and ends -----------------------------------------------------------------------------------------
+
+
+def _bound(known: Mapping[str, Any], which: str, otherwise: Bound) -> Bound:
+    offsets, time = known.get(f"{which}offsets"), known.get(f"{which}time")
+    if offsets is not None and time is not None:
+        raise InvalidReadOption(f"{which}Offsets and {which}Time are given, expected one of them")
+    if time is not None:
+        name = f"{which}Time"
+        places = _by_topic(name, time, lambda one: _time(name, one))
+        return Bound(_time(name, time)) if places is None else Bound(otherwise.whole, places)
+    if offsets is None:
+        return otherwise
+    name = f"{which}Offsets"
+    if isinstance(offsets, str) and offsets.lower() in ("earliest", "latest"):
+        if offsets.lower() != otherwise.whole:
+            raise InvalidReadOption(f"{name} is {offsets!r}: such a read would have no message")
+        return otherwise
+    places = _by_topic(name, offsets, lambda one: _message_id(name, one))
+    if places is None:
+        raise InvalidReadOption(
+            f"{name} is {offsets!r:.80}, expected {otherwise.whole}, or message ids by topic: "
+            '{"persistent://public/default/orders-partition-0": [8, 11, 16, 101]}'
+        )
+    return Bound(otherwise.whole, places)
+
+
+def _by_topic(name: str, given: object, read: Callable[[object], bytes | int]) -> dict[str, bytes | int] | None:
+    """What is said of each topic; None when `given` is neither a mapping nor JSON of one."""
+    if isinstance(given, str) and given.lstrip().startswith("{"):
+        try:
+            given = json.loads(given)
+        except ValueError as error:
+            raise InvalidReadOption(f"{name} is {given!r:.80}, which is no JSON: {error}") from error
+    if not isinstance(given, Mapping):
+        return None
+    return {_text(f"a topic of {name}", topic): read(one) for topic, one in given.items()}
+
+
+def _time(name: str, given: object) -> int:
+    """Unix time in ms."""
+    if isinstance(given, datetime) and given.tzinfo is not None:
+        return round(given.timestamp() * 1000)
+    text = str(given)
+    if isinstance(given, bool) or not text.isdigit():
+        raise InvalidReadOption(
+            f"{name} is {given!r:.80}, expected a Unix time in ms, a datetime with its time zone, or times by topic"
+        )
+    return int(text)
+
+
+def _message_id(name: str, given: object) -> bytes:
+    """A serialized message id: bytes, an id of the SDK, or numbers of -128 to 255 as JSON has them."""
+    serialize = getattr(given, "serialize", None)
+    if serialize is not None:
+        return bytes(serialize())
+    if isinstance(given, (bytes, bytearray)):
+        return bytes(given)
+    if isinstance(given, (list, tuple)) and all(type(one) is int and -128 <= one <= 255 for one in given):
+        return bytes(one & 0xFF for one in given)
+    raise InvalidReadOption(f"{name} holds {given!r:.80}, expected the bytes of a message id")

@@ -1,0 +1,91 @@
+"""The options that only streams have, checked before anything is touched. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pulsar_on_kafka.spark.base.errors import InvalidReadOption
+from pulsar_on_kafka.spark.options.read_options import ReadOptions, parse_options
+
+_OWN: Final = {
+    "maxoffsetspertrigger": "maxOffsetsPerTrigger",
+    "maxbytespertrigger": "maxBytesPerTrigger",
+    "acknowledge": "acknowledge",
+    "negativeackredeliverydelayms": "negativeAckRedeliveryDelayMs",
+    "acktimeoutseconds": "ackTimeoutSeconds",
+}
+_REFUSED: Final = {
+    "endingoffsets": "a stream has no end",
+    "endingtime": "a stream has no end",
+    "topicspattern": "a stream reads the topics that it names: give topic or topics",
+}
+_WITH_SUBSCRIPTION: Final = {
+    "startingoffsets": "the subscription says where a stream begins; seek it",
+    "startingtime": "the subscription says where a stream begins; seek it",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StreamOptions:
+    """A checked stream.
+
+    Attributes:
+        most_entries: of one micro-batch, over all partitions; a batch entry counts once. None: no limit.
+        most_bytes: of one micro-batch, by the sizes of a sample of what is to be read.
+        acknowledge: what was delivered, once `fn` returned. Without a subscription there is nothing to acknowledge on.
+        refused_again_s: how long what `fn` refuses is kept back.
+        ack_timeout_s: for one batch's acknowledgements to be durable.
+    """
+
+    read: ReadOptions
+    most_entries: int | None = None
+    most_bytes: int | None = None
+    acknowledge: bool = True
+    refused_again_s: float = 60.0
+    ack_timeout_s: float = 120.0
+
+
+def parse_stream_options(given: Mapping[str, Any]) -> StreamOptions:
+    """Raises InvalidReadOption."""
+    own: dict[str, Any] = {}
+    rest: dict[str, Any] = {}
+    for name, value in given.items():
+        plain = re.sub(r"[._]", "", name).lower()
+        if value is None:
+            continue
+        if plain in _REFUSED:
+            raise InvalidReadOption(f"option {name} is given: {_REFUSED[plain]}")
+        if plain in _OWN:
+            own[plain] = value
+        else:
+            rest[name] = value
+    read = parse_options(rest)
+    if read.subscription is not None:
+        for name in rest:
+            plain = re.sub(r"[._]", "", name).lower()
+            if plain in _WITH_SUBSCRIPTION:
+                raise InvalidReadOption(f"option {name} is given: {_WITH_SUBSCRIPTION[plain]}")
+    acknowledge = str(own.get("acknowledge", "true")).lower()
+    if acknowledge not in ("true", "false"):
+        raise InvalidReadOption(f"acknowledge is {own['acknowledge']!r:.80}, expected true or false")
+    return StreamOptions(
+        read,
+        _number(own, "maxoffsetspertrigger", 1),
+        _number(own, "maxbytespertrigger", 1),
+        acknowledge == "true" and read.subscription is not None,
+        (_number(own, "negativeackredeliverydelayms", 0, 60_000) or 0) / 1000,
+        _number(own, "acktimeoutseconds", 1, 120) or 120,
+    )
+
+
+def _number(own: Mapping[str, Any], plain: str, least: int, otherwise: int | None = None) -> int | None:
+    given = own.get(plain)
+    if given is None:
+        return otherwise
+    text = str(given)
+    if isinstance(given, bool) or not text.isdigit() or int(text) < least:
+        raise InvalidReadOption(f"{_OWN[plain]} is {given!r:.80}, expected a number of {least} or more")
+    return int(text)

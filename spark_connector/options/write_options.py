@@ -1,0 +1,189 @@
+"""The options of a write, checked before anything is touched. Pure.
+
+As for reads: upper and lower case, dots and underscores do not count (`keyColumn`, `key_column`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any, Final
+
+from pulsar_on_kafka.mapping.errors import InvalidInstanceName
+from pulsar_on_kafka.mapping.state.instances import Instance
+from pulsar_on_kafka.schema.plain import Schema
+from pulsar_on_kafka.schema_compat.base.schema_model import SchemaInfo
+from pulsar_on_kafka.spark.base.errors import InvalidWriteOption
+
+OF_TOPIC: Final = "topic"
+BYTES: Final = "bytes"
+DERIVED: Final = ("avro", "json")
+"""The value's schema: the topic's latest one, none at all, or one made of the columns."""
+
+DEFAULT_TIMEOUT_MS: Final = 3_600_000
+MAX_TIMEOUT_MS: Final = 86_400_000
+"""What coordinators take at most."""
+
+META_COLUMNS: Final[Mapping[str, str]] = {
+    "key_column": "__key",
+    "ordering_key_column": "__orderingKey",
+    "event_time_column": "__eventTime",
+    "properties_column": "__messageProperties",
+}
+"""Columns as reads give them: taken where no other one is named."""
+
+_OURS: Final = frozenset(
+    {"bootstrap.servers", "acks", "enable.idempotence", "transactional.id", "key.serializer", "value.serializer"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """A checked write.
+
+    Attributes:
+        schema: a schema of the SDK, a SchemaInfo, or one of the names above.
+        key_column, ...: names of columns; None where none was given.
+        producer_name: what messages say who sent them; None: nothing.
+        transaction: all messages become visible together, or none.
+        transaction_timeout_ms: the job must be over within it.
+        transaction_attempts: how often the job is run at most, until one run's tasks were all run once.
+        query_name, batch_id: of a micro-batch that is written once, whatever is repeated.
+        kafka: options of the Kafka producer on executors (Java's names, without `kafka.`); may hold passwords.
+        driver: options of the Kafka client on the driver (librdkafka's names); may hold passwords.
+        instance: whose state it is; None: as the environment's POK_INSTANCE says.
+    """
+
+    service_url: str
+    topic: str
+    schema: Schema | SchemaInfo | str = OF_TOPIC
+    key_column: str | None = None
+    ordering_key_column: str | None = None
+    event_time_column: str | None = None
+    deliver_at_column: str | None = None
+    properties_column: str | None = None
+    sequence_id_column: str | None = None
+    producer_name: str | None = None
+    transaction: bool = False
+    transaction_timeout_ms: int = DEFAULT_TIMEOUT_MS
+    transaction_attempts: int = 3
+    query_name: str | None = None
+    batch_id: int | None = None
+    kafka: Mapping[str, str] = field(default_factory=dict, repr=False)
+    driver: Mapping[str, str] = field(default_factory=dict, repr=False)
+    instance: str | None = None
+
+
+_SPELT: Final = {
+    "serviceurl": ("service_url", "service.url"),
+    "topic": ("topic", "topic"),
+    "schema": ("schema", "schema"),
+    "keycolumn": ("key_column", "keyColumn"),
+    "orderingkeycolumn": ("ordering_key_column", "orderingKeyColumn"),
+    "eventtimecolumn": ("event_time_column", "eventTimeColumn"),
+    "deliveratcolumn": ("deliver_at_column", "deliverAtColumn"),
+    "propertiescolumn": ("properties_column", "propertiesColumn"),
+    "sequenceidcolumn": ("sequence_id_column", "sequenceIdColumn"),
+    "producername": ("producer_name", "producerName"),
+    "transaction": ("transaction", "transaction"),
+    "transactiontimeout": ("transaction_timeout_ms", "transactionTimeout"),
+    "transactionattempts": ("transaction_attempts", "transactionAttempts"),
+    "queryname": ("query_name", "queryName"),
+    "batchid": ("batch_id", "batchId"),
+    "instance": ("instance", "instance"),
+}
+_NUMBERS: Final = {
+    "transaction_timeout_ms": (1_000, MAX_TIMEOUT_MS),
+    "transaction_attempts": (1, 100),
+    "batch_id": (0, 2**63 - 1),
+}
+
+
+def parse_write_options(given: Mapping[str, Any]) -> WriteOptions:
+    """The write that these options ask for. None stands for "not given".
+
+    Raises:
+        InvalidWriteOption: names the option and what was expected.
+    """
+    found: dict[str, Any] = {"kafka": {}, "driver": {}}
+    for name, value in given.items():
+        if value is None:
+            continue
+        prefix, dot, rest = name.partition(".")
+        if dot and prefix in ("kafka", "driver"):
+            found[prefix][rest] = str(value)
+            continue
+        attribute, spelt = _known(name)
+        if attribute in found:
+            raise InvalidWriteOption(f"option {spelt} is given twice")
+        found[attribute] = _checked(attribute, spelt, value)
+    for needed, spelt, such_as in (
+        ("service_url", "service.url", "kafka://localhost:9092"),
+        ("topic", "topic", "orders"),
+    ):
+        if needed not in found:
+            raise InvalidWriteOption(f"no {spelt} is given, expected one such as {such_as}")
+    reserved = sorted(_OURS & set(found["kafka"]))
+    if reserved:
+        raise InvalidWriteOption(f"kafka.{reserved[0]} is not the user's to set: the guarantees rest on it")
+    return _consistent(WriteOptions(**found))
+
+
+def _known(name: str) -> tuple[str, str]:
+    plain = re.sub(r"[._]", "", name).lower()
+    if plain in _SPELT:
+        return _SPELT[plain]
+    near = get_close_matches(plain, _SPELT, n=1, cutoff=0.6)
+    hint = (
+        f"did you mean {_SPELT[near[0]][1]}?" if near else f"expected one of {', '.join(s for _, s in _SPELT.values())}"
+    )
+    raise InvalidWriteOption(f"option {name} is unknown, {hint}")
+
+
+def _checked(attribute: str, spelt: str, value: Any) -> Any:
+    if attribute == "schema":
+        return _checked_schema(value)
+    if attribute == "transaction":
+        text = str(value).lower()
+        if text not in ("true", "false"):
+            raise InvalidWriteOption(f"{spelt} is {value!r:.40}, expected true or false")
+        return text == "true"
+    if attribute == "instance":
+        try:
+            return Instance(str(value)).name
+        except InvalidInstanceName as refused:
+            raise InvalidWriteOption(str(refused)) from refused
+    if attribute in _NUMBERS:
+        least, most = _NUMBERS[attribute]
+        if isinstance(value, bool) or not re.fullmatch(r"\d{1,19}", str(value)) or not least <= int(value) <= most:
+            raise InvalidWriteOption(f"{spelt} is {value!r:.40}, expected {least} to {most}")
+        return int(value)
+    if not isinstance(value, str) or not value:
+        raise InvalidWriteOption(f"{spelt} is {value!r:.80}, expected a name")
+    return value
+
+
+def _checked_schema(value: Any) -> Any:
+    if isinstance(value, Schema | SchemaInfo):
+        return value
+    if isinstance(value, str) and value.lower() in (OF_TOPIC, BYTES, *DERIVED):
+        return value.lower()
+    raise InvalidWriteOption(
+        f"schema is {value!r:.80}, expected a schema of the SDK, a SchemaInfo, or one of {OF_TOPIC}, {BYTES}, "
+        f"{', '.join(DERIVED)}"
+    )
+
+
+def _consistent(options: WriteOptions) -> WriteOptions:
+    if (options.query_name is None) != (options.batch_id is None):
+        raise InvalidWriteOption("queryName and batchId go together: they name a micro-batch")
+    if options.query_name is not None:
+        if not options.transaction:
+            raise InvalidWriteOption("queryName and batchId want transaction=true: only so is a batch written once")
+        if not re.fullmatch(r"[A-Za-z0-9_-]{1,80}", options.query_name):
+            raise InvalidWriteOption(f"queryName is {options.query_name!r:.90}, expected 1 to 80 of A-Z a-z 0-9 _ -")
+    if options.sequence_id_column is not None and options.producer_name is None:
+        raise InvalidWriteOption("sequenceIdColumn wants producerName: sequence ids are a producer's")
+    return options

@@ -1,0 +1,242 @@
+"""What one micro-batch delivers, and what became of it: written into the checkpoint, so that replays deliver the same.
+
+Pure.
+
+JSON; bitmaps are base64 of roaring's portable form.
+
+    plan:    {"v":1,"start":"<offset>","end":"<offset>","topics":{"<name>":{"0":<partition>}}}
+    outcome: {"v":1,"topics":{"<name>":{"0":<partition>}}}
+
+    partition = {"entries":"<base64>","batches":[[17,8,3]],"unsealed":[[1,7]],"chunked":[[9000,[3,4,6]]]}
+
+and, of a plan where messages in chunks are incomplete, "pending":{"<name>":{"0":"<base64>"}}.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from pyroaring import BitMap64
+
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
+from pulsar_on_kafka.mapping.state.codecs.bitmaps import compressed
+from pulsar_on_kafka.spark.base.errors import NotReadable
+from pulsar_on_kafka.spark.planning.chunked_messages import WholeMessage
+
+FORMAT: Final = 1
+
+BatchBits = Mapping[int, tuple[int, int]]
+"""Of batch entries by offset: (how many messages, some of them as bits)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """Entries of one partition by offset. What `batches` means depends on whose this is.
+
+    Memory: at most 8 kB for each 65,536 offsets; less where they are rare or in runs.
+    """
+
+    whole: BitMap64
+    batches: BatchBits = field(default_factory=dict)
+    unsealed: frozenset[TxnId] = frozenset()
+    """Aborted transactions of which not all records are known (`PartitionView.unsealed`); of a plan."""
+    chunked: Mapping[int, WholeMessage] = field(default_factory=dict)
+    """Messages of `whole` that are in chunks, by their last chunk's offset, which stands for all of them; of a plan."""
+
+    def __bool__(self) -> bool:
+        return bool(self.whole) or bool(self.batches)
+
+
+ByTopic = Mapping[str, Mapping[int, Entries]]
+"""By full name of the topic (without a partition's suffix) and partition."""
+
+Pending = Mapping[str, Mapping[int, BitMap64]]
+"""Likewise, the chunks of messages that are not complete."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPlan:
+    """`start` and `end` are the batch's offsets as Spark's log has them. `delivered.batches` says which messages of a
+    delivered batch entry are *not* delivered, because they were acknowledged before. `pending`: chunks before `end`
+    that the next batch has to look at again. `passed`: what is known to hold no message, as `PartitionView.never` says;
+    it is acknowledged along. Not written: a batch that is run again passes nothing, the next one what it left."""
+
+    start: str
+    end: str
+    delivered: ByTopic
+    pending: Pending = field(default_factory=dict)
+    passed: ByTopic = field(default_factory=dict)
+
+    def entries(self) -> int:
+        return sum(len(each.whole) for partitions in self.delivered.values() for each in partitions.values())
+
+
+def accepted(delivered: ByTopic, refused: ByTopic) -> dict[str, dict[int, Entries]]:
+    """What is to be acknowledged: everything that was delivered and not refused. Of batch entries of which some
+    messages were refused, or not delivered (a transaction may hold them), the other ones (`batches`: bits of what is
+    acknowledged). Of a message in chunks all chunks."""
+    found: dict[str, dict[int, Entries]] = {}
+    for topic, partitions in delivered.items():
+        for partition, entries in partitions.items():
+            no = refused.get(topic, {}).get(partition, _NOTHING)
+            some: dict[int, tuple[int, int]] = {}
+            for offset in {*entries.batches, *no.batches}:
+                if offset not in entries.whole or offset in no.whole:
+                    continue
+                size, absent = entries.batches.get(offset, (no.batches.get(offset, (0, 0))[0], 0))
+                bits = (1 << size) - 1 & ~absent & ~no.batches.get(offset, (size, 0))[1]
+                if bits:
+                    some[offset] = size, bits
+            whole = _spread(entries.whole - no.whole - BitMap64(no.batches) - BitMap64(entries.batches), entries)
+            if whole or some:
+                found.setdefault(topic, {})[partition] = Entries(whole, some)
+    return found
+
+
+def only(named: ByTopic, delivered: ByTopic) -> dict[str, dict[int, Entries]]:
+    """Of these messages those whose entries were delivered."""
+    found: dict[str, dict[int, Entries]] = {}
+    for topic, partitions in named.items():
+        for partition, entries in partitions.items():
+            there = delivered.get(topic, {}).get(partition, _NOTHING).whole
+            left = Entries(
+                entries.whole & there, {offset: bits for offset, bits in entries.batches.items() if offset in there}
+            )
+            if left:
+                found.setdefault(topic, {})[partition] = left
+    return found
+
+
+def spread(named: ByTopic, delivered: ByTopic) -> dict[str, dict[int, Entries]]:
+    """The same messages with all chunks of those that were delivered in chunks."""
+    return {
+        topic: {
+            p: replace(entries, whole=_spread(entries.whole, delivered.get(topic, {}).get(p, _NOTHING)))
+            for p, entries in partitions.items()
+        }
+        for topic, partitions in named.items()
+    }
+
+
+def _spread(offsets: BitMap64, entries: Entries) -> BitMap64:
+    return offsets | BitMap64(
+        offset for last, message in entries.chunked.items() if last in offsets for offset in message.offsets
+    )
+
+
+def both(one: ByTopic, other: ByTopic) -> dict[str, dict[int, Entries]]:
+    """The messages that either names."""
+    found = {topic: dict(partitions) for topic, partitions in one.items()}
+    for topic, partitions in other.items():
+        for partition, more in partitions.items():
+            known = found.setdefault(topic, {}).get(partition, _NOTHING)
+            batches = dict(known.batches)
+            for offset, (size, bits) in more.batches.items():
+                batches[offset] = size, bits | batches.get(offset, (size, 0))[1]
+            found[topic][partition] = Entries(known.whole | more.whole, batches)
+    return found
+
+
+_NOTHING: Final = Entries(BitMap64())
+
+
+def encode_plan(plan: BatchPlan) -> bytes:
+    said = {"v": FORMAT, "start": plan.start, "end": plan.end, "topics": _said(plan.delivered)}
+    if plan.pending:
+        said["pending"] = {
+            name: {str(partition): _text(offsets) for partition, offsets in sorted(partitions.items())}
+            for name, partitions in sorted(plan.pending.items())
+        }
+    return json.dumps(said, separators=(",", ":")).encode()
+
+
+def decode_plan(content: bytes) -> BatchPlan:
+    """Raises NotReadable."""
+    said = _parsed(content)
+    try:
+        pending = {
+            str(name): {int(partition): _bitmap(text) for partition, text in partitions.items()}
+            for name, partitions in said.get("pending", {}).items()
+        }
+        return BatchPlan(str(said["start"]), str(said["end"]), _heard(said["topics"]), pending)
+    except _WRONG as error:
+        raise _unreadable(content, error) from error
+
+
+def encode_outcome(refused: ByTopic) -> bytes:
+    return json.dumps({"v": FORMAT, "topics": _said(refused)}, separators=(",", ":")).encode()
+
+
+def decode_outcome(content: bytes) -> dict[str, dict[int, Entries]]:
+    """Raises NotReadable."""
+    said = _parsed(content)
+    try:
+        return _heard(said["topics"])
+    except _WRONG as error:
+        raise _unreadable(content, error) from error
+
+
+_WRONG: Final = (KeyError, ValueError, TypeError, AttributeError, binascii.Error, CorruptRecord)
+
+
+def _parsed(content: bytes) -> Any:
+    try:
+        said = json.loads(content)
+        if said["v"] != FORMAT:
+            raise ValueError(f"version {said['v']}")
+    except _WRONG as error:
+        raise _unreadable(content, error) from error
+    return said
+
+
+def _unreadable(content: bytes, error: Exception) -> NotReadable:
+    return NotReadable(f"the checkpoint's file that begins with {content[:80]!r} cannot be read: {error!r}")
+
+
+def _said(topics: ByTopic) -> dict[str, Any]:
+    return {
+        name: {
+            str(partition): {
+                "entries": _text(entries.whole),
+                "batches": [[offset, *bits] for offset, bits in sorted(entries.batches.items())],
+                "unsealed": [list(txn) for txn in sorted(entries.unsealed)],
+                **({"chunked": _chunked(entries)} if entries.chunked else {}),
+            }
+            for partition, entries in sorted(partitions.items())
+        }
+        for name, partitions in sorted(topics.items())
+    }
+
+
+def _heard(topics: Any) -> dict[str, dict[int, Entries]]:
+    return {
+        str(name): {
+            int(partition): Entries(
+                _bitmap(said["entries"]),
+                {int(offset): (int(size), int(bits)) for offset, size, bits in said["batches"]},
+                frozenset(TxnId(int(most), int(least)) for most, least in said["unsealed"]),
+                {int(at[-1]): WholeMessage(tuple(map(int, at)), int(size)) for size, at in said.get("chunked", [])},
+            )
+            for partition, said in partitions.items()
+        }
+        for name, partitions in topics.items()
+    }
+
+
+def _chunked(entries: Entries) -> list[list[Any]]:
+    return [[message.total_bytes, list(message.offsets)] for _, message in sorted(entries.chunked.items())]
+
+
+def _text(offsets: BitMap64) -> str:
+    return base64.b64encode(compressed(offsets)).decode("ascii")
+
+
+def _bitmap(text: str) -> BitMap64:
+    raw = base64.b64decode(text, validate=True)
+    return BitMap64.deserialize(raw) if raw else BitMap64()

@@ -1,0 +1,115 @@
+"""What a record's headers say, as SQL over Spark's `headers` column (see `mapping.records.record_headers`,
+`mapping.records.message_record`).
+
+System headers are looked up by `array_position`, which is compiled. Properties need lambdas, which Spark interprets row
+by row: they are for those who ask for properties. Of several headers of one name the last one counts.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pulsar_on_kafka.mapping.records.message_record import SCHEMA_VERSION_BYTES
+from pulsar_on_kafka.mapping.records.record_headers import (
+    EVENT_TIME,
+    ORDERING_KEY,
+    PREFIX,
+    PRODUCER,
+    PROPERTY_ESCAPE,
+    PUBLISH_TIME,
+    SCHEMA_VERSION,
+)
+from pulsar_on_kafka.spark.base.sql_text import text
+
+_YEAR_9999_MS: Final = 253_402_300_799_999
+
+NO_PROPERTIES = "map_from_arrays(cast(array() as array<string>), cast(array() as array<string>))"
+
+
+class RecordHeaders:
+    """Expressions, as text, over one column of headers (an array of structs of key and value, or null)."""
+
+    def __init__(self, headers: str = "headers") -> None:
+        self._headers = headers
+
+    def has(self, name: str) -> str:
+        """Never null."""
+        return f"coalesce(array_contains({self._headers}.key, {text(name)}), false)"
+
+    def value(self, name: str) -> str:
+        """Binary; null where there is none, or a null one."""
+        position = f"array_position(reverse({self._headers}.key), {text(name)})"
+        return f"get(reverse({self._headers}.value), cast({position} as int) - 1)"
+
+    def text(self, name: str) -> str:
+        return f"cast({self.value(name)} as string)"
+
+    def number(self, name: str) -> str:
+        """A decimal header as bigint; null also where it is none."""
+        return f"try_cast({self.text(name)} as bigint)"
+
+    # What messages show -------------------------------------------------------------------------------------------
+
+    def key(self, key: str) -> str:
+        """The partition key: the Kafka key, unless that is an ordering key."""
+        return f"if({self._only_ordering()}, null, {key})"
+
+    def ordering_key(self, key: str) -> str:
+        return f"if({self._only_ordering()}, {key}, {self.value(ORDERING_KEY)})"
+
+    def _only_ordering(self) -> str:
+        return f"({self.has(ORDERING_KEY)} and {self.value(ORDERING_KEY)} is null)"
+
+    def publish_time(self, timestamp: str) -> str:
+        """The record's timestamp, but for a replicated one."""
+        return f"coalesce({self._time(PUBLISH_TIME)}, {timestamp})"
+
+    def event_time(self) -> str:
+        """Null where the sender said none."""
+        return f"nullif({self._time(EVENT_TIME)}, timestamp_millis(0L))"
+
+    def _time(self, name: str) -> str:
+        """Null also for a time that no Spark session can show: after the year 9999."""
+        millis = self.number(name)
+        return f"timestamp_millis(if({millis} between 0 and {_YEAR_9999_MS}L, {millis}, null))"
+
+    def producer_name(self) -> str:
+        """Null for a record of a plain Kafka client."""
+        said = self.text(PRODUCER)
+        return f"substring({said}, length(substring_index({said}, ':', 2)) + 2)"
+
+    def sequence_id(self) -> str:
+        """Null for a record of a plain Kafka client."""
+        return f"try_cast(substring_index({self.text(PRODUCER)}, ':', 1) as bigint)"
+
+    def schema_version(self) -> str:
+        """The version's number; null for a message without schema."""
+        value = self.value(SCHEMA_VERSION)
+        plain = f"if(length({value}) = {SCHEMA_VERSION_BYTES}, hex({value}), null)"
+        return f"try_cast(conv({plain}, 16, 10) as bigint)"
+
+    def properties(self) -> str:
+        """A map; empty where there are none. A value that is no UTF-8 is read as Latin-1."""
+        headers = f"coalesce({self._headers}, array())"
+        theirs = f"filter({headers}, one -> not ({_is_system('one.key')}))"
+        pair = f"struct({_property_name('one.key')} as key, {_property_text('one.value')} as value)"
+        named = f"transform({theirs}, one -> {pair})"
+        is_last = f"not array_contains(slice({named}.key, i + 2, size({named})), one.key)"
+        # Most records have nothing but what the SDK always says, which is told without a lambda.
+        usual = " + ".join(f"int({self.has(name)})" for name in (PRODUCER, SCHEMA_VERSION, EVENT_TIME))
+        return (
+            f"if(size({headers}) = {usual}, {NO_PROPERTIES}, map_from_entries(filter({named}, (one, i) -> {is_last})))"
+        )
+
+
+def _is_system(name: str) -> str:
+    return f"startswith({name}, {text(PREFIX)}) and not startswith({name}, {text(PROPERTY_ESCAPE)})"
+
+
+def _property_name(name: str) -> str:
+    return f"if(startswith({name}, {text(PROPERTY_ESCAPE)}), substring({name}, {len(PROPERTY_ESCAPE) + 1}), {name})"
+
+
+def _property_text(value: str) -> str:
+    said = f"cast({value} as string)"
+    return f"coalesce(if(is_valid_utf8({said}), {said}, decode({value}, 'ISO-8859-1')), '')"

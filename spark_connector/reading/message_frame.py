@@ -1,0 +1,175 @@
+"""The DataFrame of one topic's snapshot: Spark's Kafka source, what filters it, and the columns of messages."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from pyspark.sql import DataFrame, SparkSession
+
+from pulsar_on_kafka.mapping.records.record_headers import CHUNK
+from pulsar_on_kafka.metadata.topics import Topic
+from pulsar_on_kafka.spark.base.errors import NotReadable
+from pulsar_on_kafka.spark.base.spark_session import check_session
+from pulsar_on_kafka.spark.options.read_options import DISCARD, FAIL, KEPT_COLUMNS, PLACE_COLUMNS, ReadOptions
+from pulsar_on_kafka.spark.planning.excluded_offsets import block_rows
+from pulsar_on_kafka.spark.planning.offset_ranges import WORTH_A_RANGE, Range, split, without_holes
+from pulsar_on_kafka.spark.planning.visibility import TopicView
+from pulsar_on_kafka.spark.reading import batch_entries as batches
+from pulsar_on_kafka.spark.reading import record_filters as filters
+from pulsar_on_kafka.spark.reading import record_places as places
+from pulsar_on_kafka.spark.reading.chunk_frames import FIRST_CHUNK, chunk_records, put_together
+from pulsar_on_kafka.spark.reading.header_columns import RecordHeaders
+from pulsar_on_kafka.spark.reading.kafka_scan import scan_all
+from pulsar_on_kafka.spark.reading.sealed_messages import SEALED, data_keys, opened, refusal
+from pulsar_on_kafka.spark.values.topic_schemas import TopicSchemas
+from pulsar_on_kafka.spark.values.value_columns import selected
+from pulsar_on_kafka.spark.values.value_decoding import needs_version
+
+_ENTRY_ID: Final = "__entryId"
+"""The message id of a record, or of the batch entry that it is."""
+_MAY_BE_WORTH: Final = 1_000_000
+"""Offsets; a smaller hole takes less time to read than another scan."""
+
+
+def of_topic(spark: SparkSession, options: ReadOptions, view: TopicView, schemas: TopicSchemas) -> DataFrame:
+    """The messages of a snapshot, with the columns that the options name.
+
+    Raises:
+        NotReadable: see `block_rows`; or the options say that no headers are needed, and some are.
+        SparkNotReady: batch entries need spark-avro.
+    """
+    rich = _is_more_than_plain(view)
+    needed = "has schemas by which messages are read according to their headers" if needs_version(schemas) else rich
+    if options.plain and needed is not None:
+        raise NotReadable(f"{view.topic.name} {needed}: includeHeaders must not be false")
+    plain = options.plain or (view.plain and rich is None)
+    headers = not plain or needed is not None or not set(options.columns) <= _WITHOUT_HEADERS
+    rows = block_rows({p: one.excluded for p, one in view.partitions.items()})
+    if plain:
+        records = filters.without_excluded(spark, _plain_records(spark, options, view, headers=headers), rows)
+        made = _plain_columns(view.topic, with_headers=headers)
+    else:
+        check_session(spark, "avro")
+        records = scan_all(spark, options, view.topic, _ranges(view), headers=True)
+        records = _messages(spark, options, view, filters.without_excluded(spark, records, rows))
+        made = _columns(view.topic, put_together=FIRST_CHUNK in records.columns)
+    return selected(records, made, options.columns, schemas, options.mode)
+
+
+_WITHOUT_HEADERS: Final = frozenset({*KEPT_COLUMNS, *PLACE_COLUMNS})
+
+
+def _is_more_than_plain(view: TopicView) -> str | None:
+    """Why the snapshot cannot be read as plain messages, whatever is on record of the topic."""
+    if any(one.chunked for one in view.partitions.values()):
+        return "holds messages in chunks"
+    if view.begun or view.ended or any(one.excluded.batches for one in view.partitions.values()):
+        return "holds batch entries"
+    return None
+
+
+def _plain_records(spark: SparkSession, options: ReadOptions, view: TopicView, *, headers: bool) -> DataFrame:
+    """Records that are messages each, but for what is excluded. Of aborted transactions of which a record may still
+    have come only headers tell: these are read from where the first one may lie, if nobody wants them anyway."""
+    ranges = _ranges(view)
+    unsealed = {p: one for p, one in view.partitions.items() if one.unsealed}
+    if headers or not unsealed:
+        records = scan_all(spark, options, view.topic, ranges, headers=headers)
+        records = filters.without_transactions(records, view) if unsealed else records
+    else:
+        starts = {p: one.whole.start if one.unsealed_from is None else one.unsealed_from for p, one in unsealed.items()}
+        below, above = split(ranges, starts)
+        records = scan_all(spark, options, view.topic, above, headers=True)
+        records = filters.without_transactions(records, view).drop("headers")
+        if below:
+            records = scan_all(spark, options, view.topic, below, headers=False).unionByName(records)
+    return filters.without_markers(records) if view.marked else records
+
+
+def _messages(spark: SparkSession, options: ReadOptions, view: TopicView, records: DataFrame) -> DataFrame:
+    """One row for each message of records of all kinds: see `batches.unpacked`."""
+    chunks = chunk_records(spark, options, view)
+    keys = data_keys([each for each in (records, chunks) if each is not None], options.crypto_key_reader)
+    records = opened(spark, records, keys)
+    if chunks is not None:
+        whole = put_together(opened(spark, chunks, keys), records.columns)
+        records = records.selectExpr("*", f"cast(null as bigint) as {FIRST_CHUNK}").unionByName(whole)
+    records = filters.readable(records, view)
+    if options.crypto_failure_action == DISCARD:
+        records = records.where(f"not {SEALED}")
+    refused = refusal(str(view.topic.name)) if options.crypto_failure_action == FAIL else None
+    first_chunk = FIRST_CHUNK if FIRST_CHUNK in records.columns else None
+    entry_id = places.message_id(view.topic, "`partition`", "`offset`", first_chunk)
+    rows = batches.unpacked(records.selectExpr("*", f"{entry_id} as {_ENTRY_ID}"), refused)
+    return filters.inside_bounds(rows, view.begun, view.ended)
+
+
+def _ranges(view: TopicView) -> dict[int, list[Range]]:
+    """What is fetched of each partition: without the largest holes, which need no blocks then."""
+    total = sum(one.whole.length for one in view.partitions.values())
+    worth = max(_MAY_BE_WORTH, total // WORTH_A_RANGE)
+    found = {}
+    for partition, one in view.partitions.items():
+        found[partition] = without_holes(one.whole, one.excluded.holes(one.whole), worth)
+    return found
+
+
+def _plain_columns(topic: Topic, *, with_headers: bool) -> dict[str, str]:
+    """Each column of a record that is one plain message; some only of records with headers."""
+    made = {
+        "value": "`value`",
+        "__key": "`key`",
+        "__topic": places.topic_name(topic, "`partition`"),
+        "__messageId": places.message_id(topic, "`partition`", "`offset`"),
+        "__publishTime": "`timestamp`",
+        "__partition": "`partition`",
+        "__offset": "`offset`",
+        "__batchIndex": "cast(null as int)",
+    }
+    if with_headers:
+        made |= _told_by_headers() | {"__orderingKey": RecordHeaders().ordering_key("`key`")}
+    return made
+
+
+def _told_by_headers() -> dict[str, str]:
+    said = RecordHeaders()
+    return {
+        "__eventTime": said.event_time(),
+        "__messageProperties": said.properties(),
+        "__producerName": said.producer_name(),
+        "__sequenceId": said.sequence_id(),
+        "__schemaVersion": said.schema_version(),
+    }
+
+
+def _columns(topic: Topic, *, put_together: bool) -> dict[str, str]:
+    """Each column of a message. `put_together`: chunks were, and what they made has `FIRST_CHUNK`."""
+    said, batch, own = RecordHeaders(), batches.BatchColumns, _told_by_headers()
+
+    def either(of_batch: str, of_record: str) -> str:
+        return f"if({batch.in_batch}, {of_batch}, {of_record})"
+
+    return own | {
+        "value": _whole(said, either(batch.value(), "`value`"), put_together=put_together),
+        "__key": either(batch.key(), said.key("`key`")),
+        "__topic": places.topic_name(topic, "`partition`"),
+        "__messageId": either(batch.message_id(_ENTRY_ID), _ENTRY_ID),
+        "__publishTime": said.publish_time("`timestamp`"),
+        "__eventTime": either(batch.event_time(), said.event_time()),
+        "__messageProperties": either(batch.properties(), said.properties()),
+        "__orderingKey": either(batch.ordering_key(), said.ordering_key("`key`")),
+        "__partition": "`partition`",
+        "__offset": "`offset`",
+        "__batchIndex": batch.index,
+        "__sequenceId": either(batch.sequence_id(said.sequence_id()), said.sequence_id()),
+    }
+
+
+def _whole(said: RecordHeaders, value: str, *, put_together: bool) -> str:
+    """The value, unless it is a chunk that nobody put together."""
+    alone = f"{said.has(CHUNK)} and {FIRST_CHUNK} is null" if put_together else said.has(CHUNK)
+    refused = (
+        "raise_error(concat('the record at partition ', `partition`, ', offset ', `offset`, "
+        "' is a chunk of a message, where none was announced: read with chunkedMessages=true'))"
+    )
+    return f"if({alone}, cast({refused} as binary), {value})"

@@ -1,0 +1,150 @@
+"""Topic names and Kafka topics, rule by rule."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from pulsar_on_kafka.mapping.encoding.escaping import units
+from pulsar_on_kafka.mapping.errors import InvalidTopicName
+from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic, topic_from_kafka
+
+
+def persistent(local_name: str, partition: int = -1) -> TopicName:
+    return TopicName("persistent", "public", "default", local_name, partition)
+
+
+def test_a_short_name_is_in_public_default() -> None:
+    assert str(TopicName.parse("orders")) == "persistent://public/default/orders"
+
+
+def test_a_name_of_three_parts_is_persistent() -> None:
+    assert TopicName.parse("acme/eu/orders") == TopicName("persistent", "acme", "eu", "orders")
+
+
+def test_a_full_name_says_its_domain() -> None:
+    name = TopicName.parse("non-persistent://acme/eu/ticks")
+    assert name == TopicName("non-persistent", "acme", "eu", "ticks")
+    assert not name.is_persistent
+
+
+def test_namespace_name_joins_tenant_and_namespace() -> None:
+    assert TopicName.parse("acme/eu/orders").namespace_name == "acme/eu"
+
+
+def test_a_partitions_suffix_is_the_partition() -> None:
+    name = TopicName.parse("orders-partition-12")
+    assert name == persistent("orders", 12)
+    assert name.base == persistent("orders")
+    assert str(name) == "persistent://public/default/orders-partition-12"
+
+
+@pytest.mark.parametrize("local_name", ["a-partition-01", "a-partition--1", "a-partition-", "a-partition-2147483648"])
+def test_a_suffix_that_is_not_canonical_belongs_to_the_local_name(local_name: str) -> None:
+    assert TopicName.parse(local_name) == persistent(local_name)
+
+
+def test_digits_other_than_ascii_name_no_partition() -> None:
+    assert TopicName.parse("a-partition-٣").partition == -1
+
+
+def test_a_suffix_alone_is_a_local_name() -> None:
+    assert TopicName.parse("-partition-3") == persistent("-partition-3")
+
+
+def test_a_partition_of_a_partition_is_refused() -> None:
+    with pytest.raises(InvalidTopicName, match="'a-partition-1' names a partition"):
+        TopicName.parse("a-partition-1-partition-2")
+
+
+def test_with_partition_names_one_of_them() -> None:
+    assert persistent("orders").with_partition(3) == persistent("orders", 3)
+
+
+def test_partition_below_minus_one_is_refused() -> None:
+    with pytest.raises(InvalidTopicName, match="partition is -2"):
+        persistent("orders", -2)
+
+
+def test_a_v1_name_is_refused_as_such() -> None:
+    with pytest.raises(InvalidTopicName, match="V1 name"):
+        TopicName.parse("persistent://acme/us-west/eu/orders")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "a/b", "/", "a//b", "a/b/c/d", "persistent://a/b", "persistent://a/b/", "persistent:///b/c", "kafka://a/b/c"],
+)
+def test_what_is_no_name_is_refused_with_its_value(text: str) -> None:
+    with pytest.raises(InvalidTopicName, match=re.escape(repr(text))):
+        TopicName.parse(text)
+
+
+@pytest.mark.parametrize("tenant", ["a b", "é", "a\n", "a,b", "a+b"])
+def test_a_tenant_has_the_letters_of_pulsars_named_entity(tenant: str) -> None:
+    with pytest.raises(InvalidTopicName, match="tenant"):
+        TopicName.parse(f"{tenant}/ns/orders")
+
+
+@pytest.mark.parametrize("local_name", ["a\tb", "a\x00", "a\x7f", "a\x85", "a\ud800"])
+def test_control_characters_and_lone_surrogates_are_refused(local_name: str) -> None:
+    with pytest.raises(InvalidTopicName, match="control character"):
+        TopicName.parse(local_name)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("orders-eu", "public.default.orders-eu"),
+        ("my_topic", "public.default.my_topic"),
+        ("a.b", "public.default.a-x2e-b"),
+        ("a-xb", "public.default.a-x2d-xb"),
+        ("Größe", "public.default.Gr-xf6--xdf-e"),
+        ("my_co/eu.west/a", "my-x5f-co.eu-x2e-west.a"),
+        ("non-persistent://public/default/ticks", "non-persistent-x-public.default.ticks"),
+        ("persistent://pulsar/system/__transaction_log", "pulsar.system.__transaction_log"),
+        ("orders-partition-3", "public.default.orders"),
+    ],
+)
+def test_kafka_topic_of(name: str, expected: str) -> None:
+    assert kafka_topic(TopicName.parse(name)) == expected
+
+
+def test_a_name_of_249_characters_is_written_out() -> None:
+    name = persistent("a" * (249 - len("public.default.")))
+    assert len(kafka_topic(name)) == 249
+    assert topic_from_kafka(kafka_topic(name)) == name
+
+
+def test_a_longer_name_gets_a_hash_and_is_not_read_back() -> None:
+    name = persistent("a" * 300)
+    assert re.fullmatch(r"public\.default\.a+-xh[0-9a-f]{32}-", kafka_topic(name))
+    assert len(kafka_topic(name)) == 249
+    assert topic_from_kafka(kafka_topic(name)) is None
+
+
+def test_a_hash_never_follows_half_an_escape() -> None:
+    # Cut anywhere, '-x2d' before '-xh...-' would be the form of another, shorter name.
+    for padding in range(6):
+        text = kafka_topic(persistent("a" * padding + "-x" * 200))
+        assert units(text)[-36:] == list(text[-36:])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "orders",
+        "a.b",
+        "a.b.c.d",
+        "a..c",
+        "__consumer_offsets",
+        "a_b.c.d",
+        "a.b.-x2D-",
+        "a.b.-x2d-",
+        "a.b.c-partition-0",
+        "non-persistent-x-a.b",
+    ],
+)
+def test_foreign_kafka_topics_are_none(text: str) -> None:
+    assert topic_from_kafka(text) is None
