@@ -1,0 +1,1 @@
+"""The ids number messages, ledgers, transactions and versions of schemas."""

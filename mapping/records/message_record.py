@@ -1,6 +1,6 @@
 """What a message has besides payload and timestamp <-> Kafka headers and key.
 
-The headers' names and the form of their values are in `headers`. Decision: mapping/decisions/0003.
+The headers' names and the form of their values are in `record_headers`. Decision: mapping/decisions/0003.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@
     __pulsar.marker           a MarkerType; the record is no message (of subscription_markers: the value says more)
     __pulsar.batch            <format version>:<number of messages>; the value is a batch entry
     __pulsar.highest_sequence decimal: the highest sequence id of a batch entry whose ids do not count up by one
-    __pulsar.encryption       Protobuf, fields of Pulsar's MessageMetadata (see encryption); the value is encrypted
+    __pulsar.encryption       fields of Pulsar's MessageMetadata (see encryption_header); the value is encrypted
     __pulsar.p.<name>         the user property <name>, when <name> itself begins with __pulsar.
 
 Every other header is a user property of that name. Decision: mapping/decisions/0003.

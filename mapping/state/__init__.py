@@ -1,1 +1,1 @@
-"""Value codecs of the state topics, one module for each kind of record."""
+"""State topics remember what the system knows: their catalogue, their keys and, in the folders below, their values."""

@@ -1,0 +1,1 @@
+"""Rows name messages, and the driver acknowledges those on a subscription."""

@@ -34,7 +34,7 @@ _LOW_DIGITS: Final = 14
 """Of a varint's bytes: what one bigint holds."""
 
 Located = dict[str, dict[int, Entries]]
-"""As `stream_plan.ByTopic`; `batches` are bits of the messages that were named, `whole` entries of which all were."""
+"""As `batch_plan.ByTopic`; `batches` are bits of the messages that were named, `whole` entries of which all were."""
 
 
 def located(messages: DataFrame, topics: Iterable[Topic]) -> Located:

@@ -1,0 +1,1 @@
+"""Options of reads, streams and writes are checked before anything is touched."""

@@ -1,0 +1,1 @@
+"""The driver plans which records of a topic a read or a micro-batch gives."""

@@ -136,7 +136,7 @@ def view_topics(node: Node, topics: Sequence[Wanted], options: ReadOptions) -> l
     """The snapshot of these topics, within the bounds of the options.
 
     Raises:
-        InvalidReadOption: see `bounds.wanted`.
+        InvalidReadOption: see `read_bounds.wanted`.
         DataLoss: a message that would be given is gone from Kafka, and the options say to fail then.
         NotReadable: a cursor lies behind its partition's end.
         LayerError: something could not be read in time.

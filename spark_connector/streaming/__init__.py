@@ -1,0 +1,1 @@
+"""A stream divides a subscription's messages into micro-batches that Spark triggers and replays."""

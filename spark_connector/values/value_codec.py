@@ -15,7 +15,7 @@ class Codec(ABC):
     """Expressions that run in the JVM, row by row without Python.
 
     `parse` is costly, and its result is needed more than once: whoever uses a codec first gives that result a column of
-    its own (`decoding.py`), which Spark then does not merge into the expressions over it.
+    its own (`value_decoding`), which Spark then does not merge into the expressions over it.
     """
 
     by_version: bool = False

@@ -1,4 +1,4 @@
-"""Columns of a DataFrame -> payloads (and keys) of a schema, inside the JVM; the way back from `decoding.py`.
+"""Columns of a DataFrame -> payloads (and keys) of a schema, inside the JVM; the way back from `value_decoding`.
 
 Columns are found by the names of the schema's fields, also inside structs. A type is widened where nothing can be lost
 (int to long, float to double, anything to text); every other difference is refused before anything is written. A field

@@ -1,0 +1,1 @@
+"""Metadata values describe topics, namespaces and subscriptions, and the schemas, producers and ledgers of topics."""

@@ -1,4 +1,4 @@
-"""Values of the `producers` state topic: JSON objects with a format number `v`, as in `metadata`."""
+"""Values of the `producers` state topic: JSON objects with a format number `v`, as in `metadata_records`."""
 
 from __future__ import annotations
 

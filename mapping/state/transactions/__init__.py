@@ -1,0 +1,1 @@
+"""Transactions' values say how each transaction stands, and what it wrote and acknowledged."""

@@ -7,8 +7,8 @@
     TAKEOVER = life
     life     = topic's incarnation varint | subscription's incarnation varint
 
-each with the head of `checked` before it. Bit i of `acknowledged` is set when message i is acknowledged (Pulsar's ack
-sets have it the other way round). An END needs no life: transaction ids are never given twice.
+each with the head of `checked_values` before it. Bit i of `acknowledged` is set when message i is acknowledged
+(Pulsar's ack sets have it the other way round). An END needs no life: transaction ids are never given twice.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@
     VOID      = incarnation varint | bitmap
     LOW_WATER = least significant bits varint
 
-each with the head of `checked` before it. A large bitmap is spread over several records, whose keys differ by `part`;
-what counts is the union. `incarnation` is the topic's: entries of another life of its name say nothing.
+each with the head of `checked_values` before it. A large bitmap is spread over several records, whose keys differ by
+`part`; what counts is the union. `incarnation` is the topic's: entries of another life of its name say nothing.
 """
 
 from __future__ import annotations

@@ -1,22 +1,11 @@
-"""The catalogue of state topics, and their keys."""
+"""The catalogue of state topics says how many partitions each has, and which of them a record goes to."""
 
 from __future__ import annotations
 
-import tracemalloc
-
 import pytest
 
-from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
+from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.state.instances import Instance
-from pulsar_on_kafka.mapping.state.state_keys import (
-    CursorSegmentKey,
-    CursorTakeoverKey,
-    LedgerKey,
-    NamespaceKey,
-    TopicKey,
-    decode_key,
-    encode_key,
-)
 from pulsar_on_kafka.mapping.state.state_topics import (
     ALL,
     CURSORS,
@@ -91,64 +80,3 @@ def test_topics_and_coordinators_are_not_mixed_up() -> None:
         TRANSACTION_LOG.partition_for("persistent://public/default/orders")
     with pytest.raises(MappingError, match="expected a topic's name"):
         CURSORS.partition_of_coordinator(0)
-
-
-def test_a_key_is_compact_json_with_its_tag_first() -> None:
-    assert encode_key(TopicKey("persistent://a/b/ü", 3, "ff")) == '["t","persistent://a/b/ü",3,"ff"]'.encode()
-
-
-def test_a_marker_is_segment_minus_one() -> None:
-    key = CursorSegmentKey("t", 0, "s", "ab", 4, -1)
-    assert decode_key(encode_key(key)) == key
-
-
-def test_keys_of_two_kinds_are_never_equal() -> None:
-    assert encode_key(TopicKey("a/b", 1, "x")) != encode_key(NamespaceKey("a/b", 1, "x"))
-    assert TopicKey("a/b", 1, "x") != NamespaceKey("a/b", 1, "x")
-
-
-def test_two_owners_that_claim_one_version_have_two_keys() -> None:
-    claims = {encode_key(CursorTakeoverKey("t", 0, "s", session, 2)) for session in ("aa", "bb")}
-    assert len(claims) == 2
-
-
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"",
-        b"[]",
-        b"{}",
-        b'"t"',
-        b"\xff",
-        b'["zz",1]',
-        b'["l",5]',
-        b'["l","5","s",1]',
-        b'["l",true,"s",1]',
-        b'["l",5.0,"s",1]',
-        b'["l", 5,"s",1]',
-        b'["l",5,"s",1]\n',
-        b'["l",5,"\\u0073",1]',
-        b'["l",-0,"s",1]',
-        b'[["l"],5,"s",1]',
-        b'["l",5,"s",1,1]',
-    ],
-)
-def test_a_key_that_is_not_canonical_is_corrupt(data: bytes) -> None:
-    with pytest.raises(CorruptRecord):
-        decode_key(data)
-
-
-@pytest.mark.parametrize("key", [LedgerKey(2**64, "s", 0), LedgerKey(1, "\ud800", 0)])
-def test_what_json_cannot_hold_is_refused(key: LedgerKey) -> None:
-    with pytest.raises(MappingError):
-        encode_key(key)
-
-
-def test_a_key_that_is_kept_takes_no_more_than_it_needs() -> None:
-    tracemalloc.start()
-    try:
-        kept = [encode_key(LedgerKey(number, "s", 1)) for number in range(1000)]
-        taken, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert taken / len(kept) < 200
