@@ -61,7 +61,7 @@ class StandIn:
     """That of a node, shared by its Clients: as long as one of them calls `look`. Thread-safe.
 
     A process that does not stand in asks Kafka every five minutes, and nothing in its first 90 s. One that does asks
-    every half a minute, and has the threads, connections and memory of its duties (docs/architecture.md).
+    every half a minute, and has the threads, connections and memory of its duties (layer/service/README.md).
     """
 
     def __init__(

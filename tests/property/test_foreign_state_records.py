@@ -27,15 +27,19 @@ _WORD: Final = re.compile(r"\"([a-z_]{1,30})\"|^    ([a-z_]+): ", re.MULTILINE)
 
 def _decoders() -> list[Any]:
     found = [pytest.param(decode_key, [], id="decode_key")]
-    for module in pkgutil.iter_modules(state_records.__path__):
-        loaded = importlib.import_module(f"pulsar_on_kafka.mapping.state.{module.name}")
+    for module in pkgutil.walk_packages(state_records.__path__, f"{state_records.__name__}."):
+        loaded = importlib.import_module(module.name)
         words = sorted({one or other for one, other in _WORD.findall(inspect.getsource(loaded))})
         for name, decode in vars(loaded).items():
             if name.startswith("decode") and getattr(decode, "__module__", "") == loaded.__name__:
                 wanted = [each for each in inspect.signature(decode).parameters.values() if each.default is each.empty]
                 if len(wanted) == 1 and wanted[0].annotation == "bytes":
-                    found.append(pytest.param(decode, words, id=f"{module.name}.{name}"))
+                    found.append(pytest.param(decode, words, id=f"{module.name.rpartition('.')[2]}.{name}"))
     return found
+
+
+def test_the_decoders_of_all_state_topics_are_found() -> None:
+    assert len(_decoders()) > 20
 
 
 def _absurd(words: list[str]) -> st.SearchStrategy[Any]:

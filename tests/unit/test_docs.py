@@ -1,0 +1,109 @@
+"""The documentation leads where it says: links hit, and pages stay as short as a reader's patience."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("layer", "mapping", "schema_compat", "spark_connector")
+NOT_OURS = {"build", "dist", "__pycache__"}
+ARCHITECTURE_WORDS = 2_500
+README_WORDS = 600
+
+_FENCE = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"`[^`\n]*`")
+_LINK = re.compile(r"\]\(\s*<?([^)\s>]+)>?[^)]*\)")
+_HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
+
+
+def _folders(top: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Folders with the names of their files; links between folders are not followed."""
+    for folder, inner, files in os.walk(top):
+        inner[:] = [name for name in inner if name not in NOT_OURS and not name.startswith(".")]
+        yield Path(folder), files
+
+
+def _pages() -> list[Path]:
+    return sorted(folder / name for folder, files in _folders(ROOT) for name in files if name.endswith(".md"))
+
+
+def _prose(page: Path) -> str:
+    """Without blocks of code, in which `[a](b)` and `# c` mean something else."""
+    return _FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def _anchor(heading: str) -> str:
+    """As GitHub makes it: the text in lower case without punctuation, spaces as hyphens."""
+    text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+    return re.sub(r"[^\w\- ]", "", text.replace("`", "").strip().lower()).replace(" ", "-")
+
+
+@cache
+def _anchors(page: Path) -> frozenset[str]:
+    found: set[str] = set()
+    seen: Counter[str] = Counter()
+    for heading in _HEADING.findall(_prose(page)):
+        anchor = _anchor(heading)
+        found.add(f"{anchor}-{seen[anchor]}" if seen[anchor] else anchor)
+        seen[anchor] += 1
+    return frozenset(found)
+
+
+def _leads_nowhere(page: Path, link: str) -> bool:
+    path, _, anchor = unquote(link).partition("#")
+    target = page.parent / path if path else page
+    if not target.exists():
+        return True
+    return bool(anchor) and (target.suffix != ".md" or anchor not in _anchors(target))
+
+
+def _words(page: Path) -> int:
+    return len(page.read_text(encoding="utf-8").split())
+
+
+@pytest.mark.parametrize("page", _pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_relative_link_leads_somewhere(page: Path) -> None:
+    links = [link for link in _LINK.findall(_CODE.sub("", _prose(page))) if not re.match(r"[a-z][a-z+.-]*:", link)]
+    assert [link for link in links if _leads_nowhere(page, link)] == []
+
+
+def test_pages_are_found() -> None:
+    names = {str(page.relative_to(ROOT)) for page in _pages()}
+    assert {"README.md", "CONTRIBUTING.md", "docs/architecture.md", "layer/cursor/README.md"} <= names
+
+
+def test_anchors_are_github_s() -> None:
+    assert _anchor("Who has to trust whom?") == "who-has-to-trust-whom"
+    assert _anchor("What `pok` does: a list, [linked](x.md)") == "what-pok-does-a-list-linked"
+
+
+def test_the_architecture_is_read_in_a_quarter_of_an_hour() -> None:
+    assert _words(ROOT / "docs" / "architecture.md") <= ARCHITECTURE_WORDS
+
+
+def test_every_package_says_in_one_page_what_it_is() -> None:
+    readmes = [page for page in _pages() if page.name == "README.md" and page.relative_to(ROOT).parts[0] in PACKAGES]
+    assert {str(page.relative_to(ROOT)): words for page in readmes if (words := _words(page)) > README_WORDS} == {}
+    packages = [ROOT / top for top in PACKAGES if top != "layer"]
+    packages += [folder for folder in (ROOT / "layer").iterdir() if (folder / "__init__.py").exists()]
+    lacking = {str(p.relative_to(ROOT)) for p in packages if not p.is_symlink() and not (p / "README.md").exists()}
+    assert lacking == set()
+
+
+def test_docstrings_name_pages_that_are_there() -> None:
+    missing = set()
+    for top in (*PACKAGES, "tests", "examples"):
+        for folder, files in _folders(ROOT / top):
+            for path in (folder / name for name in files if name.endswith(".py")):
+                for page, anchor in re.findall(r"\b(docs/[\w-]+\.md)(?:#([\w-]+))?", path.read_text(encoding="utf-8")):
+                    if not (ROOT / page).exists() or (anchor and anchor not in _anchors(ROOT / page)):
+                        missing.add(f"{path.relative_to(ROOT)}: {page}#{anchor}")
+    assert missing == set()
