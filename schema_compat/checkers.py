@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from pulsar_on_kafka.schema_compat.avro import AVRO_CHECKER
+from pulsar_on_kafka.schema_compat.avro.avro_checker import AVRO_CHECKER
 from pulsar_on_kafka.schema_compat.base.schema_model import (
     CompatibilityStrategy,
     Incompatibility,

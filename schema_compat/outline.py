@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, Final
 
-from pulsar_on_kafka.schema_compat.avro import AVRO_CHECKER
+from pulsar_on_kafka.schema_compat.avro.avro_checker import AVRO_CHECKER
 from pulsar_on_kafka.schema_compat.avro.avro_types import (
     NO_DEFAULT,
     Array,

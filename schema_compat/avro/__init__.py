@@ -1,48 +1,6 @@
-"""Avro: whether a reader's schema can read what a writer's wrote, as Pulsar's brokers decide it.
+"""The Avro checker decides whether a reader's schema can read what a writer's wrote, as Pulsar's brokers do.
 
 They ask Avro's `SchemaValidator`, and so the names of records do not matter, and an enum may lose symbols. Where that
 depends on the order of a union's branches, or fails for types that only contain themselves, we do not follow.
 Source: Avro 1.11 `Resolver`, `ResolvingGrammarGenerator`, `Schema.Parser`; Pulsar `AvroSchemaBasedCompatibilityCheck`.
 """
-
-from __future__ import annotations
-
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Final
-
-from pulsar_on_kafka.schema_compat.avro.avro_parsing import parse_avro
-from pulsar_on_kafka.schema_compat.avro.avro_types import AvroType
-from pulsar_on_kafka.schema_compat.avro.difference_report import differences
-from pulsar_on_kafka.schema_compat.base.schema_model import Difference, SchemaInfo
-
-_KEPT_BYTES: Final = 32_768
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class AvroSchema:
-    """A definition, and the type that it defines."""
-
-    text: bytes
-    type: AvroType
-
-
-class AvroChecker:
-    """The checker of definitions that are Avro text: AVRO, PROTOBUF and most of JSON."""
-
-    def parse(self, schema: SchemaInfo) -> AvroSchema:
-        parse = _parse_small if len(schema.schema) <= _KEPT_BYTES else _parse
-        return parse(schema.schema)
-
-    def differences(self, reader: AvroSchema, writer: AvroSchema) -> list[Difference]:
-        return [] if reader.text == writer.text else differences(reader.type, writer.type)
-
-
-def _parse(text: bytes) -> AvroSchema:
-    return AvroSchema(text, parse_avro(text))
-
-
-# A registry asks about the same versions again and again.
-_parse_small = lru_cache(maxsize=64)(_parse)
-
-AVRO_CHECKER = AvroChecker()
