@@ -1,4 +1,4 @@
-"""What a mapping refuses. Every message names the value and what was expected instead."""
+"""Errors say what a mapping refuses; every message names the value and what was expected instead."""
 
 from __future__ import annotations
 

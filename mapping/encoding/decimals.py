@@ -1,4 +1,4 @@
-"""Decimal numbers in what others wrote: headers, properties, paths.
+"""Decimal numbers that others wrote in headers, properties and paths are read in one guarded way.
 
 One way to read them, because Python's own has traps: `int` refuses more than 4,300 digits with a ValueError of its own,
 and takes blanks, underscores and any script's digits.
@@ -18,7 +18,7 @@ _SHOWN: Final = 40
 
 
 class NoDecimal(MappingError):
-    """It is no decimal number, or one that is out of range."""
+    """The text is no decimal number, or one that is out of range."""
 
 
 def decimal(text: bytes | str, least: int = 0, most: int = OFFSET_MAX) -> int:

@@ -1,4 +1,4 @@
-"""Text in fewer letters: whatever is not allowed becomes `-x<code point in lowercase hex>-`.
+"""An escaper writes text in fewer letters: whatever is not allowed becomes `-x<code point in lowercase hex>-`.
 
     a.b  ->  a-x2e-b        a-b  ->  a-b        a-xb  ->  a-x2d-xb
 
@@ -18,7 +18,7 @@ _UNPRINTABLE: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
 class Escaper:
-    """Writes text in ASCII letters, digits, '-' and the further `literals`."""
+    """An escaper writes text in ASCII letters, digits, '-' and the further `literals`."""
 
     __slots__ = ("_escaped",)
 

@@ -1,4 +1,4 @@
-"""Unsigned varints (as in Protobuf) and a reader that says what ended too early."""
+"""Unsigned varints are written as in Protobuf, and read by a reader that says what ended too early."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def write_varint(out: bytearray, value: int) -> None:
 
 
 class Reader:
-    """Takes bytes from the front; whatever is missing or left over raises CorruptRecord naming `what`."""
+    """A reader takes bytes from the front; whatever is missing or left over raises CorruptRecord naming `what`."""
 
     __slots__ = ("_at", "_data", "what")
 

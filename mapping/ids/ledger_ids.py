@@ -1,4 +1,4 @@
-"""Ledgers: fixed ranges of a partition's offsets, and the ids that name them.
+"""Ledgers are fixed ranges of a partition's offsets, and ids name them.
 
     ledger id  =  0 | incarnation, 27 bits | partition, 13 bits | range, 23 bits
     range = offset div entries per ledger        entry id = offset mod entries per ledger
@@ -26,7 +26,7 @@ _INCARNATION_SHIFT: Final = PARTITION_BITS + RANGE_BITS
 
 
 class LedgerIdFields(NamedTuple):
-    """What a ledger id tells by itself."""
+    """The fields are what a ledger id tells by itself."""
 
     incarnation: int
     partition: int
@@ -35,7 +35,7 @@ class LedgerIdFields(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LedgerLayout:
-    """How one life of a topic is divided into ledgers.
+    """A layout divides one life of a topic into ledgers.
 
     A non-partitioned topic has `partition` 0 throughout (its message ids show -1; that is the caller's concern).
 

@@ -1,4 +1,4 @@
-"""Message ids as the official client serializes them: the Protobuf message `MessageIdData`.
+"""Message ids are serialized as by the official client: as the Protobuf message `MessageIdData`.
 
     08 ledger id (uint64)  10 entry id (uint64)  [18 partition]  [20 batch index]  [30 batch size]
     [3a length, id of the first chunk]
@@ -23,14 +23,14 @@ _FIXED_SIZES: Final = {1: 8, 5: 4}  # by wire type
 
 
 class FirstChunk(NamedTuple):
-    """Where the first chunk of a chunked message lies; it is in the same partition as the last one."""
+    """The first chunk of a chunked message lies here, in the same partition as the last one."""
 
     ledger_id: int
     entry_id: int
 
 
 class MessageIdParts(NamedTuple):
-    """The numbers of a message id: -1 stands for "no partition" and "in no batch"."""
+    """A message id consists of these numbers: -1 stands for "no partition" and "in no batch"."""
 
     ledger_id: int
     entry_id: int

@@ -1,4 +1,4 @@
-"""A schema's number within its topic, as it stands in the header of each message."""
+"""A schema version numbers a schema within its topic and stands in the header of each message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MAX = 2**63 - 1
 
 @dataclass(frozen=True, order=True, slots=True)
 class SchemaVersion:
-    """`number` counts from 0; a deletion takes a number too. Source: Pulsar `LongSchemaVersion`.
+    """A version's `number` counts from 0; a deletion takes a number too. Source: Pulsar `LongSchemaVersion`.
 
     Raises:
         MappingError: the number is not from 0 to 2**63 - 1.

@@ -1,5 +1,6 @@
-"""Transaction ids: 128 bits. In headers `<most significant half>:<least significant half>` in decimal; for people
-`(most,least)`, as Pulsar prints them."""
+"""A transaction id has 128 bits. Headers show `<most significant half>:<least significant half>` in decimal, people see
+`(most,least)`, as Pulsar prints it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ _HALF_MAX: Final = 2**64 - 1
 
 
 class TxnId(NamedTuple):
-    """Both halves are 0 to 2^64 - 1; the high 16 bits of `most_bits` are the coordinator's id. Source: Pulsar TxnID."""
+    """A transaction id has two halves of 0 to 2^64 - 1; the high 16 bits of `most_bits` are the coordinator's id.
+    Source: Pulsar TxnID."""
 
     most_bits: int
     least_bits: int

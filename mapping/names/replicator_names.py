@@ -1,4 +1,4 @@
-"""Names that replication gives: of the subscription that holds its place, and of what it has copied."""
+"""Replication names the subscription that holds its place, and what it has copied."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Subscriptions and the consumer group that stands for each.
+"""A consumer group stands for each subscription.
 
     orders-reader of public.default.orders   ->   public.default.orders/orders-reader
     Größe 1       of public.default.orders   ->   public.default.orders/Gr-xf6--xdf-e-x20-1

@@ -1,4 +1,4 @@
-"""Topic names, and the Kafka topic that stands for each.
+"""A Kafka topic stands for each Pulsar topic, under a name that can be read back.
 
     persistent://public/default/orders-eu       public.default.orders-eu
     persistent://public/default/my_topic        public.default.my_topic
@@ -39,7 +39,7 @@ _CACHED_NAMES: Final = 8192
 
 @dataclass(frozen=True, slots=True)
 class TopicName:
-    """A topic, or one partition of it; `partition` is -1 for the topic itself, else 0 to 2,147,483,647.
+    """A name is a topic's, or one partition's of it; `partition` is -1 for the topic itself, else 0 to 2,147,483,647.
 
     Tenant and namespace have ASCII letters, digits and `_-=:.`; the local name any characters but '/', control
     characters (U+0000-001F, 007F-009F) and lone surrogates.

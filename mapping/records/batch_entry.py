@@ -1,4 +1,4 @@
-"""Batch entries: the value of a record that packs many messages, as one Avro record of parallel arrays.
+"""A batch entry packs many messages into the value of one record: one Avro record of parallel arrays.
 
     payloads           array of bytes           one for each message, in order of batch index; empty for a null one
     null_payloads      null | array of int      batch indexes of the null ones, ascending
@@ -55,7 +55,7 @@ _PARSED: Final = parse_schema(SCHEMA)
 
 
 class BatchMessage(NamedTuple):
-    """One message of a batch. `sequence_id` None: the record's sequence id plus the batch index."""
+    """A message stands in a batch. `sequence_id` None: the record's sequence id plus the batch index."""
 
     payload: bytes | None
     key: bytes | None = None
@@ -66,7 +66,7 @@ class BatchMessage(NamedTuple):
 
 
 class BatchColumns:
-    """A decoded batch entry. It keeps the columns; `message(i)` puts one together."""
+    """A decoded batch entry keeps its columns; `message(i)` puts one message together."""
 
     __slots__ = (
         "_event_times",

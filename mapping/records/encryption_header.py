@@ -1,4 +1,4 @@
-"""How a message was encrypted <-> the value of the header `__pulsar.encryption`.
+"""The header `__pulsar.encryption` says how a message was encrypted.
 
 The bytes are a Protobuf message: those fields of Pulsar's MessageMetadata that say it, under their numbers there.
 
@@ -25,7 +25,7 @@ _FIXED_SIZES: Final = {1: 8, 5: 4}
 
 
 class EncryptedKey(NamedTuple):
-    """A data key, encrypted for the holder of the private key called `name`."""
+    """A data key is encrypted for the holder of the private key called `name`."""
 
     name: str
     value: bytes
@@ -33,7 +33,7 @@ class EncryptedKey(NamedTuple):
 
 
 class EncryptionInfo(NamedTuple):
-    """What a consumer needs besides its private key."""
+    """A consumer needs this besides its private key."""
 
     keys: tuple[EncryptedKey, ...]
     param: bytes

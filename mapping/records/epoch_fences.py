@@ -1,4 +1,5 @@
-"""Whose records lie behind a fence: the epochs of exclusive producers, and of the replicators of each origin.
+"""Fences part the records of one epoch from those of the next: of exclusive producers, and of the replicators of each
+origin.
 
 Both follow one rule: behind the beginning of an epoch, records of lower epochs *of one origin* are void. An exclusive
 producer's epoch begins with its first record; a replicator's with a marker, when it takes over from one that may still
@@ -25,7 +26,7 @@ RecordHeaders = Iterable[tuple[str, bytes | None]] | None
 
 
 class Fence(NamedTuple):
-    """Where an epoch begins in a partition. `origin` is the cluster that the records are copied from; '' for the
+    """An epoch begins here in a partition. `origin` is the cluster that the records are copied from; '' for the
     exclusive producers of the topic itself."""
 
     offset: int
@@ -34,7 +35,7 @@ class Fence(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """Under which epoch a record was written, and of whom."""
+    """A record was written under this epoch, by producers or replicators of this origin."""
 
     origin: str
     epoch: int

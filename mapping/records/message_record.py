@@ -1,4 +1,4 @@
-"""What a message has besides payload and timestamp <-> Kafka headers and key.
+"""Kafka's headers and key say everything about a message besides its payload and timestamp.
 
 The headers' names and the form of their values are in `record_headers`. Decision: mapping/decisions/0003.
 """
@@ -54,7 +54,8 @@ Headers = list[tuple[str, bytes | None]]
 
 
 class ChunkInfo(NamedTuple):
-    """One piece of a chunked message: number `chunk_id` (from 0) of `chunks`, which have `total_bytes` together."""
+    """A chunk is one piece of a chunked message: number `chunk_id` (from 0) of `chunks`, which have `total_bytes`
+    together."""
 
     chunk_id: int
     chunks: int
@@ -71,7 +72,7 @@ class BatchInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class MessageMetadata:
-    """What a sender says of a message. Times are Unix times in ms; 0 and None mean "not said".
+    """A sender says this of a message. Times are Unix times in ms; 0 and None mean "not said".
 
     Args:
         ordering_key: goes with a partition key, which is the Kafka key then.
@@ -100,7 +101,7 @@ class MessageMetadata:
 
 
 class RecordHeaders(NamedTuple):
-    """What a record's headers say; the defaults are a foreign record's. Fields as in `MessageMetadata`.
+    """A record's headers say this; the defaults are a foreign record's. Fields are named as in `MessageMetadata`.
 
     `sequence_id` is -1 and `producer_name` '' when no producer of ours wrote it. A NamedTuple, because a frozen
     dataclass of this size takes four times as long to make, and consumers make one a message.

@@ -1,4 +1,4 @@
-"""Where the original of a replicated record lies: the value of the header `__pulsar.original_id`.
+"""The header `__pulsar.original_id` says where the original of a replicated record lies.
 
     "<offset>:<partition>:<incarnation>:<epoch>"      decimal
 
@@ -20,7 +20,8 @@ _MOST: Final = (OFFSET_MAX, 2**31 - 1, OFFSET_MAX, EPOCH_MAX)
 
 
 class OriginalPosition(NamedTuple):
-    """A record of the origin cluster. Of a batch entry, or a chunk, it is that entry's or that chunk's own.
+    """The position is that of a record of the origin cluster. Of a batch entry, or a chunk, it is that entry's or that
+    chunk's own.
 
     `incarnation`: the life of the topic there (its ledger ids have it, too). `epoch` is the replicator's, which only
     grows: of two owners of one replicator the later one has the higher.
@@ -33,7 +34,7 @@ class OriginalPosition(NamedTuple):
 
 
 class CopyHeaders(NamedTuple):
-    """What makes a record a copy, as it stands there: the origin's name and the position of the original."""
+    """Two headers make a record a copy, as they stand there: the origin's name and the position of the original."""
 
     cluster: bytes
     position: bytes

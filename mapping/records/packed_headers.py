@@ -1,5 +1,5 @@
-"""The headers that most records have - a producer, and perhaps a schema version or a transaction - as one `bytes` in
-place of a list of tuples. In memory only: nothing of this is ever stored or sent.
+"""Packed headers hold what most records have - a producer, and perhaps a schema version or a transaction - as one
+`bytes` in place of a list of tuples. They live in memory only: nothing of this is ever stored or sent.
 
 A consumer has thousands of records at hand, and Python's garbage collector walks through each list and tuple while they
 live. One object less for it to see is worth more than the microsecond of asking for the headers again, which are seldom

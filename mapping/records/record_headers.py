@@ -1,4 +1,4 @@
-"""Names and small values of the headers that this project puts on a Kafka record.
+"""This project puts headers of these names and small values on a Kafka record.
 
     __pulsar.producer         <sequence id>:<epoch>:<producer name>
     __pulsar.fence            empty: of an exclusive producer; after it records of lower epochs are void
@@ -54,7 +54,7 @@ PROPERTY_ESCAPE: Final = "__pulsar.p."
 
 
 class MarkerType(str, Enum):
-    """What a record without payload says. Source: Pulsar's MarkerType."""
+    """A marker's type is what a record without payload says. Source: Pulsar's MarkerType."""
 
     TXN_COMMIT = "txn_commit"
     TXN_ABORT = "txn_abort"

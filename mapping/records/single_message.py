@@ -1,4 +1,4 @@
-"""The payload of a Pulsar batch as it is on Pulsar's wire, uncompressed and in clear.
+"""A Pulsar batch's payload is a sequence of messages as they are on Pulsar's wire, uncompressed and in clear.
 
     repeated: length (uint32, big-endian) | metadata (Protobuf, that many bytes) | payload (metadata's payload_size)
 
@@ -29,7 +29,8 @@ LEAST_BYTES: Final = 6
 
 
 class SingleMessage(NamedTuple):
-    """One message of the batch. `partition_key` is base64 when the sender's was binary; '' and b'' stand for none."""
+    """A message stands in the batch. `partition_key` is base64 when the sender's was binary; '' and b'' stand for
+    none."""
 
     payload: bytes
     is_null: bool

@@ -1,4 +1,4 @@
-"""The sequence ids of one producer name, as a partition's records show them. Pure."""
+"""A partition's records show the sequence ids of one producer name. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pulsar_on_kafka.mapping.records.record_headers import BATCH, CHUNK, HIGHEST
 
 
 class StoredSequence(NamedTuple):
-    """The ids of one record: the first one in it, and the highest."""
+    """A record has these sequence ids: the first one in it, and the highest."""
 
     first: int
     highest: int

@@ -1,4 +1,4 @@
-"""Markers by which clusters find out how far a replicated subscription is in one another: records of the topic itself.
+"""Markers tell clusters how far a replicated subscription is in one another; they are records of the topic itself.
 
 marker = key null, header __pulsar.marker, value a JSON object:
 
@@ -32,8 +32,8 @@ FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRequest:
-    """`source` asks all clusters how far their logs are. `round`: 1, or 2 where the answers of the first one have to
-    get about before they count."""
+    """The cluster `source` asks all clusters how far their logs are. `round`: 1, or 2 where the answers of the first
+    one have to get about before they count."""
 
     snapshot_id: str
     source: str
@@ -42,7 +42,7 @@ class SnapshotRequest:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotResponse:
-    """The answer to `source`: the log of `origin` went up to the offset `upto`, before this was appended to it."""
+    """A cluster answers `source`: the log of `origin` went up to the offset `upto`, before this was appended to it."""
 
     snapshot_id: str
     source: str
@@ -53,8 +53,8 @@ class SnapshotResponse:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Who has done with everything up to the offset `local` of `source` has done with everything up to these offsets of
-    other clusters' logs."""
+    """A subscription that has done with everything up to the offset `local` of `source` has done with everything up to
+    these offsets of other clusters' logs."""
 
     snapshot_id: str
     source: str

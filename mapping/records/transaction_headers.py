@@ -1,4 +1,4 @@
-"""Which transaction a record belongs to, and the markers that end one in a data partition.
+"""A header says which transaction a record belongs to, and markers end a transaction in a data partition.
 
 marker = key __pulsar.marker, value null, headers __pulsar.txn <most>:<least> and __pulsar.marker txn_commit or
 txn_abort
@@ -27,7 +27,7 @@ _ENDS: Final = {
 
 
 class InTransaction(NamedTuple):
-    """`ended` is None for a message; a marker says how the transaction ended."""
+    """A record belongs to a transaction. `ended` is None for a message; a marker says how the transaction ended."""
 
     txn: TxnId
     ended: MarkerType | None

@@ -1,4 +1,4 @@
-"""Which partition a key goes to. Decision: mapping/decisions/0006."""
+"""A key goes to the partition that its CRC-32 says. Decision: mapping/decisions/0006."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Key_Shared's slot of a key: Murmur3 (x86, 32 bits, seed 0)."""
+"""Murmur3 (x86, 32 bits, seed 0) gives a key its Key_Shared slot."""
 
 from __future__ import annotations
 

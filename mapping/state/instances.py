@@ -1,4 +1,4 @@
-"""Instances: what the system's state is called on a Kafka cluster that several share who do not trust one another.
+"""Instances name the system's state on a Kafka cluster that several share who do not trust one another.
 
     instance ''     pulsar.system.cursors          pulsar.system.ledgers/maintenance
     instance acme   pulsar.system-x-acme.cursors   pulsar.system-x-acme.ledgers/maintenance
@@ -28,7 +28,7 @@ _STATE: Final = re.compile(rf"{re.escape(_ROOT)}(-x-{_NAME.pattern})?\.")
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """The names of one instance; without a name it is the one that everybody has who says nothing.
+    """An instance has names of its own; the one without a name is everybody's who says nothing.
 
     Raises:
         InvalidInstanceName: `name` is neither empty nor 1 to 40 of a-z, 0-9 and single hyphens between them.

@@ -1,4 +1,4 @@
-"""Keys of the state topics: each has exactly one byte form, because compaction compares bytes.
+"""Keys of the state topics have exactly one byte form each, because compaction compares bytes.
 
     ["t","persistent://public/default/orders",3,"9f86d081"]      a short tag of the kind, then the fields in order
 
@@ -24,7 +24,7 @@ from pulsar_on_kafka.mapping.errors import MappingError, UnreadableKey
 
 @dataclass(frozen=True, slots=True)
 class TopicKey:
-    """`topics`: the version that this attempt would create."""
+    """A record of `topics` has this key: the version that this attempt would create."""
 
     topic: str
     version: int
@@ -33,15 +33,15 @@ class TopicKey:
 
 @dataclass(frozen=True, slots=True)
 class EpochKey:
-    """`topics`, `subscriptions`: entities were removed from this partition before this epoch, and whatever begins there
-    has versions behind all of theirs (decision 0026)."""
+    """An epoch ends others in `topics` and `subscriptions`: entities were removed from this partition before it, and
+    whatever begins there has versions behind all of theirs (decision 0026)."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class NamespaceKey:
-    """`namespaces`: `namespace` is `tenant/namespace`."""
+    """A record of `namespaces` has this key; `namespace` is `tenant/namespace`."""
 
     namespace: str
     version: int
@@ -50,7 +50,7 @@ class NamespaceKey:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRegistryKey:
-    """`namespaces`: the one registry of clusters; it lies where the policies of the cluster do."""
+    """The one registry of clusters has this key in `namespaces`; it lies where the policies of the cluster do."""
 
     version: int
     attempt: str
@@ -58,7 +58,7 @@ class ClusterRegistryKey:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionKey:
-    """`subscriptions`."""
+    """A record of `subscriptions` has this key."""
 
     topic: str
     subscription: str
@@ -68,7 +68,8 @@ class SubscriptionKey:
 
 @dataclass(frozen=True, slots=True)
 class SchemaKey:
-    """`schemas`: a topic's schemas live as long as the Kafka topic, whose id is Kafka's own."""
+    """A record of `schemas` has this key: a topic's schemas live as long as the Kafka topic, whose id is Kafka's
+    own."""
 
     topic: str
     kafka_topic_id: str
@@ -78,7 +79,8 @@ class SchemaKey:
 
 @dataclass(frozen=True, slots=True)
 class CursorSegmentKey:
-    """`cursors`: one segment of one save; segment -1 is the save's marker, -2, -3 ... are the pages of its index."""
+    """A record of `cursors` has this key: one segment of one save; segment -1 is the save's marker, -2, -3 ... are the
+    pages of its index."""
 
     topic: str
     partition: int
@@ -90,7 +92,7 @@ class CursorSegmentKey:
 
 @dataclass(frozen=True, slots=True)
 class CursorCheckpointKey:
-    """`cursor_checkpoints`."""
+    """A record of `cursor_checkpoints` has this key."""
 
     topic: str
     partition: int
@@ -100,7 +102,8 @@ class CursorCheckpointKey:
 
 @dataclass(frozen=True, slots=True)
 class LedgerKey:
-    """`ledgers`: operation number `op` of a session, about one ledger; the id tells the topic's life and the partition.
+    """A record of `ledgers` has this key: operation number `op` of a session, about one ledger; the id tells the
+    topic's life and the partition.
 
     No key is written twice, or what a former owner appends late would make compaction drop what it said in time.
     """
@@ -112,7 +115,7 @@ class LedgerKey:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryKey:
-    """`deliveries`: not compacted, so it names only whom the record concerns."""
+    """A record of `deliveries` has this key; it is not compacted, so it names only whom the record concerns."""
 
     topic: str
     partition: int
@@ -121,7 +124,7 @@ class DeliveryKey:
 
 @dataclass(frozen=True, slots=True)
 class ProducerKey:
-    """`producers`."""
+    """A record of `producers` has this key."""
 
     topic: str
     partition: int
@@ -131,7 +134,7 @@ class ProducerKey:
 
 @dataclass(frozen=True, slots=True)
 class ProducerClaimsKey:
-    """`producers`: who may produce to a topic, by compare-and-set."""
+    """A record of `producers` under this key says who may produce to a topic, by compare-and-set."""
 
     topic: str
     version: int
@@ -140,7 +143,7 @@ class ProducerClaimsKey:
 
 @dataclass(frozen=True, slots=True)
 class ProducerSessionKey:
-    """`producers`: a process with producers on a topic says that it lives."""
+    """A process with producers on a topic says in `producers`, under this key, that it lives."""
 
     topic: str
     session: str
@@ -148,7 +151,7 @@ class ProducerSessionKey:
 
 @dataclass(frozen=True, slots=True)
 class ProducerBoundsKey:
-    """`producers`: where an exclusive epoch can begin at the earliest."""
+    """A record of `producers` under this key says where an exclusive epoch can begin at the earliest."""
 
     topic: str
     producer_name: str
@@ -157,7 +160,8 @@ class ProducerBoundsKey:
 
 @dataclass(frozen=True, slots=True)
 class ReplicatorFenceKey:
-    """`producers`: where a replicator's epoch begins in a partition; `origin` is the cluster that it copies from."""
+    """A record of `producers` under this key says where a replicator's epoch begins in a partition; `origin` is the
+    cluster that it copies from."""
 
     topic: str
     partition: int
@@ -167,7 +171,8 @@ class ReplicatorFenceKey:
 
 @dataclass(frozen=True, slots=True)
 class ProducerSequenceKey:
-    """`producers`: the highest sequence id of a producer name in a partition, as its holder of one epoch knows it."""
+    """A record of `producers` under this key holds the highest sequence id of a producer name in a partition, as its
+    holder of one epoch knows it."""
 
     topic: str
     partition: int
@@ -177,7 +182,7 @@ class ProducerSequenceKey:
 
 @dataclass(frozen=True, slots=True)
 class TransactionLogKey:
-    """`__transaction_log`: operation number `op` of one transaction by one session."""
+    """A record of `__transaction_log` has this key: operation number `op` of one transaction by one session."""
 
     coordinator: int
     txn_most: int
@@ -188,7 +193,8 @@ class TransactionLogKey:
 
 @dataclass(frozen=True, slots=True)
 class TransactionAnswerKey:
-    """`__transaction_log`: operation number `op` of a session is its answer to a request."""
+    """A record of `__transaction_log` under this key, operation number `op` of a session, is its answer to a
+    request."""
 
     coordinator: int
     request: str
@@ -198,7 +204,8 @@ class TransactionAnswerKey:
 
 @dataclass(frozen=True, slots=True)
 class TransactionRequestKey:
-    """`transaction_requests`: not compacted; the request's id is hexadecimal text."""
+    """A record of `transaction_requests` has this key; it is not compacted, and the request's id is hexadecimal
+    text."""
 
     coordinator: int
     request: str
@@ -206,8 +213,8 @@ class TransactionRequestKey:
 
 @dataclass(frozen=True, slots=True)
 class TransactionBufferKey:
-    """`__transaction_buffer_snapshot`: `kind` is OPEN, ABORTED or VOID; `part` counts from 0 the records over which a
-    large bitmap is spread (0 for OPEN)."""
+    """A record of `__transaction_buffer_snapshot` has this key: `kind` is OPEN, ABORTED or VOID; `part` counts from 0
+    the records over which a large bitmap is spread (0 for OPEN)."""
 
     topic: str
     partition: int
@@ -220,7 +227,7 @@ class TransactionBufferKey:
 
 @dataclass(frozen=True, slots=True)
 class LowWaterKey:
-    """`__transaction_buffer_snapshot`: a coordinator's low-water mark."""
+    """A coordinator's low-water mark has this key in `__transaction_buffer_snapshot`."""
 
     coordinator: int
     session: str
@@ -228,7 +235,8 @@ class LowWaterKey:
 
 @dataclass(frozen=True, slots=True)
 class PendingAckKey:
-    """`__transaction_pending_ack`: ack number `ack` of a transaction, as one session took it."""
+    """A record of `__transaction_pending_ack` has this key: ack number `ack` of a transaction, as one session took
+    it."""
 
     topic: str
     partition: int
@@ -241,7 +249,7 @@ class PendingAckKey:
 
 @dataclass(frozen=True, slots=True)
 class PendingAckEndKey:
-    """`__transaction_pending_ack`: the outcome of a transaction."""
+    """The outcome of a transaction has this key in `__transaction_pending_ack`."""
 
     topic: str
     partition: int
@@ -252,7 +260,7 @@ class PendingAckEndKey:
 
 @dataclass(frozen=True, slots=True)
 class CursorTakeoverKey:
-    """`__transaction_pending_ack` and `deliveries`: a new owner of a cursor.
+    """A new owner of a cursor claims it under this key, in `__transaction_pending_ack` and `deliveries`.
 
     The session is in it because two owners may claim one version: two facts.
     """
@@ -266,7 +274,7 @@ class CursorTakeoverKey:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorTakeoverKey:
-    """`__transaction_log`: a new owner of a coordinator."""
+    """A new owner of a coordinator claims it under this key, in `__transaction_log`."""
 
     coordinator: int
     session: str
@@ -275,7 +283,7 @@ class CoordinatorTakeoverKey:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceTakeoverKey:
-    """`ledgers`: a new maintenance owner of one of its partitions."""
+    """A new maintenance owner of a partition of `ledgers` claims it under this key."""
 
     state_partition: int
     session: str
@@ -284,7 +292,8 @@ class MaintenanceTakeoverKey:
 
 @dataclass(frozen=True, slots=True)
 class TenantKey:
-    """`tenants`: which cluster has a tenant, by compare-and-set; `*` stands for tenants without a record of theirs."""
+    """A record of `tenants` under this key says which cluster has a tenant, by compare-and-set; `*` stands for tenants
+    without a record of theirs."""
 
     tenant: str
     version: int
@@ -293,7 +302,7 @@ class TenantKey:
 
 @dataclass(frozen=True, slots=True)
 class MigrationKey:
-    """`tenants`: how far a tenant's migration is, by compare-and-set."""
+    """A record of `tenants` under this key says how far a tenant's migration is, by compare-and-set."""
 
     tenant: str
     version: int
@@ -302,7 +311,7 @@ class MigrationKey:
 
 @dataclass(frozen=True, slots=True)
 class ImportKey:
-    """`tenants`: how far a tenant's import from Pulsar is, by compare-and-set."""
+    """A record of `tenants` under this key says how far a tenant's import from Pulsar is, by compare-and-set."""
 
     tenant: str
     version: int
@@ -311,8 +320,8 @@ class ImportKey:
 
 @dataclass(frozen=True, slots=True)
 class ProgressHeadKey:
-    """`subscription_progress`: what `cluster` says of a subscription, or is known to know of it (`about`); see
-    `subscription_progress.SAYS`. The highest (version, session) counts."""
+    """A record of `subscription_progress` under this key is what `cluster` says of a subscription, or is known to know
+    of it (`about`); see `subscription_progress.SAYS`. The highest (version, session) counts."""
 
     topic: str
     partition: int
@@ -325,7 +334,8 @@ class ProgressHeadKey:
 
 @dataclass(frozen=True, slots=True)
 class ProgressSegmentKey:
-    """`subscription_progress`: segment `number` of save `save` of the head of the same version and session."""
+    """A record of `subscription_progress` under this key is segment `number` of save `save` of the head of the same
+    version and session."""
 
     topic: str
     partition: int

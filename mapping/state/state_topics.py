@@ -1,4 +1,4 @@
-"""The catalogue of state topics: everything that the system remembers, and where.
+"""The catalogue of state topics names everything that the system remembers, and where.
 
 Each is the topic `persistent://pulsar/system/<name>`, of every instance its own (mapping/state/instances.py). The
 number of partitions never changes: incarnations and coordinator ids are made from it. Source: design.md 5.
@@ -22,14 +22,14 @@ _DAY_MS: Final = 24 * _HOUR_MS
 
 
 class Cleanup(str, Enum):
-    """Kafka's `cleanup.policy`."""
+    """Kafka cleans a topic in this way (`cleanup.policy`)."""
 
     COMPACT = "compact"
     DELETE = "delete"
 
 
 class PartitionedBy(str, Enum):
-    """What decides the partition of a record."""
+    """A record's partition is decided by this."""
 
     TOPIC = "name of the partitioned topic"
     NAMESPACE = "tenant/namespace"
@@ -43,7 +43,7 @@ MOST_COORDINATORS: Final = 1024
 
 @dataclass(frozen=True, slots=True)
 class StateTopic:
-    """One state topic; `configs` is its whole Kafka configuration beyond the cluster's defaults."""
+    """A state topic has these properties; `configs` is its whole Kafka configuration beyond the cluster's defaults."""
 
     name: str
     partitions: int

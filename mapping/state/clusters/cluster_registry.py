@@ -1,4 +1,4 @@
-"""The registry of clusters, a record of the `namespaces` state topic: a JSON object with a format number `v`.
+"""The registry of clusters is a record of the `namespaces` state topic: a JSON object with a format number `v`.
 
     {"v":1, "local":"eu", "clusters":{"us":{"service_url":"kafka://us:9092","kafka_config":{...}}}}
 
@@ -21,7 +21,7 @@ FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class ClusterListener:
-    """One more address of a cluster: for clients that name it, and for those in one of `networks` (CIDR)."""
+    """A cluster has one more address: for clients that name it, and for those in one of `networks` (CIDR)."""
 
     service_url: str
     networks: tuple[str, ...] = ()
@@ -29,7 +29,8 @@ class ClusterListener:
 
 @dataclass(frozen=True, slots=True)
 class ClusterAddress:
-    """How another cluster is reached: `kafka://host:port,...` or `kafka+ssl://...`, and librdkafka's options.
+    """Another cluster is reached by its address: `kafka://host:port,...` or `kafka+ssl://...`, and librdkafka's
+    options.
 
     `service_url` is for everybody whom none of `listeners` is for. What was written before there were any has none.
     `instance`: whose state it is there that this cluster's services use; '' is the one without a name.
@@ -43,7 +44,7 @@ class ClusterAddress:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRegistry:
-    """What one Kafka cluster knows: its own name ('' until it has one), and the others by theirs.
+    """A Kafka cluster knows its own name ('' until it has one), and the others by theirs.
 
     Its own may be among `clusters`, too, so that one set of commands serves all of them.
     """

@@ -1,5 +1,5 @@
-"""Values of the `tenants` state topic under `ImportKey`: how far a tenant's import from Pulsar is. JSON, with a format
-number.
+"""Values of the `tenants` state topic under `ImportKey` say how far a tenant's import from Pulsar is. JSON, with a
+format number.
 
     {"v":1,"tenant":"acme","origin":"pulsar:standalone","service_url":"pulsar://old:6650","admin_url":"http://old:8080",
      "step":"MESSAGES","run":3,"started_ms":1700000000000,"problem":""}
@@ -20,7 +20,7 @@ FORMAT: Final = 1
 
 
 class ImportStep(str, Enum):
-    """What is being done; IMPORTED: all that was there when the run began."""
+    """The step is what is being done; IMPORTED: all that was there when the run began."""
 
     METADATA = "METADATA"
     MESSAGES = "MESSAGES"
@@ -30,8 +30,9 @@ class ImportStep(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class ImportRecord:
-    """`origin` is what copies say they were copied from. `run` counts the workers that ever began, of which the latest
-    counts. `problem` is what the last worker could not do, "" when nothing went wrong."""
+    """A tenant's import has come to `step`. `origin` is what copies say they were copied from. `run` counts the workers
+    that ever began, of which the latest counts. `problem` is what the last worker could not do, "" when nothing went
+    wrong."""
 
     tenant: str
     origin: str

@@ -1,4 +1,5 @@
-"""Values of the `tenants` state topic under `MigrationKey`: how far a tenant's migration is. JSON with a format number.
+"""Values of the `tenants` state topic under `MigrationKey` say how far a tenant's migration is. JSON with a format
+number.
 
     {"v":1,"tenant":"acme","source":"west","target":"east","step":"REPLICATING","started_ms":1700000000000,"problem":""}
 
@@ -18,7 +19,7 @@ FORMAT: Final = 1
 
 
 class MigrationStep(str, Enum):
-    """What is being done, or (READY, SWITCHED, DONE, ROLLED_BACK) what may be asked for next."""
+    """The step is what is being done, or (READY, SWITCHED, DONE, ROLLED_BACK) what may be asked for next."""
 
     METADATA = "METADATA"
     REPLICATING = "REPLICATING"
@@ -35,7 +36,8 @@ class MigrationStep(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class MigrationRecord:
-    """`problem` is what the last worker could not do, "" when nothing went wrong."""
+    """A tenant's migration has come to `step`. `problem` is what the last worker could not do, "" when nothing went
+    wrong."""
 
     tenant: str
     source: str

@@ -1,4 +1,5 @@
-"""Values of the `subscription_progress` state topic: which messages a subscription has done with, by where they began.
+"""Values of the `subscription_progress` state topic say which messages a subscription has done with, by where they
+began.
 
     head    = format | life: two varints | count varint, (origin, acknowledgements)*
               | count varint, (origin, deliveries)*: only where there are any
@@ -46,14 +47,14 @@ head has no acknowledgements; its `life` is the one that markers name."""
 
 
 class Origin(NamedTuple):
-    """The cluster that a message was first published in, and the life (`incarnation`) of the topic there."""
+    """A message was first published in this cluster, in this life (`incarnation`) of the topic there."""
 
     cluster: str
     incarnation: int
 
 
 class SegmentPlace(NamedTuple):
-    """A segment: the save that wrote it, its number in that, and its offset in the state topic."""
+    """A segment lies here: the save that wrote it, its number in that, and its offset in the state topic."""
 
     save: int
     number: int
@@ -62,8 +63,8 @@ class SegmentPlace(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SavedAcks:
-    """What a head says of one origin: everything `below` this offset, and by block what lies above. `here` has the
-    blocks that fit into the head, `apart` where the others lie, in parts that make a union."""
+    """A head says of one origin: everything `below` this offset, and by block what lies above. `here` has the blocks
+    that fit into the head, `apart` where the others lie, in parts that make a union."""
 
     below: int = 0
     here: Mapping[int, Holes] = field(default_factory=dict)
@@ -72,7 +73,7 @@ class SavedAcks:
 
 @dataclass(frozen=True, slots=True)
 class ProgressHead:
-    """All that one writer says of one partition of one subscription.
+    """A head holds all that one writer says of one partition of one subscription.
 
     `life`: the incarnations of topic and subscription in the cluster whose topic that is. `deliveries`: counts and
     put-off times, in offsets of the origin.

@@ -1,4 +1,4 @@
-"""Values of the `tenants` state topic: which cluster has a tenant. JSON objects with a format number `v`.
+"""Values of the `tenants` state topic say which cluster has a tenant. JSON objects with a format number `v`.
 
     {"v":1,"cluster":"west","epoch":4,"state":"SWITCHING","target":"east","tenant":"acme"}
 
@@ -20,8 +20,8 @@ EVERY_OTHER_TENANT: Final = "*"
 
 
 class TenantState(str, Enum):
-    """SWITCHING: nobody may produce or consume until the tenant is ACTIVE on one cluster again. REMOVED: as if the
-    record had never been written, but for its epoch."""
+    """A tenant is ACTIVE, SWITCHING or REMOVED. SWITCHING: nobody may produce or consume until the tenant is ACTIVE on
+    one cluster again. REMOVED: as if the record had never been written, but for its epoch."""
 
     ACTIVE = "ACTIVE"
     SWITCHING = "SWITCHING"
@@ -30,8 +30,8 @@ class TenantState(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class TenantRecord:
-    """Where a tenant is. `target` is where it goes while it is SWITCHING, and "" else; `epoch` counts the changes from
-    1, so that whoever knows one can ask for a later one."""
+    """A tenant is on a cluster. `target` is where it goes while it is SWITCHING, and "" else; `epoch` counts the
+    changes from 1, so that whoever knows one can ask for a later one."""
 
     tenant: str
     cluster: str

@@ -1,4 +1,4 @@
-"""Bitmaps of offsets in records: roaring's portable form with its length before it; nothing for an empty one."""
+"""Bitmaps of offsets are written in roaring's portable form with its length before it; an empty one has no bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The head that binary values of transactions begin with: a changed byte never passes for another fact.
+"""Binary values of transactions begin with a head, by which a changed byte never passes for another fact.
 
 value = format u8 | kind u8 | CRC-32 of kind and body, 4 bytes big endian | body
 """

@@ -1,4 +1,4 @@
-"""Values that are one JSON object with a format number `v`, whose members are the fields of a flat dataclass.
+"""A JSON record is one object with a format number `v`, whose members are the fields of a flat dataclass.
 
     {"v":1,"tenant":"acme","cluster":"west","state":"ACTIVE","epoch":3,"target":""}
 

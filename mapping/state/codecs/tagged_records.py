@@ -1,4 +1,4 @@
-"""Values that are JSON objects in which one member, the tag, says of which kind they are: a frozen dataclass each.
+"""A tagged record is a JSON object in which one member, the tag, says of which kind it is: a frozen dataclass each.
 
 {"v":1,"op":"NEW","start_ms":1700000000000, ...}
 """
@@ -22,7 +22,7 @@ Reader = Callable[[object, str], Any]
 
 
 class TaggedRecords(Generic[T]):
-    """`kinds` by the words of the tag; `readers` by the names of all their fields."""
+    """The codec knows `kinds` by the words of the tag, and `readers` by the names of all their fields."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Value of the `cursor_checkpoints` state topic: a copy of an accepted group commit, as JSON."""
+"""A value of the `cursor_checkpoints` state topic is a copy of an accepted group commit, as JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class CursorCheckpoint:
-    """The highest (`version`, `save`) of a cursor is the one that counts."""
+    """A checkpoint counts if it has the highest (`version`, `save`) of its cursor."""
 
     version: int
     save: int

@@ -1,4 +1,5 @@
-"""The marker of a cursor's save: the index of its live segments, written after them and before the group commit.
+"""The marker of a cursor's save is the index of its live segments; it is written after them and before the group
+commit.
 
     marker   = format u8 | 0 u8 | index                          all in one record
              | format u8 | 1 u8 | page offsets: count varint, (varint)*      the index in pages
@@ -39,7 +40,8 @@ _PAGE: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class SegmentRef:
-    """One segment record: the ledger it speaks of, its offset in `cursors`, and the variable parts of its key."""
+    """A reference finds one segment record: the ledger it speaks of, its offset in `cursors`, and the variable parts of
+    its key."""
 
     ledger_index: int
     kafka_offset: int
@@ -50,7 +52,7 @@ class SegmentRef:
 
 @dataclass(frozen=True, slots=True)
 class MarkerRef:
-    """The variable parts of a marker's key, and how many pages it has beside its own record."""
+    """A reference has the variable parts of a marker's key, and how many pages it has beside its own record."""
 
     session: bytes
     save: int
@@ -59,7 +61,7 @@ class MarkerRef:
 
 @dataclass(frozen=True, slots=True)
 class LedgerSummary:
-    """What is known of a ledger's acknowledged entries without reading its segments.
+    """A summary tells what is known of a ledger's acknowledged entries without reading its segments.
 
     Attributes:
         acked: how many entries are acknowledged.
@@ -82,7 +84,7 @@ class LedgerSummary:
 
 @dataclass(frozen=True, slots=True)
 class SavedLedger:
-    """Where the holes of a ledger lie: usually in one segment."""
+    """The holes of a ledger lie here: usually in one segment."""
 
     summary: LedgerSummary
     parts: tuple[SegmentRef, ...]
@@ -94,7 +96,7 @@ class SavedLedger:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """The index of a save: its live segments, and what it made obsolete (tombstoned once the commit was accepted)."""
+    """A marker lists a save's live segments, and what it made obsolete (tombstoned once the commit was accepted)."""
 
     lineage: Lineage
     live: tuple[SavedLedger, ...]

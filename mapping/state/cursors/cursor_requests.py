@@ -1,4 +1,4 @@
-"""Values of the `deliveries` state topic: what processes ask of a cursor's owner, and its answers. JSON objects.
+"""Processes ask a cursor's owner, and it answers, by values of the `deliveries` state topic. JSON objects.
 
     {"v":1,"ask":"seek","id":"9f86d081884c7d65","life":["<topic id>",17,42],"offset":120,"batch_size":0,"begun":0}
     {"v":1,"ask":"acknowledge","id":"1b4f0e9851971998","life":["<topic id>",17,42],"ledgers":"<base64>"}
@@ -36,7 +36,7 @@ EVERYBODY: Final = -1
 
 
 class CursorLife(NamedTuple):
-    """Which life of topic and subscription a request is about: an owner of another one ignores it."""
+    """A request is about this life of topic and subscription: an owner of another one ignores it."""
 
     topic_id: str
     topic_incarnation: int
@@ -45,7 +45,7 @@ class CursorLife(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Seek:
-    """Set the cursor to `offset`: everything below is acknowledged, nothing at or above it is.
+    """The owner sets the cursor to `offset`: everything below is acknowledged, nothing at or above it is.
 
     With `batch_size` above 0 a batch entry of that many messages lies there, of which the first `begun` are not to
     come.
@@ -58,14 +58,15 @@ class Seek:
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgeUpTo:
-    """Acknowledge every entry up to and including the offset `upto`."""
+    """The owner acknowledges every entry up to and including the offset `upto`."""
 
     upto: int
 
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """Acknowledge the next `count` unacknowledged entries below the offset `end`; the result is how many those are."""
+    """The owner acknowledges the next `count` unacknowledged entries below the offset `end`; the result is how many
+    those are."""
 
     count: int
     end: int
@@ -73,8 +74,9 @@ class Skip:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledge:
-    """Acknowledge these entries and messages of batch entries, by ledger index and entry id; what is acknowledged
-    already stays so, what lies beyond the log's end is passed over. The result is how many ledgers changed.
+    """The owner acknowledges these entries and messages of batch entries, by ledger index and entry id; what is
+    acknowledged already stays so, what lies beyond the log's end is passed over. The result is how many ledgers
+    changed.
 
     One request is one record: `subscriptions.requests.acks_by_readers` splits what is too much for one.
     """
@@ -84,12 +86,12 @@ class Acknowledge:
 
 @dataclass(frozen=True, slots=True)
 class SaveNow:
-    """Make durable what was acknowledged."""
+    """The owner makes durable what was acknowledged."""
 
 
 @dataclass(frozen=True, slots=True)
 class CloseConsumers:
-    """The subscription is being deleted: every consumer of it ends. Not answered; the group tells."""
+    """The subscription is being deleted, and every consumer of it ends. Nobody answers; the group tells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,7 @@ Wish = Seek | AcknowledgeUpTo | Acknowledge | Skip | SaveNow | CloseConsumers | 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`id` is 8 random bytes; a request that is sent again keeps it, so that it takes effect once."""
+    """A request has an `id` of 8 random bytes; one that is sent again keeps it, so that it takes effect once."""
 
     id: bytes
     life: CursorLife
@@ -133,7 +135,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class ToldConsumer:
-    """One consumer as its process sees it.
+    """A process tells this of one of its consumers.
 
     `permits` is how many messages its inbox takes now, `unacked` how many it has in its hands (Shared, Key_Shared),
     `delivered` how many it got in all, `rate` how many a second lately. `lease_age_s`: since it was leased a message of
@@ -151,7 +153,7 @@ class ToldConsumer:
 
 @dataclass(frozen=True, slots=True)
 class ConsumersTold:
-    """The answer of a process, by the client id of its membership, to the request with this id."""
+    """A process, known by the client id of its membership, answers the request with this id."""
 
     id: bytes
     member: str

@@ -1,4 +1,4 @@
-"""The saved form of a cursor: the metadata of its group commit, and its segments.
+"""A cursor is saved as the metadata of its group commit, and as segments.
 
     commit metadata = "pok1:" base85( lineage kind body )        at most 4,095 characters
     lineage  = topic id (22 ASCII) | topic incarnation u64 | subscription incarnation u64
@@ -56,7 +56,7 @@ _U32: Final = struct.Struct(">I")
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Whose state this is: which life of topic and subscription, which owner, which save.
+    """The lineage says whose state this is: which life of topic and subscription, which owner, which save.
 
     `session` is 16 random bytes of the owner; `version` grows by one at each take-over; `save` counts an owner's saves.
     """
@@ -84,7 +84,8 @@ class Lineage:
 
 @dataclass(frozen=True, slots=True)
 class Holes:
-    """Acknowledged positions above the mark-delete position; `batches` maps position to (batch size, acked bits)."""
+    """Holes are acknowledged positions above the mark-delete position; `batches` maps position to (batch size, acked
+    bits)."""
 
     acked: BitMap
     batches: Mapping[int, tuple[int, int]] = field(default_factory=dict)
@@ -92,7 +93,7 @@ class Holes:
 
 @dataclass(frozen=True, slots=True)
 class CommitMetadata:
-    """What rides in the group commit: holes (relative to the committed offset), where the marker lies, or both.
+    """A group commit carries holes (relative to the committed offset), where the marker lies, or both.
 
     With both, the holes were acknowledged after the marker was written, when no segment could be (`CursorStore`).
     """
@@ -114,7 +115,7 @@ class CommitMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """All holes of one ledger as one save saw them."""
+    """A segment holds all holes of one ledger as one save saw them."""
 
     lineage: Lineage
     ledger_index: int

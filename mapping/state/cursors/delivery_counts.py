@@ -1,4 +1,4 @@
-"""How often messages were delivered, as a cursor's saved state holds it.
+"""A cursor's saved state says how often messages were delivered.
 
 All of it where a dead letter policy is set; elsewhere only redeliveries as the application saw them (`only_seen`).
 
@@ -23,7 +23,7 @@ from pulsar_on_kafka.mapping.state.codecs.bitmaps import read_bitmap, write_bitm
 
 @dataclass(frozen=True, slots=True)
 class Deliveries:
-    """What a new owner must know of what the former one may have handed out.
+    """A new owner must know this of what the former one may have handed out.
 
     `limit`: no offset at or above it was handed out; 0 after an orderly end, when nobody holds anything.
     `suspects`: offsets that were held by a process that died.

@@ -1,4 +1,4 @@
-"""Values of the `deliveries` state topic: leases of messages to processes that do not own their partition.
+"""An owner leases messages, by values of the `deliveries` state topic, to processes that do not own their partition.
 
     record  = format u8 | kind u8 | fields, see `encode`
     text    = length varint | UTF-8          bitmap = see `bitmaps`          number = varint
@@ -34,8 +34,8 @@ _LEAVING, _SAVE = 1, 2
 
 
 class MemberId(NamedTuple):
-    """One stay of a process with an owner: `client_id` is unique for its membership in the Kafka group, and the epoch
-    grows when it gives up what it holds and begins anew."""
+    """A member is one stay of a process with an owner: `client_id` is unique for its membership in the Kafka group, and
+    the epoch grows when it gives up what it holds and begins anew."""
 
     client_id: str
     epoch: int
@@ -43,7 +43,7 @@ class MemberId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeasedEntry:
-    """One entry handed to a consumer elsewhere. `messages` counts what is unacknowledged of it, or its chunks.
+    """An entry is handed to a consumer elsewhere. `messages` counts what is unacknowledged of it, or its chunks.
 
     `acked` (batch size, bits) is what is not to be delivered of a batch entry; `chunks` are the offsets of a message in
     chunks, in their order, of `total_bytes`.
@@ -63,7 +63,8 @@ class LeasedEntry:
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """From here on leases of lower versions are void; every member answers with what it holds (`Report.answers`)."""
+    """An owner takes over: from here on leases of lower versions are void, and every member answers with what it holds
+    (`Report.answers`)."""
 
     life: CursorLife
     owner: bytes
@@ -86,7 +87,8 @@ class Lease:
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """Nothing of the partition is this member's any more; it drops what was not received. Numbered as leases are."""
+    """Nothing of the partition is this member's any more; it drops what was not received. Recalls are numbered as
+    leases are."""
 
     owner: bytes
     version: int
@@ -124,10 +126,10 @@ class Expel:
 
 @dataclass(frozen=True, slots=True)
 class RemoteConsumer:
-    """A consumer as its process announces it. `limits` is how many messages each owner may lease to it in all, counted
-    from the member's epoch on. `sticky_ranges` and `allow_out_of_order` are those of Key_Shared.
-    `max_redeliver_count` is that of its dead letter policy, if it has one. `delivered` and `unacked` are for operators.
-    """
+    """A process announces a consumer of its own. `limits` is how many messages each owner may lease to it in all,
+    counted from the member's epoch on. `sticky_ranges` and `allow_out_of_order` are those of Key_Shared.
+    `max_redeliver_count` is that of its dead letter policy, if it has one. `delivered` and `unacked` are for
+    operators."""
 
     number: int
     name: str
@@ -142,8 +144,8 @@ class RemoteConsumer:
 
 
 class Nack(NamedTuple):
-    """Deliver again `delay_ms` after this was written. `redeliveries` is what its holder saw, so that a refusal that
-    stands twice in the log counts once."""
+    """An entry is to be delivered again `delay_ms` after this was written. `redeliveries` is what its holder saw, so
+    that a refusal that stands twice in the log counts once."""
 
     consumer: int
     offset: int
@@ -153,9 +155,9 @@ class Nack(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a member holds of a partition, for its new owner: offsets by (consumer, redeliveries), and of batch entries
-    among them how many messages are left. `chunked` has those that came in chunks: by the last one's offset all of
-    their offsets, in their order, and the size in bytes."""
+    """A member tells a new owner what it holds of a partition: offsets by (consumer, redeliveries), and of batch
+    entries among them how many messages are left. `chunked` has those that came in chunks: by the last one's offset all
+    of their offsets, in their order, and the size in bytes."""
 
     version: int
     offsets: Mapping[tuple[int, int], BitMap64]
@@ -165,8 +167,8 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that a member has to say. `sequence` grows by one within an epoch; one that is not above the last changes
-    nothing but by its acknowledgements, which count whoever sends them, how late ever.
+    """A report holds all that a member has to say. `sequence` grows by one within an epoch; one that is not above the
+    last changes nothing but by its acknowledgements, which count whoever sends them, how late ever.
 
     `heard`: the last number from each owner. `leaving`: it comes to no more. `save`: it waits for a save.
     """

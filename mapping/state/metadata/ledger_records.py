@@ -1,4 +1,4 @@
-"""Values of `ledgers`: the list of ledgers of every partition, one ledger a record. JSON objects.
+"""Values of `ledgers` list the ledgers of every partition, one ledger a record. JSON objects.
 
     {"v":1,"by":3,"op":"LEDGER","topic":"persistent://public/default/orders","state":"CLOSED","first":0,"end":50000,
      "bytes":9700000,"bytes_error":120000,"first_publish_ms":1700000000000,"last_publish_ms":1700000360000,
@@ -26,8 +26,9 @@ MAX_RECORD_BYTES: Final = 1_000_000
 
 
 class LedgerState(str, Enum):
-    """OPEN: the partition's end lies in it, or reaches it next. DELETING: its data may be deleted, it is still listed.
-    REMOVED: it is not listed any more; the record says so until no other record of the ledger is left."""
+    """A ledger is OPEN, CLOSED, DELETING or REMOVED. OPEN: the partition's end lies in it, or reaches it next.
+    DELETING: its data may be deleted, it is still listed. REMOVED: it is not listed any more; the record says so until
+    no other record of the ledger is left."""
 
     OPEN = "OPEN"
     CLOSED = "CLOSED"
@@ -37,7 +38,7 @@ class LedgerState(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class LedgerRecord:
-    """One ledger, as its owner knew it when it wrote this.
+    """A record describes one ledger, as its owner knew it when it wrote this.
 
     Attributes:
         topic: full name of the partitioned topic.
@@ -67,7 +68,7 @@ class LedgerRecord:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceTakenOver:
-    """A new owner."""
+    """A new owner has taken over the maintenance of a partition of `ledgers`."""
 
 
 LedgerValue = LedgerRecord | MaintenanceTakenOver

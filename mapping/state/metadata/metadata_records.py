@@ -1,4 +1,4 @@
-"""Values of the `topics`, `namespaces` and `subscriptions` state topics: JSON objects with a format number `v`.
+"""Values of the `topics`, `namespaces` and `subscriptions` state topics are JSON objects with a format number `v`.
 
 They are read by people with Kafka's own tools, hence JSON. An unknown field is kept out of the way (ignored), a missing
 or mistyped one is corrupt.
@@ -19,7 +19,8 @@ FORMAT: Final = 1
 
 
 class LifeState(str, Enum):
-    """CREATING: the intent is written, the Kafka topic perhaps not there yet. DELETING: the other way round."""
+    """A life begins as CREATING: the intent is written, the Kafka topic perhaps not there yet. DELETING is the other
+    way round."""
 
     CREATING = "CREATING"
     ACTIVE = "ACTIVE"
@@ -29,7 +30,7 @@ class LifeState(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class BacklogExceeded:
-    """What maintenance says to producers of a topic with too much that is not acknowledged.
+    """Maintenance says this to producers of a topic with too much that is not acknowledged.
 
     It counts until `until_ms` (Unix time), lest a topic stays closed when nobody maintains it any more. `holds`: they
     wait; else they are refused. `limit` says in words which limit of which partition.
@@ -45,8 +46,7 @@ class BacklogExceeded:
 
 @dataclass(frozen=True, slots=True)
 class Unused:
-    """Since when (Unix time) maintenance has seen a topic or a subscription unused, and `mark`, which changes with
-    every use."""
+    """Maintenance has seen a topic or a subscription unused since then (Unix time); `mark` changes with every use."""
 
     since_ms: int
     mark: str
@@ -54,8 +54,8 @@ class Unused:
 
 @dataclass(frozen=True, slots=True)
 class TopicRecord:
-    """One life of a topic. `partitions` is 0 for a non-partitioned topic; `bound` topics belong to somebody else.
-    `compacted_to` maps a partition ("0", "1" ...) to the end, exclusive, of what a compacted read folds.
+    """A record describes one life of a topic. `partitions` is 0 for a non-partitioned topic; `bound` topics belong to
+    somebody else. `compacted_to` maps a partition ("0", "1" ...) to the end, exclusive, of what a compacted read folds.
 
     `incarnation` is 0 in the creation record itself: it follows from that record's own offset, and every later version
     names it. `former` is that of the life before, 0 for none: its data is gone. `deletion_ends` maps the partitions of
@@ -82,7 +82,7 @@ class TopicRecord:
 
 @dataclass(frozen=True, slots=True)
 class NamespaceRecord:
-    """One namespace and its policies (Pulsar's names in snake case)."""
+    """A record holds one namespace and its policies (Pulsar's names in snake case)."""
 
     name: str
     state: LifeState
@@ -92,7 +92,7 @@ class NamespaceRecord:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Who may serve an Exclusive subscription.
+    """A claim says who may serve an Exclusive subscription.
 
     It holds until `deadline_ms` (Unix time) and, beyond that, while a member with `client_id` is in the group.
     `process` names the claimant's process so that a dead one on the same machine is known to be dead.
@@ -107,8 +107,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class PartitionSeat:
-    """How a subscription is, or was, served on one partition by itself. `rebirths` counts how often it was removed
-    there: what a cursor saved before is of another life."""
+    """A seat says how a subscription is, or was, served on one partition by itself. `rebirths` counts how often it was
+    removed there: what a cursor saved before is of another life."""
 
     type: str
     claim: Claim | None = None
@@ -116,7 +116,7 @@ class PartitionSeat:
 
 
 class ReplicatedBy(str, Enum):
-    """How other clusters hear what a replicated subscription has done with in this one."""
+    """A replicated subscription tells other clusters in this way what it has done with in this one."""
 
     ACKNOWLEDGEMENTS = "acknowledgements"
     """Every acknowledgement, by the positions of original messages (decision 0021)."""
@@ -126,7 +126,8 @@ class ReplicatedBy(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionRecord:
-    """One life of a subscription. `start_offsets` maps a partition ("0", "1" ...) to the first offset it wants.
+    """A record describes one life of a subscription. `start_offsets` maps a partition ("0", "1" ...) to the first
+    offset it wants.
 
     `incarnation` is -1 in the creation record itself, and named by every later version, as a topic's.
 

@@ -1,4 +1,4 @@
-"""Values of the `producers` state topic: JSON objects with a format number `v`, as in `metadata_records`."""
+"""Values of the `producers` state topic are JSON objects with a format number `v`, as in `metadata_records`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ MAX_PROPERTIES_BYTES: Final = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ProducerClaim:
-    """One producer, or all unnamed Shared ones of a process. It holds while its process is not known to be dead and
-    `deadline_ms` (Unix time), or that of the session's last sign of life, has not passed."""
+    """A claim is one producer's, or that of all unnamed Shared ones of a process. It holds while its process is not
+    known to be dead and `deadline_ms` (Unix time), or that of the session's last sign of life, has not passed."""
 
     session: str
     process: str
@@ -30,7 +30,7 @@ class ProducerClaim:
 
 @dataclass(frozen=True, slots=True)
 class ProducerClaims:
-    """Who produces to one life of a topic, by producer name (`*<session>` for unnamed ones).
+    """Claims say who produces to one life of a topic, by producer name (`*<session>` for unnamed ones).
 
     `epoch` only grows, over all lives of the name; each exclusive claim gets the next one, Shared producers have the
     one they found. After the first record of an epoch that is `exclusive_epoch`, or was it, records of lower epochs are
@@ -58,7 +58,7 @@ class ProducerClaims:
 
 @dataclass(frozen=True, slots=True)
 class Publisher:
-    """What operators see of one producer. `sent` and `failed` count messages since `connected_since_ms` (Unix time)."""
+    """Operators see this of one producer. `sent` and `failed` count messages since `connected_since_ms` (Unix time)."""
 
     producer_name: str
     access_mode: str
@@ -71,7 +71,7 @@ class Publisher:
 
 @dataclass(frozen=True, slots=True)
 class SignOfLife:
-    """Until when (Unix time in ms) a session counts as alive on one topic, and its producers there.
+    """A session, and its producers, count as alive on one topic until then (Unix time in ms).
 
     At most `MAX_PUBLISHERS`, and `MAX_PROPERTIES_BYTES` of properties, are listed; `unlisted` counts the others.
     """
@@ -188,7 +188,7 @@ def decode_replicator_fence(value: bytes) -> ReplicatorFence:
 
 @dataclass(frozen=True, slots=True)
 class SequenceSnapshot:
-    """The highest sequence id that a producer name has stored below the offset `upto`; -1 for none.
+    """A producer name has stored this highest sequence id below the offset `upto`; -1 for none.
 
     `final`: nothing of it can lie beyond `upto`, because its producer closed in good order.
     """

@@ -1,4 +1,4 @@
-"""Values of the `schemas` state topic: one version of a topic's schema, or its deletion.
+"""A value of the `schemas` state topic is one version of a topic's schema, or its deletion.
 
     {"v":1,"type":"AVRO","name":"Order", ... ,"sha256":"9f86..."}   LF  schema
     |<-- a JSON object, no line feed in it ---------------------->|      |<-- the definition's bytes, as they were given
@@ -44,7 +44,8 @@ class NewerFormat(CorruptRecord):
 
 @dataclass(frozen=True, slots=True)
 class SchemaRecord:
-    """`type` is a name of Pulsar's SchemaType; `user` who registered or deleted, "" for unknown.
+    """A record holds one version of a schema. `type` is a name of Pulsar's SchemaType; `user` who registered or
+    deleted, "" for unknown.
 
     `forced` marks a deletion of schemas that nobody could read, or that was asked for with force; with `removes` what
     stands before it counts for nobody any more.

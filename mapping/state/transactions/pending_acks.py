@@ -1,4 +1,4 @@
-"""Values of `__transaction_pending_ack`: what open transactions hold of a cursor, how they ended, and who owns it.
+"""Values of `__transaction_pending_ack` say what open transactions hold of a cursor, how they ended, and who owns it.
 
     ACK      = life | version varint | whole entries: bitmap
              | batches: count varint, (offset varint, batch)* | cumulative: 0 u8, or 1 u8, offset varint, batch
@@ -35,21 +35,22 @@ _TAKEOVER: Final = 3
 
 
 class TxnOutcome(Enum):
-    """How a transaction ended."""
+    """A transaction ended in one of two ways."""
 
     COMMITTED = True
     ABORTED = False
 
 
 class CursorLife(NamedTuple):
-    """Which life of a topic's and a subscription's name."""
+    """A cursor belongs to this life of a topic's and a subscription's name."""
 
     topic_incarnation: int
     subscription_incarnation: int
 
 
 class CumulativeAck(NamedTuple):
-    """Everything below `offset`, and of the entry there the messages in `acked` (all of it: `batch_size` 0)."""
+    """A cumulative ack covers everything below `offset`, and of the entry there the messages in `acked` (all of it:
+    `batch_size` 0)."""
 
     offset: int
     batch_size: int = 0
@@ -58,7 +59,7 @@ class CumulativeAck(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TxnAck:
-    """Positions that a transaction acknowledges: whole entries, messages of batch entries as offset -> (size, bits),
+    """A transaction acknowledges these positions: whole entries, messages of batch entries as offset -> (size, bits),
     and everything up to a position."""
 
     whole: BitMap64 = field(default_factory=BitMap64)
@@ -68,7 +69,7 @@ class TxnAck:
 
 @dataclass(frozen=True, slots=True)
 class PendingAck:
-    """What an owner of version `version` held for a transaction."""
+    """An owner of version `version` held this for a transaction."""
 
     life: CursorLife
     version: int

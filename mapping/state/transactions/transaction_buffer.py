@@ -1,4 +1,4 @@
-"""Values of `__transaction_buffer_snapshot`: what is known of transactions in one partition of a data topic.
+"""Values of `__transaction_buffer_snapshot` say what is known of transactions in one partition of a data topic.
 
     OPEN      = incarnation varint | lower bound varint
     ABORTED   = incarnation varint | sealed u8 | parts varint | lower bound varint | end varint | late until varint
@@ -32,7 +32,7 @@ _LEAST_BITS_MAX: Final = 2**64 - 1
 
 
 class BufferKind(str, Enum):
-    """What an entry says; the `kind` of its key."""
+    """An entry says one of these things; the kind is the `kind` of its key."""
 
     OPEN = "OPEN"
     ABORTED = "ABORTED"
@@ -52,7 +52,7 @@ class OpenEntry:
 
 @dataclass(frozen=True, slots=True)
 class AbortedEntry:
-    """An aborted transaction, and the offsets of its records that are known.
+    """A transaction was aborted, and these offsets of its records are known.
 
     Attributes:
         lower_bound: none of its records lies below.
@@ -74,7 +74,7 @@ class AbortedEntry:
 
 @dataclass(frozen=True, slots=True)
 class VoidEntry:
-    """Records that came after the end of the transaction that they name: whatever its outcome, they are not read."""
+    """Records came after the end of the transaction that they name: whatever its outcome, they are not read."""
 
     incarnation: int
     offsets: BitMap64

@@ -1,4 +1,4 @@
-"""Values of `__transaction_log`: what a coordinator decided, one operation a record. JSON objects.
+"""Values of `__transaction_log` say what a coordinator decided, one operation a record. JSON objects.
 
     {"v":1,"by":3,"op":"NEW","start_ms":1700000000000,"timeout_ms":60000,"max_local_id":17,"request":"9f86..."}
     {"v":1,"by":3,"op":"ADD_PARTITION","partitions":[["persistent://public/default/orders",0]]}
@@ -32,7 +32,7 @@ _SHORT_VALUES: Final = 1_000
 
 
 class TxnStatus(str, Enum):
-    """Pulsar's names."""
+    """A transaction's status has Pulsar's names."""
 
     OPEN = "OPEN"
     COMMITTING = "COMMITTING"
@@ -42,14 +42,14 @@ class TxnStatus(str, Enum):
 
 
 class TopicPartition(NamedTuple):
-    """Where a transaction writes."""
+    """A transaction writes here."""
 
     topic: str
     partition: int
 
 
 class TopicSubscription(NamedTuple):
-    """Where a transaction acknowledges."""
+    """A transaction acknowledges here."""
 
     topic: str
     partition: int
@@ -70,19 +70,23 @@ class NewTransaction:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsAdded:
+    """The transaction writes to these partitions as well."""
+
     by: int
     partitions: tuple[TopicPartition, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionsAdded:
+    """The transaction acknowledges on these subscriptions as well."""
+
     by: int
     subscriptions: tuple[TopicSubscription, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StatusUpdated:
-    """Never OPEN: that is what NEW says."""
+    """The transaction has this status, which is never OPEN: that is what NEW says."""
 
     by: int
     status: TxnStatus
@@ -99,7 +103,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """A new owner; it read ids up to `max_local_id` before it claimed."""
+    """A new owner has the coordinator; it read ids up to `max_local_id` before it claimed."""
 
     max_local_id: int
 

@@ -1,4 +1,4 @@
-"""Values of `transaction_requests`: what processes ask of a coordinator that another process owns. JSON objects.
+"""Processes ask a coordinator that another process owns by values of `transaction_requests`. JSON objects.
 
     {"v":1,"until_ms":1700000030000,"ask":"begin","timeout_ms":60000}
     {"v":1,"until_ms":...,"ask":"add_partitions","txn":"844424930131968:5","partitions":[["persistent://...",0]]}
@@ -30,14 +30,14 @@ FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """Open a transaction that is aborted after `timeout_ms`."""
+    """The coordinator opens a transaction that is aborted after `timeout_ms`."""
 
     timeout_ms: int
 
 
 @dataclass(frozen=True, slots=True)
 class AddPartitions:
-    """It will write to these."""
+    """The transaction will write to these."""
 
     txn: TxnId
     partitions: tuple[TopicPartition, ...]
@@ -45,7 +45,7 @@ class AddPartitions:
 
 @dataclass(frozen=True, slots=True)
 class AddSubscriptions:
-    """It will acknowledge on these."""
+    """The transaction will acknowledge on these."""
 
     txn: TxnId
     subscriptions: tuple[TopicSubscription, ...]
@@ -53,6 +53,8 @@ class AddSubscriptions:
 
 @dataclass(frozen=True, slots=True)
 class End:
+    """The coordinator ends the transaction."""
+
     txn: TxnId
     commit: bool
 
@@ -62,6 +64,8 @@ Wish = Begin | AddPartitions | AddSubscriptions | End
 
 @dataclass(frozen=True, slots=True)
 class TransactionRequest:
+    """A process asks the coordinator for this."""
+
     until_ms: int
     wish: Wish
 
