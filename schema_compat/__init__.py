@@ -1,4 +1,5 @@
-"""May this schema follow those? Pulsar's compatibility strategies over Avro, JSON, Protobuf and key/value schemas.
+"""A schema check says whether a schema may follow others: Pulsar's compatibility strategies over Avro, JSON, Protobuf
+and key/value schemas.
 
 Pure: it reads no files, opens no connections and needs nothing else of this project.
 

@@ -1,4 +1,4 @@
-"""Which checker judges a schema, by its type and, where they change the rules, the new schema's properties."""
+"""A schema's type chooses its checker, and so do the new schema's properties where they change the rules."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ Pick = Callable[[SchemaInfo], PairChecker[Any]]
 
 @dataclass(frozen=True, slots=True)
 class Checkers:
-    """Who judges which kinds of schema. A kind that nobody judges may change in every way, but under
-    ALWAYS_INCOMPATIBLE; KEY_VALUE schemas are judged by their parts. Source: Pulsar's
+    """Checkers judge the kinds of schema that they are there for. A kind that nobody judges may change in every way,
+    but under ALWAYS_INCOMPATIBLE; KEY_VALUE schemas are judged by their parts. Source: Pulsar's
     `schemaRegistryCompatibilityCheckers`."""
 
     pairs: Mapping[SchemaType, Pick]

@@ -1,5 +1,5 @@
-"""May this schema follow those? Source: Pulsar's SchemaRegistryServiceImpl and its checkers; every case is decided by
-rules that `tests/unit/schema_compat` go through one by one.
+"""The check says whether a schema may follow others. Source: Pulsar's SchemaRegistryServiceImpl and its checkers; every
+case is decided by rules that `tests/unit/schema_compat` go through one by one.
 """
 
 from __future__ import annotations

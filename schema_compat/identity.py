@@ -1,4 +1,4 @@
-"""Is it the same schema? What a registry asks before it asks whether one may follow the other.
+"""A registry asks whether two schemas are the same before it asks whether one may follow the other.
 
 Pulsar's brokers compare AVRO, JSON and PROTOBUF definitions as Avro's `Schema.equals` does after parsing: names with
 their namespaces, fields in order with defaults, sort orders and properties of their own count, documentation and

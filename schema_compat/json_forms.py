@@ -1,4 +1,4 @@
-"""JSON schemas: which of three forms a definition has, and how one form may follow another.
+"""A JSON schema's definition has one of three forms, and one form may follow another under rules of its own.
 
 Pulsar's clients store an Avro record under JSON, very old ones stored Jackson's JSON Schema; documents of JSON Schema
 are our addition. Source: Pulsar `JsonSchemaCompatibilityCheck`.
@@ -32,7 +32,7 @@ _AVRO_ALONE: Final = frozenset({"record", "error", "enum", "fixed", "map", "int"
 
 
 class Form(enum.Enum):
-    """What kind of text a JSON schema's definition is."""
+    """A JSON schema's definition is text of one of these kinds."""
 
     AVRO = "an Avro definition"
     LEGACY = "a legacy definition (urn:jsonschema:...)"
@@ -49,7 +49,7 @@ _CHECKERS: Final[Mapping[Form, PairChecker[Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The form of a definition; `id` of a legacy one; for an unknown one the `reason`."""
+    """A definition has a form; `id` of a legacy one; for an unknown one the `reason`."""
 
     form: Form
     id: str = ""

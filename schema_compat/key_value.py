@@ -1,4 +1,4 @@
-"""KEY_VALUE: two schemas in one.
+"""A KEY_VALUE schema holds two schemas in one.
 
     +-------------+------------+---------------+--------------+
     | key length  | key schema | value length  | value schema |     lengths: 4 bytes, big-endian, -1: no schema

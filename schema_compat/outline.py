@@ -1,4 +1,4 @@
-"""What a schema holds, a line for each field, so that two can be compared line by line.
+"""An outline says what a schema holds, a line for each field, so that two can be compared line by line.
 
 The lines of a record's or message's own fields are their names; those of types within it begin with the type's name, so
 that a type that is used twice, or contains itself, stands there once.
@@ -39,7 +39,7 @@ WHOLE: Final = "(the schema)"
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """`lines`: what stands under each name.
+    """An outline has `lines`: what stands under each name.
 
     `line_of`: the name that the path of an incompatibility leads to, where this schema is the reader.
     """
@@ -50,7 +50,7 @@ class Outline:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A line that is not the same in two schemas; `old` is None for one that was added, `new` for one that is gone."""
+    """A line is not the same in two schemas; `old` is None for one that was added, `new` for one that is gone."""
 
     name: str
     old: str | None

@@ -1,4 +1,4 @@
-"""From a strategy to questions for a checker: of which versions, in which directions, and in which order answered."""
+"""A strategy becomes questions for a checker: of which versions, in which directions, and in which order answered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DIRECTION_ORDER = {None: 0, Direction.BACKWARD: 1, Direction.FORWARD: 2}
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """An existing schema and its number: its index among all existing ones, above the first one's."""
+    """A version is an existing schema and its number: its index among all existing ones, above the first one's."""
 
     index: int
     schema: SchemaInfo

@@ -1,4 +1,4 @@
-"""Can a schema be read at all? The first schema of a topic follows nothing, and must be one nevertheless."""
+"""The first schema of a topic follows nothing, and must be one that can be read nevertheless."""
 
 from __future__ import annotations
 
@@ -7,5 +7,5 @@ from pulsar_on_kafka.schema_compat.checkers import BUILT_IN
 
 
 def check_readable(schema: SchemaInfo) -> None:
-    """As the built-in checkers have it. Raises UnreadableSchema, as `Checkers.check_readable`."""
+    """Ask the built-in checkers. Raises UnreadableSchema, as `Checkers.check_readable`."""
     BUILT_IN.check_readable(schema)

@@ -26,7 +26,7 @@ class TxnId(NamedTuple):
         return self.most_bits >> 48
 
     def __str__(self) -> str:
-        """As Pulsar prints it: `(most,least)`."""
+        """Give `(most,least)`, as Pulsar prints it."""
         return f"({self.most_bits},{self.least_bits})"
 
     @staticmethod

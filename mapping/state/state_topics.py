@@ -55,7 +55,7 @@ class StateTopic:
 
     @property
     def most_partitions(self) -> int:
-        """As many as it may have: where a partition is a coordinator there may be more than at first."""
+        """The topic may have as many: where a partition is a coordinator there may be more than at first."""
         return MOST_COORDINATORS if self.partitioned_by is PartitionedBy.COORDINATOR else self.partitions
 
     @property

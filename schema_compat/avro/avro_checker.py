@@ -16,14 +16,14 @@ _KEPT_BYTES: Final = 32_768
 
 @dataclass(frozen=True, eq=False, slots=True)
 class AvroSchema:
-    """A definition, and the type that it defines."""
+    """A definition defines a type."""
 
     text: bytes
     type: AvroType
 
 
 class AvroChecker:
-    """The checker of definitions that are Avro text: AVRO, PROTOBUF and most of JSON."""
+    """The checker judges definitions that are Avro text: AVRO, PROTOBUF and most of JSON."""
 
     def parse(self, schema: SchemaInfo) -> AvroSchema:
         parse = _parse_small if len(schema.schema) <= _KEPT_BYTES else _parse

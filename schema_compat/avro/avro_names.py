@@ -1,4 +1,4 @@
-"""Names of Avro: what may be one, and which full name is meant."""
+"""Avro's rules say what may be a name, and which full name is meant."""
 
 from __future__ import annotations
 

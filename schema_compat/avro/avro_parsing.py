@@ -1,4 +1,4 @@
-"""From a definition, as JSON gives it, to linked types. What Avro 1.11's `Schema.Parser` takes is taken.
+"""The parser makes linked types of a definition, as JSON gives it. What Avro 1.11's `Schema.Parser` takes is taken.
 
 Defaults are kept as they are and not looked at. Each method that reads a kind of type is a generator: it yields the
 definitions inside its own and is sent their types, so that depth costs no recursion.
@@ -45,7 +45,7 @@ _BRIEF: Final = 60
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Definition:
-    """A definition inside another one: what it is, the namespace around it, and where it stands."""
+    """A definition stands inside another one: what it is, the namespace around it, and where it stands."""
 
     value: Any
     namespace: str
@@ -88,7 +88,7 @@ def read_definition(value: Any) -> AvroType:
 
 
 class _Parser:
-    """The names that one schema defines, in the order in which they appear."""
+    """The parser keeps the names that one schema defines, in the order in which they appear."""
 
     def __init__(self) -> None:
         self._named: dict[str, Enum | Fixed | Record] = {}

@@ -1,4 +1,4 @@
-"""Avro schemas as linked objects. Two are the same only if they are one object; a recursive schema refers to itself."""
+"""Avro schemas are linked objects. Two are the same only if they are one object; a recursive one refers to itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NO_DEFAULT: Final = object()
 
 @dataclass(eq=False, slots=True)
 class Primitive:
-    """null, boolean, int, long, float, double, bytes or string, one object each (`PRIMITIVES`).
+    """A primitive type is null, boolean, int, long, float, double, bytes or string, one object each (`PRIMITIVES`).
 
     Logical types count as what they are stored as.
     """
@@ -75,7 +75,7 @@ class Field:
     type: AvroType
     aliases: tuple[str, ...]
     default: Any
-    """As JSON gives it, or NO_DEFAULT."""
+    """The default is as JSON gives it, or NO_DEFAULT."""
 
 
 @dataclass(eq=False, slots=True)

@@ -1,4 +1,4 @@
-"""Whether a field's default is a value of the field's type."""
+"""A field's default has to be a value of the field's type."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LEAVE: Final = object()
 
 
 class Defaults:
-    """Judges defaults, each field's once.
+    """This judges defaults, each field's once.
 
     The default of a union is a value of its first branch. Fields that a record's default leaves out take their own
     defaults. Bytes are text of the characters up to U+00FF, for a fixed as many as its size.

@@ -1,4 +1,4 @@
-"""Where and why a reader's schema cannot read a writer's."""
+"""The report says where and why a reader's schema cannot read a writer's."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def differences(reader: AvroType, writer: AvroType) -> list[Difference]:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class _Inside:
-    """The pairs of records that the walk is inside of, innermost first."""
+    """The walk is inside of these pairs of records, innermost first."""
 
     pair: Pair
     outer: _Inside | None

@@ -1,4 +1,4 @@
-"""Where in a schema something stands, as a pointer by index: `/fields/3/type/items`; the schema as a whole is `/`.
+"""A pointer says where in a schema something stands, by index: `/fields/3/type/items`; the schema as a whole is `/`.
 
 The form of Avro's `SchemaCompatibility.Incompatibility.getLocation()`.
 """
@@ -10,7 +10,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Pointer:
-    """One step further than `parent`: linked, so that deep schemas do not cost the square of their depth."""
+    """A pointer is one step further than `parent`: linked, so that deep schemas do not cost the square of their
+    depth."""
 
     parent: Pointer | None
     step: str

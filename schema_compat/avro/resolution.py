@@ -1,4 +1,5 @@
-"""Which pairs of types of two schemas are readable: the greatest set that does not contradict itself.
+"""The resolution of two schemas is the set of pairs of types that are readable: the greatest that does not contradict
+itself.
 
 A pair needs other pairs: all of its parts, or one branch of the reader's union. Each counts as readable until something
 speaks against it; then those that need it are looked at again. So a pair that needs itself is readable if nothing else
@@ -23,7 +24,7 @@ MAX_STEPS: Final = 1_000_000
 
 
 class Resolution:
-    """The verdict on a reader's and a writer's schema and on every pair of types that it rests on.
+    """A resolution is the verdict on a reader's and a writer's schema and on every pair of types that it rests on.
 
     Args:
         assumed: pairs that count as readable, whatever speaks against them.

@@ -1,4 +1,4 @@
-"""What one look at a pair of types tells: which parts face each other, and what is wrong with the two themselves."""
+"""One look at a pair of types tells which parts face each other, and what is wrong with the two themselves."""
 
 from __future__ import annotations
 

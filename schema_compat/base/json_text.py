@@ -1,4 +1,4 @@
-"""JSON text to values without recursion, with exact numbers.
+"""JSON text becomes values without recursion, with exact numbers.
 
 The standard parser recurses, so how deep a text may be nested would depend on who calls; and its floats lose digits
 that `multipleOf` and `enum` compare. Objects, arrays, strings, booleans and null become Python's; an integer, however
@@ -45,7 +45,8 @@ def parse_json(data: bytes, *, max_depth: int = MAX_DEPTH) -> Any:
 
 
 class _Reader:
-    """One pass over a text; `_open` holds the arrays and objects that are not closed yet, outermost first."""
+    """The reader passes over a text once; `_open` holds the arrays and objects that are not closed yet, outermost
+    first."""
 
     def __init__(self, text: str, max_depth: int) -> None:
         self._text = text

@@ -1,4 +1,4 @@
-"""Names of the rules that hold for every type of schema; those of one type stand with its checker."""
+"""These rules hold for every type of schema; the names of those of one type stand with its checker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes into a check and what comes out of it.
+"""Schemas go into a check, and a result comes out of it.
 
 A *checker* knows one kind of schema. It is anything with the two methods of `PairChecker`; `strategies.py` asks it, in
 the directions and of the versions that the strategy names, and makes `Incompatibility` of each `Difference`.
@@ -16,7 +16,7 @@ _FIRST_ADDED: Final = 1000
 
 
 class SchemaType(enum.Enum):
-    """Kinds of schema, with their numbers in Pulsar's API."""
+    """Schemas are of these kinds, with their numbers in Pulsar's API."""
 
     AUTO_PUBLISH = -4
     AUTO_CONSUME = -3
@@ -68,7 +68,7 @@ class SchemaType(enum.Enum):
 
 
 class CompatibilityStrategy(enum.Enum):
-    """Which existing versions a new schema must get on with, and in which directions."""
+    """A strategy says which existing versions a new schema must get on with, and in which directions."""
 
     UNDEFINED = "UNDEFINED"
     ALWAYS_INCOMPATIBLE = "ALWAYS_INCOMPATIBLE"
@@ -92,7 +92,8 @@ class CompatibilityStrategy(enum.Enum):
 
 
 class Direction(enum.Enum):
-    """Who reads: backward, the new schema reads what was written with the old one; forward, the other way round."""
+    """The direction says who reads: backward, the new schema reads what was written with the old one; forward, the
+    other way round."""
 
     BACKWARD = "backward"
     FORWARD = "forward"
@@ -106,8 +107,8 @@ _DIRECTIONS = {
 
 
 class SchemaName(str):
-    """The name of a schema that a program declares; called, it gives itself, as the official client's native object
-    does: `info.name` and `info.name()` are the same."""
+    """A program declares a schema's name; called, it gives itself, as the official client's native object does:
+    `info.name` and `info.name()` are the same."""
 
     __slots__ = ()
 
@@ -116,8 +117,8 @@ class SchemaName(str):
 
 
 class SchemaText(bytes):
-    """The definition of a schema that a program declares; called, it gives the text, as the official client's native
-    object does."""
+    """A program declares a schema's definition; called, it gives the text, as the official client's native object
+    does."""
 
     def __call__(self) -> str:
         return self.decode("utf-8")
@@ -125,7 +126,7 @@ class SchemaText(bytes):
 
 @dataclass(frozen=True, slots=True)
 class SchemaInfo:
-    """A schema as a registry keeps it.
+    """A registry keeps a schema as this.
 
     Args:
         schema: the definition: Avro or JSON text, a protobuf descriptor, key and value schema; empty for primitives.
@@ -159,7 +160,7 @@ class SchemaInfo:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A place where a reader's schema cannot read what a writer's schema wrote.
+    """A reader's schema cannot read, at this place, what a writer's schema wrote.
 
     Args:
         path: into the reader, in the form of the checker's section in the rules; "" for the schema as a whole.
@@ -174,7 +175,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Incompatibility:
-    """Why a new schema may not follow.
+    """A new schema may not follow for this reason.
 
     Args:
         path: where, as in `Difference`; below a KEY_VALUE schema it starts with `key:` or `value:`.
@@ -195,7 +196,8 @@ class Incompatibility:
 
 @dataclass(frozen=True, slots=True)
 class CompatibilityResult:
-    """Every reason against the new schema: newest version first, then backward before forward, then by path."""
+    """The result holds every reason against the new schema: newest version first, then backward before forward, then by
+    path."""
 
     incompatibilities: tuple[Incompatibility, ...]
 
@@ -213,7 +215,7 @@ Parsed = TypeVar("Parsed")
 
 
 class PairChecker(Protocol[Parsed]):
-    """How two schemas of one type are compared.
+    """A pair checker compares two schemas of one type.
 
     Neither method may raise anything else than said here, whatever the bytes; neither may depend on Python's recursion
     limit; both end on schemas that refer to themselves.

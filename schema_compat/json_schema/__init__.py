@@ -1,4 +1,5 @@
-"""JSON Schema documents, draft 4 to 2020-12: does a reader's document allow everything that a writer's allows?
+"""The JSON Schema checker (draft 4 to 2020-12) says whether a reader's document allows everything that a writer's
+allows.
 
 The rules are Confluent's under its strict policy, and Apicurio's for the keywords that Confluent does not compare;
 where both would accept a document that lets an old value fail, this package refuses. Two liberties of theirs remain: a

@@ -1,4 +1,4 @@
-"""Arrays: items, tuples under a content model, `contains` (rules, sections 5.4 and 5.7)."""
+"""These rules compare arrays: items, tuples under a content model, `contains` (rules, sections 5.4 and 5.7)."""
 
 from __future__ import annotations
 

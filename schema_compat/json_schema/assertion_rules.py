@@ -1,4 +1,4 @@
-"""Two schemas' own assertions, keyword by keyword (rules, sections 5.1, 5.2 and 5.7).
+"""These rules compare two schemas' own assertions, keyword by keyword (rules, sections 5.1, 5.2 and 5.7).
 
 A keyword speaks of one type of value, so it counts only where the writer allows that type.
 """

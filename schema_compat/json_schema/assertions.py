@@ -1,4 +1,4 @@
-"""The keywords of one schema that assert something by themselves, their shapes checked."""
+"""Assertions are the keywords of one schema that assert something by themselves, their shapes checked."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def escape(name: str) -> str:
 
 
 class Assertions:
-    """Reads them; `place` gives the place of a schema within, by its value and pointer."""
+    """This reads them; `place` gives the place of a schema within, by its value and pointer."""
 
     def __init__(self, dialect: Dialect, digests: dict[int, bytes], place: Callable[[Any, str], Place]) -> None:
         self._dialect = dialect

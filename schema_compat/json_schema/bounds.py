@@ -1,4 +1,4 @@
-"""Greatest and least values (rules, section 5.2)."""
+"""These rules compare greatest and least values (rules, section 5.2)."""
 
 from __future__ import annotations
 

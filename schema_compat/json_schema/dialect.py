@@ -1,4 +1,4 @@
-"""The drafts of JSON Schema, as far as they differ in what a keyword means."""
+"""The drafts of JSON Schema differ in what a keyword means."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UNTIL: Final = {"additionalItems": 2019, "$recursiveRef": 2019}
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """A draft: 3, 4, 6, 7, 2019 (-09) or 2020 (-12).
+    """A dialect is a draft: 3, 4, 6, 7, 2019 (-09) or 2020 (-12).
 
     A document that names no draft is read as draft-07, but keywords that only later drafts know count: who writes them
     means them.

@@ -1,4 +1,4 @@
-"""What a JSON Schema document says, as a graph of schemas.
+"""A JSON Schema document is a graph of schemas.
 
 A `Place` is where a schema stands; once a document is read, its `schema` is what counts there: references are followed,
 and a combination of one member is that member. Comparison tells schemas apart by identity: nothing here has equality.
@@ -20,7 +20,7 @@ Number = int | Decimal
 
 
 class Criterion(enum.Enum):
-    """How many members of a combination a document has to satisfy."""
+    """The criterion says how many members of a combination a document has to satisfy."""
 
     ALL = "allOf"
     ANY = "anyOf"
@@ -29,7 +29,7 @@ class Criterion(enum.Enum):
 
 @dataclass(eq=False, slots=True)
 class Place:
-    """Where a schema stands.
+    """A schema stands here.
 
     Args:
         pointer: from the document's root, `#/properties/a`.
@@ -43,12 +43,12 @@ class Place:
 
 @dataclass(eq=False, slots=True)
 class Never:
-    """`false`: no document."""
+    """The schema `false` allows no document."""
 
 
 @dataclass(eq=False, slots=True)
 class Combined:
-    """`allOf`, `anyOf` or `oneOf`; equal members are there once."""
+    """A combination is `allOf`, `anyOf` or `oneOf`; equal members are there once."""
 
     criterion: Criterion
     members: tuple[Place, ...]
@@ -56,14 +56,14 @@ class Combined:
 
 @dataclass(eq=False, slots=True)
 class Not:
-    """`not`."""
+    """`not` allows what its schema does not."""
 
     inner: Place
 
 
 @dataclass(eq=False, slots=True)
 class Condition:
-    """`if` with its `then` and `else`."""
+    """A condition is `if` with its `then` and `else`."""
 
     condition: Place
     then: Place | None
@@ -72,21 +72,21 @@ class Condition:
 
 @dataclass(eq=False, slots=True)
 class Reference:
-    """`$ref`, until the document is read."""
+    """A reference is `$ref`, until the document is read."""
 
     target: Place
 
 
 @dataclass(eq=False, slots=True)
 class Conjunction:
-    """A schema with keywords of several sorts, all of which count: its own assertions, `anyOf`, `$ref` and so on."""
+    """A schema with keywords of several sorts demands all of them: its own assertions, `anyOf`, `$ref` and so on."""
 
     parts: tuple[Place, ...]
 
 
 @dataclass(eq=False, slots=True)
 class ObjectKeywords:
-    """What is said of objects. None stands for an absent keyword or one that allows everything.
+    """These keywords speak of objects. None stands for an absent keyword or one that allows everything.
 
     Args:
         additional_given: `additionalProperties` is there, so that `unevaluatedProperties` has nothing to say.
@@ -106,7 +106,7 @@ class ObjectKeywords:
 
 @dataclass(eq=False, slots=True)
 class ArrayKeywords:
-    """What is said of arrays. None stands for an absent keyword or one that allows everything.
+    """These keywords speak of arrays. None stands for an absent keyword or one that allows everything.
 
     Args:
         rest: of the items behind `prefix`; of all items without a prefix.
@@ -132,7 +132,7 @@ ANY_ARRAY: Final = ArrayKeywords()
 
 @dataclass(eq=False, slots=True)
 class Plain:
-    """The assertions of one schema.
+    """A plain schema consists of its assertions.
 
     Args:
         types: None without `type`; `number` includes `integer`.
@@ -160,7 +160,7 @@ Schema = Never | Plain | Combined | Not | Condition | Reference | Conjunction
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A JSON Schema document, read.
+    """A document is a JSON Schema document that was read.
 
     Args:
         identifier: the root's `$id` or `id`; "" without.

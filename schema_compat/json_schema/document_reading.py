@@ -1,4 +1,4 @@
-"""From a JSON value to a graph of schemas: shapes of keywords are checked, references followed."""
+"""The reader makes a graph of schemas of a JSON value: shapes of keywords are checked, references followed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Do two schemas say the same? `if` and the `unevaluated` keywords depend on more than on what a schema allows."""
+"""Two schemas say the same, or not: `if` and the `unevaluated` keywords depend on more than on what a schema allows."""
 
 from __future__ import annotations
 

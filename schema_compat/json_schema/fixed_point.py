@@ -1,4 +1,4 @@
-"""Pairs of schemas, each judged once and again until nothing changes: the greatest fixed point.
+"""Pairs of schemas are judged once and again until nothing changes: the greatest fixed point.
 
 Every pair counts as compatible until a difference is found in it. When a pair turns out incompatible, the pairs that
 relied on it are judged again, so that no optimistic answer outlives what it was founded on. There is no recursion.
@@ -21,7 +21,7 @@ _MAX_REPEATED: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A difference in a pair itself; `step` is added to the pair's path."""
+    """A pair itself differs; `step` is added to the pair's path."""
 
     step: str
     rule: str
@@ -38,7 +38,7 @@ class Within:
 
 
 class Judge(Protocol):
-    """Answers about other pairs while a pair is judged."""
+    """A judge answers about other pairs while a pair is judged."""
 
     def accepts(self, writer: Place, reader: Place) -> bool:
         """Whether everything that `writer` allows is allowed by `reader`, as far as is known yet."""
@@ -54,7 +54,7 @@ _Pair = tuple[Schema, Schema, bool]
 
 
 class Pairs:
-    """Judges pairs with `compare`, and with `compare_same` where both must say the same."""
+    """Pairs are judged with `compare`, and with `compare_same` where both must say the same."""
 
     def __init__(self, compare: Compare, compare_same: Compare) -> None:
         self._compare = {False: compare, True: compare_same}

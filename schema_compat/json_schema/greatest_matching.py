@@ -1,4 +1,6 @@
-"""The greatest number of pairs that can be made at the same time: augmenting paths, found breadth first."""
+"""The greatest matching is the greatest number of pairs that can be made at the same time: augmenting paths, found
+breadth first.
+"""
 
 from __future__ import annotations
 

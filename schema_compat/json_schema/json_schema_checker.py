@@ -1,4 +1,4 @@
-"""JSON Schema documents as a checker."""
+"""The checker of JSON Schema documents reads two and compares them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from pulsar_on_kafka.schema_compat.json_schema.schema_pairs import compare_schem
 
 
 class JsonSchemaChecker:
-    """Judges documents of any dialect, also against one another; `legacy`: definitions that Jackson made."""
+    """The checker judges documents of any dialect, also against one another; `legacy`: definitions that Jackson
+    made."""
 
     def __init__(self, *, legacy: bool = False) -> None:
         self._legacy = legacy

@@ -1,4 +1,6 @@
-"""Objects: properties under a content model, what is required, and dependencies (rules, sections 5.3 and 5.7)."""
+"""These rules compare objects: properties under a content model, what is required, and dependencies (rules, sections
+5.3 and 5.7).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from pulsar_on_kafka.schema_compat.json_schema.fixed_point import Finding, Judge
 
 @dataclass(frozen=True, slots=True)
 class Cover:
-    """What an object may hold under a name that it does not declare.
+    """A cover says what an object may hold under a name that it does not declare.
 
     Args:
         places: the schemas for it, all of which count; with none it may not be there, unless `is_open`.
@@ -27,7 +29,7 @@ class Cover:
 
 @dataclass(frozen=True, slots=True)
 class ContentModel:
-    """What one side says of undeclared names: its patterns, and the rest of them."""
+    """A content model is what one side says of undeclared names: its patterns, and the rest of them."""
 
     keywords: ObjectKeywords
     rest: Place | None

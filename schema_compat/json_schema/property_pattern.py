@@ -1,4 +1,4 @@
-"""Does a property's name match a key of `patternProperties`?
+"""A key of `patternProperties` matches the names of properties.
 
 The key is a regular expression that somebody else wrote, so it may take a Python matcher exponential time, or be of a
 dialect that Python lacks. Such a pattern is compared as text alone, and what it matches counts as unknown.
@@ -25,7 +25,7 @@ _FOREIGN: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class PropertyPattern:
-    """A key of `patternProperties`; `compiled` is None where it can only be compared as text."""
+    """A pattern is a key of `patternProperties`; `compiled` is None where it can only be compared as text."""
 
     text: str
     compiled: re.Pattern[str] | None

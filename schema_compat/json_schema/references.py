@@ -1,4 +1,4 @@
-"""Where `$ref` leads: identifiers, anchors and JSON pointers within one document."""
+"""A `$ref` leads to a schema of the same document, by identifier, anchor or JSON pointer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _NO_SCHEMAS_WITHIN: Final = frozenset({"enum", "const", "default", "examples"})
 
 
 class References:
-    """The identifiers of a document and what they name."""
+    """The references know the identifiers of a document and what they name."""
 
     def __init__(self, document: Any, dialect: Dialect) -> None:
         self._dialect = dialect

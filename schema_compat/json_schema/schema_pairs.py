@@ -1,4 +1,4 @@
-"""Any two schemas: by their sorts, combinations and conjunctions (rules, section 5.1 and 5.5)."""
+"""Any two schemas are compared by their sorts, combinations and conjunctions (rules, section 5.1 and 5.5)."""
 
 from __future__ import annotations
 

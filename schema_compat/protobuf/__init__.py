@@ -1,1 +1,3 @@
-"""PROTOBUF_NATIVE schemas: does a reader's message keep everything that a writer's message puts on the wire?"""
+"""The PROTOBUF_NATIVE checker says whether a reader's message keeps everything that a writer's message puts on the
+wire.
+"""

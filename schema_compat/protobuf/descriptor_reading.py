@@ -1,4 +1,6 @@
-"""From the bytes of a FileDescriptorSet to messages: imports followed, names resolved, nothing taken on trust."""
+"""The reader makes messages of the bytes of a FileDescriptorSet: imports followed, names resolved, nothing taken on
+trust.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ _EDITIONS: Final = {998: PROTO2, 999: PROTO3, 1000: PROTO3, 1001: PROTO3, 1002: 
 
 @dataclass(frozen=True, slots=True)
 class _Unresolved:
-    """A field of a message or enum that has to be found yet; `scope` is the message that the field is in."""
+    """A field's message or enum has to be found yet; `scope` is the message that the field is in."""
 
     field: Field
     type_name: str
@@ -50,7 +52,8 @@ class _Unresolved:
 
 
 class Record:
-    """The fields of one message of the descriptors, by number; of a repeated field of scalars the last one counts."""
+    """A record holds the fields of one message of the descriptors, by number; of a repeated field of scalars the last
+    one counts."""
 
     __slots__ = ("_fields", "what")
 
@@ -98,7 +101,7 @@ class Record:
 
 
 class DescriptorSet:
-    """The files that one file imports, itself included, and everything defined in them.
+    """The set holds the files that one file imports, itself included, and everything defined in them.
 
     Raises:
         UnreadableSchema: from the constructor, where it says what is wrong.

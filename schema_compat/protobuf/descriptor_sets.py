@@ -1,4 +1,4 @@
-"""From a FileDescriptorSet, as `protoc --descriptor_set_out` writes it, to a PROTOBUF_NATIVE definition."""
+"""A FileDescriptorSet, as `protoc --descriptor_set_out` writes it, becomes a PROTOBUF_NATIVE definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Messages and enums of a FileDescriptorSet, with the features of their syntax or edition worked out.
+"""Descriptors describe the messages and enums of a FileDescriptorSet, with the features of their syntax or edition
+worked out.
 
 Field numbers are those of `google/protobuf/descriptor.proto`.
 """
@@ -12,7 +13,7 @@ from typing import Final
 
 
 class Kind(enum.Enum):
-    """Types that share a form on the wire, so that one may be read as another."""
+    """Types of one kind share a form on the wire, so that one may be read as another."""
 
     VARINT = "int32, int64, uint32, uint64, bool or enum"
     ZIGZAG = "sint32 or sint64"
@@ -28,7 +29,7 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class FieldType:
-    """A type of FieldDescriptorProto."""
+    """A field has one of the types of FieldDescriptorProto."""
 
     name: str
     kind: Kind
@@ -58,7 +59,7 @@ FIELD_TYPES: Final[Mapping[int, FieldType]] = {
 
 @dataclass(frozen=True, slots=True)
 class Features:
-    """What an edition or syntax means, as far as it reaches the wire; inner scopes override outer ones."""
+    """Features are what an edition or syntax means, as far as it reaches the wire; inner scopes override outer ones."""
 
     is_required: bool
     is_enum_closed: bool
@@ -85,7 +86,7 @@ PROTO3: Final = Features(is_required=False, is_enum_closed=False, is_delimited=F
 
 @dataclass(eq=False, slots=True)
 class Enum:
-    """An enum; `numbers` is by name, aliases included."""
+    """An enum has numbers; `numbers` is by name, aliases included."""
 
     name: str
     numbers: Mapping[str, int]
@@ -94,7 +95,7 @@ class Enum:
 
 @dataclass(eq=False, slots=True)
 class Field:
-    """A field; `target` is what a message, group or enum field is of.
+    """A field has a number and a type; `target` is what a message, group or enum field is of.
 
     Args:
         oneof: the index of its oneof in the message; None outside of one, and for a proto3 `optional`.
@@ -115,7 +116,7 @@ class Field:
 
 @dataclass(eq=False, slots=True)
 class Message:
-    """A message; `oneofs` are names by index, synthetic ones included."""
+    """A message has fields; `oneofs` are names by index, synthetic ones included."""
 
     full_name: str
     is_map_entry: bool

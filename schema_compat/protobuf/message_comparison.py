@@ -1,4 +1,6 @@
-"""Can messages written with one descriptor be read with another? Fields are compared by number (rules, section 6)."""
+"""The comparison says whether messages written with one descriptor can be read with another. Fields are compared by
+number (rules, section 6).
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ def message_differences(reader: Message, writer: Message) -> Iterator[Difference
 
 
 class _Comparison:
-    """Pairs of messages in the order of their distance from the roots; each pair of messages or enums once."""
+    """The comparison goes through pairs of messages in the order of their distance from the roots; each pair of
+    messages or enums once."""
 
     def __init__(self, reader: Message, writer: Message) -> None:
         self._met: set[tuple[Message | Enum, Message | Enum]] = {(writer, reader)}

@@ -1,4 +1,4 @@
-"""PROTOBUF_NATIVE schemas as checkers.
+"""The checker of PROTOBUF_NATIVE schemas reads two messages and compares them.
 
     {"fileDescriptorSet": base64 of a FileDescriptorSet with all imports,
      "rootMessageTypeName": the full name of a message, nested ones included,
@@ -28,7 +28,7 @@ _ROOT_ONLY: Final = "root-only"
 
 @dataclass(frozen=True, slots=True)
 class ProtobufNativeChecker:
-    """Judges messages by what `compare` (reader, writer) finds."""
+    """The checker judges messages by what `compare` (reader, writer) finds."""
 
     compare: Callable[[Message, Message], Iterator[Difference]]
 

@@ -1,4 +1,4 @@
-"""Protobuf's wire format, as far as descriptors need it.
+"""Protobuf's wire format is read as far as descriptors need it.
 
 field   = key value;  key = varint(number << 3 | wire type)
 value   = varint (0) | 8 bytes (1) | varint length, bytes (2) | fields, end of group (3 ... 4) | 4 bytes (5)

@@ -1,4 +1,4 @@
-"""`acknowledge`: the messages of any DataFrame, on a subscription."""
+"""`acknowledge` acknowledges the messages of any DataFrame on a subscription."""
 
 from __future__ import annotations
 

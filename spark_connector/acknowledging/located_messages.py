@@ -1,4 +1,4 @@
-"""Which messages a DataFrame, or a list of message ids, names: put together as bitmaps, in the JVM.
+"""A DataFrame, or a list of message ids, names messages: put together as bitmaps, in the JVM.
 
 Rows are found by `__messageId` (also messages of batch entries) or by `__partition` and `__offset`. What reaches Python
 is 4 KiB for each 32,768 offsets that were met, and a word for each 64 messages of batch entries named in part.
@@ -34,7 +34,9 @@ _LOW_DIGITS: Final = 14
 """Of a varint's bytes: what one bigint holds."""
 
 Located = dict[str, dict[int, Entries]]
-"""As `batch_plan.ByTopic`; `batches` are bits of the messages that were named, `whole` entries of which all were."""
+"""Entries by topic and partition, as in `batch_plan.ByTopic`; `batches` are bits of the messages that were named,
+`whole` entries of which all were.
+"""
 
 
 def located(messages: DataFrame, topics: Iterable[Topic]) -> Located:

@@ -1,4 +1,4 @@
-"""What is acknowledged along with messages that were not received by a consumer: offsets that hold no message.
+"""Offsets that hold no message are acknowledged along with messages that were not received by a consumer.
 
 A consumer passes markers, and what was aborted, as it comes by. Who acknowledges what a DataFrame names came by
 nowhere: the cursor would stay before the first of them, the log could not be trimmed there, and where Kafka deletes by

@@ -1,4 +1,4 @@
-"""What a read or a write refuses, in one line that says what was expected."""
+"""An error says in one line what a read or a write refuses, and what was expected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spark with the connector's jars: a ready session for those who have none, and a check of the sessions of others."""
+"""A session has the connector's jars: a ready one for those who have none, and a check of the sessions of others."""
 
 from __future__ import annotations
 

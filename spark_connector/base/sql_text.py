@@ -1,4 +1,4 @@
-"""Expressions as text, which Spark parses as a whole, while a Column costs the driver calls to the JVM for each part.
+"""Expressions are text, which Spark parses as a whole, while a Column costs the driver calls to the JVM for each part.
 
 Pure.
 """

@@ -1,4 +1,4 @@
-"""The options of a read, under pulsar-spark's names, checked before anything is touched. Pure.
+"""The options of a read bear pulsar-spark's names and are checked before anything is touched. Pure.
 
 Upper and lower case, dots and underscores do not count: `service.url`, `serviceUrl` and `service_url` are one option.
 Source of names and meanings: pulsar-spark's README (Configurations).
@@ -59,7 +59,7 @@ _FOREIGN: Final = ("pulsar.client.", "pulsar.admin.", "pulsar.reader.", "pulsar.
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where reading begins or ends.
+    """Reading begins or ends here.
 
     Attributes:
         whole: of every partition that nothing else is said of: `earliest`, `latest`, or a Unix time in ms.
@@ -76,7 +76,7 @@ LATEST: Final = Bound("latest")
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """A checked read. Exactly one of `topics` and `pattern` is there.
+    """A checked read has these options. Exactly one of `topics` and `pattern` is there.
 
     Attributes:
         subscription: whose acknowledgements filter; None: only transactions and void records do.

@@ -1,4 +1,4 @@
-"""The options that only streams have, checked before anything is touched. Pure."""
+"""Streams alone have these options, which are checked before anything is touched. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WITH_SUBSCRIPTION: Final = {
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """A checked stream.
+    """A checked stream has these options.
 
     Attributes:
         most_entries: of one micro-batch, over all partitions; a batch entry counts once. None: no limit.

@@ -1,4 +1,4 @@
-"""The options of a write, checked before anything is touched. Pure.
+"""The options of a write are checked before anything is touched. Pure.
 
 As for reads: upper and lower case, dots and underscores do not count (`keyColumn`, `key_column`).
 """
@@ -41,7 +41,7 @@ _OURS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """A checked write.
+    """A checked write has these options.
 
     Attributes:
         schema: a schema of the SDK, a SchemaInfo, or one of the names above.

@@ -1,4 +1,5 @@
-"""What one micro-batch delivers, and what became of it: written into the checkpoint, so that replays deliver the same.
+"""A plan says what one micro-batch delivers, and an outcome what became of it: written into the checkpoint, so that
+replays deliver the same.
 
 Pure.
 
@@ -37,7 +38,7 @@ BatchBits = Mapping[int, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """Entries of one partition by offset. What `batches` means depends on whose this is.
+    """A set of entries of one partition is kept by offset. What `batches` means depends on whose this is.
 
     Memory: at most 8 kB for each 65,536 offsets; less where they are rare or in runs.
     """
@@ -62,10 +63,11 @@ Pending = Mapping[str, Mapping[int, BitMap64]]
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """`start` and `end` are the batch's offsets as Spark's log has them. `delivered.batches` says which messages of a
-    delivered batch entry are *not* delivered, because they were acknowledged before. `pending`: chunks before `end`
-    that the next batch has to look at again. `passed`: what is known to hold no message, as `PartitionView.never` says;
-    it is acknowledged along. Not written: a batch that is run again passes nothing, the next one what it left."""
+    """A plan goes from `start` to `end`, the batch's offsets as Spark's log has them. `delivered.batches` says which
+    messages of a delivered batch entry are *not* delivered, because they were acknowledged before. `pending`: chunks
+    before `end` that the next batch has to look at again. `passed`: what is known to hold no message, as
+    `PartitionView.never` says; it is acknowledged along. Not written: a batch that is run again passes nothing, the
+    next one what it left."""
 
     start: str
     end: str

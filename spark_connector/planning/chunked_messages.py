@@ -1,4 +1,4 @@
-"""Which records of a partition are chunks, and which messages they make. Pure.
+"""Chunks of a partition make whole messages. Pure.
 
 The rules are those of readers (`subscriptions.records.chunks`), fed with what headers say instead of records: a message
 is there when all its chunks are, each unacknowledged, and lies where the last one does.
@@ -27,7 +27,7 @@ Chunks = Mapping[int, ChunkInfo | None]
 
 
 class WholeMessage(NamedTuple):
-    """A message that is complete: its chunks' offsets in their order, and the bytes that they have together."""
+    """A message is complete: its chunks' offsets in their order, and the bytes that they have together."""
 
     offsets: tuple[int, ...]
     total_bytes: int
@@ -35,8 +35,8 @@ class WholeMessage(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChunkedMessages:
-    """Of one partition. `parts` has the offsets of all chunks; `messages` the complete ones by their last chunk's
-    offset; `pending` the chunks of those that may become complete with what comes later."""
+    """A partition holds these messages in chunks. `parts` has the offsets of all chunks; `messages` the complete ones
+    by their last chunk's offset; `pending` the chunks of those that may become complete with what comes later."""
 
     parts: BitMap64 = field(default_factory=BitMap64)
     messages: Mapping[int, WholeMessage] = field(default_factory=dict)
@@ -80,7 +80,7 @@ def read_chunk(header: str) -> ChunkInfo | None:
 
 
 class KnownChunks:
-    """What was found of one partition so far, so that no offset is looked at twice.
+    """Chunks that were found of one partition so far are kept, so that no offset is looked at twice.
 
     Memory: a bitmap of the offsets that were looked at, and 200 bytes for each chunk among those that still matter.
     """

@@ -1,4 +1,4 @@
-"""Excluded offsets of a partition as blocks of bits, which Spark tests by a broadcast join. Pure.
+"""Excluded offsets of a partition become blocks of bits, which Spark tests by a broadcast join. Pure.
 
 A block is 65,536 offsets: 1,024 words of 64 bits, of which only those from the first to the last that is not 0 are
 kept. It is the unit of roaring bitmaps, too: a container of their portable format (RoaringFormatSpec) holds the offsets
@@ -46,7 +46,7 @@ _WORD_BYTES: Final = 8
 
 @dataclass(slots=True)
 class ExcludedOffsets:
-    """Of one partition. Bit i of a block's number stands for its offset i.
+    """A partition excludes these offsets. Bit i of a block's number stands for its offset i.
 
     Memory: 9 kB for each block that is touched.
     """

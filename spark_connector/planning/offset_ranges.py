@@ -1,4 +1,4 @@
-"""Which offsets of a topic's partitions a read fetches. Pure."""
+"""A read fetches ranges of offsets of a topic's partitions. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LENGTH: Final = attrgetter("length")
 
 @dataclass(frozen=True, order=True, slots=True)
 class Range:
-    """[start, end) of a partition."""
+    """A range is [start, end) of a partition."""
 
     start: int
     end: int
@@ -77,7 +77,7 @@ def scans(ranges: Mapping[int, Sequence[Range]]) -> list[dict[int, Range]]:
 
 
 def offsets_json(kafka_topic: str, ends: Mapping[int, int]) -> str:
-    """As Spark's Kafka source takes them."""
+    """Write offsets as Spark's Kafka source takes them."""
     return json.dumps({kafka_topic: {str(partition): offset for partition, offset in sorted(ends.items())}})
 
 

@@ -1,4 +1,4 @@
-"""Snapshots as a stream uses them: which entries a partition shows, and a snapshot that shows exactly some. Pure."""
+"""A stream takes from a snapshot which entries a partition shows, and makes one that shows exactly some. Pure."""
 
 from __future__ import annotations
 

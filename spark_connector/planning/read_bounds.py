@@ -1,4 +1,4 @@
-"""From where to where the options say: offsets by partition, and places inside of batch entries."""
+"""The options bound a read: offsets by partition, and places inside of batch entries."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pulsar_on_kafka.spark.planning.offset_ranges import Range
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """An offset, and of a batch entry there the first message (0: all of it)."""
+    """A read begins at an offset, and of a batch entry there at the first message (0: all of it)."""
 
     offset: int
     batch_index: int = 0
@@ -26,7 +26,7 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """An exclusive offset, and of a batch entry before it the last message (None: all of it)."""
+    """A read ends at an exclusive offset, and of a batch entry before it at the last message (None: all of it)."""
 
     offset: int
     last_index: int | None = None
@@ -34,7 +34,7 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is asked for of one partition; None: all there is on that side."""
+    """A read asks for this of one partition; None: all there is on that side."""
 
     begin: Begin | None = None
     end: End | None = None

@@ -1,4 +1,4 @@
-"""What a subscription's next consumer would get of a topic, as one snapshot taken on the driver.
+"""A snapshot, taken on the driver, says what a subscription's next consumer would get of a topic.
 
 In this order (design.md 9): where each partition ends; then what is on record of transactions, so that every record
 below that end is known; then what transactions hold on the subscription; then its cursors. So a message that a
@@ -46,7 +46,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition: a reader gets the records of `whole` that are not excluded, but for those of the transactions in
+    """A reader gets the records of `whole` of one partition that are not excluded, but for those of the transactions in
     `unsealed` (which only headers tell). `lost`: how many messages that it would get Kafka has deleted. `chunked`:
     messages in chunks by their last chunk's offset; all their chunks are excluded."""
 
@@ -63,8 +63,8 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class TopicView:
-    """One topic at one moment. `delayed_until_ms`: messages that are to be delivered later than this Unix time are not
-    given; None: all are, as Exclusive and Failover subscriptions have it."""
+    """A view shows one topic at one moment. `delayed_until_ms`: messages that are to be delivered later than this Unix
+    time are not given; None: all are, as Exclusive and Failover subscriptions have it."""
 
     topic: Topic
     subscription: Subscription | None
@@ -102,7 +102,7 @@ def find_subscription(node: Node, topic: Topic, name: str, deadline: Deadline) -
 
 
 class Wanted(NamedTuple):
-    """What is looked at of a topic."""
+    """A read looks at this of a topic."""
 
     topic: Topic
     subscription: Subscription | None
@@ -110,7 +110,7 @@ class Wanted(NamedTuple):
 
 
 class _Logs(NamedTuple):
-    """Where the logs of a topic begin and end, and after that what is on record of transactions there."""
+    """The logs of a topic begin and end here; after that was asked, this was on record of transactions there."""
 
     lows: Mapping[int, int]
     ends: Mapping[int, int]
@@ -277,7 +277,7 @@ def _transactional(node: Node, topic: Topic, partition: int, whole: Range, deadl
 
 
 class Said(NamedTuple):
-    """Whether every message is one plain record, and whether some records may be chunks, or markers."""
+    """Producers said whether every message is one plain record, and whether some records may be chunks, or markers."""
 
     plain: bool
     may_have_chunks: bool
@@ -328,8 +328,8 @@ class _Cursor:
 def _cursors(
     node: Node, subscription: Subscription, partitions: Sequence[int], deadline: Deadline
 ) -> dict[int, _Cursor]:
-    """As the next owner would find them: as last saved, with what transactions acknowledged since. What a live owner
-    has not saved yet (`ack_persist_interval`) is not acknowledged."""
+    """Read the cursors as the next owner would find them: as last saved, with what transactions acknowledged since.
+    What a live owner has not saved yet (`ack_persist_interval`) is not acknowledged."""
     readings = _pending_acks(node, subscription, partitions, deadline)
     found = {}
     for partition, cursor in node.memberships.cursors.read(subscription, deadline).items():

@@ -1,5 +1,5 @@
-"""Batch entries unpacked inside the JVM: `from_avro`, then one row for each message (see
-`mapping.records.batch_entry`).
+"""Batch entries are unpacked inside the JVM: `from_avro`, then one row for each message
+(`mapping.records.batch_entry`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ENTRY: Final = "__entry"
 INDEX: Final = "__index"
 """Batch index; null for a message in no batch."""
 SIZE_FIELD: Final = "__sizeField"
-"""See `record_places.batch_size_field`; null for a message in no batch."""
+"""The batch's size as `record_places.batch_size_field` gives it; null for a message in no batch."""
 PAYLOAD: Final = "__payload"
 _BATCH: Final = "__batch"
 _POSITION: Final = "__pos"
@@ -68,7 +68,8 @@ def _of_this_format(info: str) -> str:
 
 
 class BatchColumns:
-    """What one message of a batch shows, as text over the rows of `unpacked`; of a message in no batch, null."""
+    """One message of a batch shows these columns, as text over the rows of `unpacked`; a message in no batch shows
+    null."""
 
     index: Final = INDEX
     in_batch: Final = f"({INDEX} is not null)"

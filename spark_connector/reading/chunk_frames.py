@@ -1,4 +1,4 @@
-"""Messages in chunks as Spark gives them: where chunks lie, found by one job, and put together inside the JVM.
+"""Spark finds where chunks lie by one job, and puts messages in chunks together inside the JVM.
 
 Only of topics that have it on record that somebody sent a message in chunks (`ProducerClaims.unchunked`).
 """

@@ -1,4 +1,4 @@
-"""The cluster of a read: this process's node for the driver, and Kafka's options for the executors."""
+"""A read is connected by this process's node for the driver, and by Kafka's options for the executors."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ KEPT_S: Final = 30.0
 
 
 class _KeptNodes:
-    """Nodes that nobody uses just now, each given back by a thread of its own when its time is over. Thread-safe."""
+    """Nodes that nobody uses just now are kept, each given back by a thread of its own when its time is over.
+    Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,5 +1,5 @@
-"""What a record's headers say, as SQL over Spark's `headers` column (see `mapping.records.record_headers`,
-`mapping.records.message_record`).
+"""SQL over Spark's `headers` column says what a record's headers say (`mapping.records.record_headers`,
+`message_record`).
 
 System headers are looked up by `array_position`, which is compiled. Properties need lambdas, which Spark interprets row
 by row: they are for those who ask for properties. Of several headers of one name the last one counts.
@@ -27,7 +27,7 @@ NO_PROPERTIES = "map_from_arrays(cast(array() as array<string>), cast(array() as
 
 
 class RecordHeaders:
-    """Expressions, as text, over one column of headers (an array of structs of key and value, or null)."""
+    """Expressions, as text, read one column of headers (an array of structs of key and value, or null)."""
 
     def __init__(self, headers: str = "headers") -> None:
         self._headers = headers

@@ -1,4 +1,4 @@
-"""Records of a topic as Spark's own Kafka source gives them.
+"""Spark's own Kafka source gives the records of a topic.
 
 `spark.read.format("kafka")` is the first version of that source: it makes a Row of every record and takes it apart
 again, which costs most where there are headers. Its second version, which `spark.sql.sources.useV1SourceList` keeps

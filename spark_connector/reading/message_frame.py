@@ -1,4 +1,4 @@
-"""The DataFrame of one topic's snapshot: Spark's Kafka source, what filters it, and the columns of messages."""
+"""The DataFrame of one topic's snapshot is Spark's Kafka source, what filters it, and the columns of messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`read_pulsar` and `PulsarReader`: a batch read of topics as a DataFrame that runs wholly in the JVM."""
+"""`read_pulsar` and `PulsarReader` read topics as a batch, as a DataFrame that runs wholly in the JVM."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read_pulsar(spark: SparkSession, **options: Any) -> DataFrame:
 
 
 class PulsarReader:
-    """The fluent form: `PulsarReader(spark).option("service.url", url).option("topic", name).load()`."""
+    """The reader is the fluent form: `PulsarReader(spark).option("service.url", url).option("topic", name).load()`."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -63,7 +63,7 @@ class PulsarReader:
         return self
 
     def load(self) -> DataFrame:
-        """See `read_pulsar`."""
+        """Read as `read_pulsar` does; it raises the same errors."""
         return read_pulsar(self._spark, **self._options)
 
 

@@ -1,4 +1,4 @@
-"""Which records of a snapshot are given, as SQL that Spark compiles."""
+"""Filters say which records of a snapshot are given, as SQL that Spark compiles."""
 
 from __future__ import annotations
 

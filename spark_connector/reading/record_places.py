@@ -1,4 +1,4 @@
-"""Where a record lies, as SQL over Kafka's partition and offset: message ids and names of partitions.
+"""SQL over Kafka's partition and offset says where a record lies: message ids and names of partitions.
 
 The bytes of a message id (see `mapping.ids.message_id`) are one `concat` of short binaries. A varint is taken byte by
 byte from a table of all bytes, with an empty one for each byte that the number does not need: no branches, little code
@@ -37,7 +37,7 @@ _BYTES: Final = binary(bytes(range(256)))
 
 
 def topic_name(topic: Topic, partition: str) -> str:
-    """As `Message.topic_name()`: with the partition's suffix on a partitioned topic."""
+    """Give the name as `Message.topic_name()` does: with the partition's suffix on a partitioned topic."""
     if not topic.partitioned:
         return text(str(topic.name))
     return f"concat({text(f'{topic.name.base}-partition-')}, cast({partition} as string))"

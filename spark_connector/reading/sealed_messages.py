@@ -1,5 +1,5 @@
-"""Encrypted messages: opened inside the JVM with data keys that the driver unwraps, or what the options say for when
-that cannot be done. Source: `subscriptions.records.sealed`, which does the same for consumers.
+"""Encrypted messages are opened inside the JVM with data keys that the driver unwraps, or treated as the options say
+for when that cannot be done. Source: `subscriptions.records.sealed`, which does the same for consumers.
 
 A record's header is everything that does not change with a data key, then the record's own parameter (see
 `mapping.records.encryption_header`): so the driver asks Spark for the different beginnings, opens each with the private

@@ -1,4 +1,4 @@
-"""Small files in a stream's checkpoint, on any file system that Hadoop reaches; each is there whole or not at all."""
+"""A stream's checkpoint has small files, on any file system that Hadoop reaches; each is there whole or not at all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 
 class CheckpointFiles:
-    """Files by name in the directory `pulsar` beside Spark's own. Used by one thread.
+    """Files lie by name in the directory `pulsar` beside Spark's own. Used by one thread.
 
     Writing is atomic as Spark's own logs are: by its `CheckpointFileManager`.
     """

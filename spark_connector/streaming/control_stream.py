@@ -1,5 +1,5 @@
-"""A streaming source without rows, in Python: Spark's triggers, offsets, checkpoint and progress for what this process
-plans itself.
+"""A streaming source without rows, in Python, has Spark's triggers, offsets, checkpoint and progress for what this
+process plans itself.
 
 Spark calls these objects in the driver's JVM; py4j brings the calls here, as it does those of `foreachBatch`. The
 source has no rows and no partitions, so nothing of it reaches an executor; what a micro-batch reads is the caller's
@@ -26,7 +26,8 @@ _callbacks: Any = java_gateway.ensure_callback_server_started
 
 
 class StreamPlanner(Protocol):
-    """What decides where batches end. Offsets are JSON texts. Called by the query's thread, one call at a time."""
+    """A planner decides where batches end. Offsets are JSON texts. It is called by the query's thread, one call at a
+    time."""
 
     name: str
     """Of the source, in progress and plans."""
@@ -83,7 +84,7 @@ def count_rows(spark: SparkSession, rows: int) -> None:
 
 
 class _Java:
-    """Values of the JVM that several of these need."""
+    """Several of these need these values of the JVM."""
 
     def __init__(self, gateway: Any, jvm: Any) -> None:
         self.gateway = gateway
@@ -102,7 +103,7 @@ class _Java:
 
 
 class _Proxy:
-    """What every Java object answers."""
+    """Every Java object answers this."""
 
     def __init__(self, java: _Java, planner: StreamPlanner) -> None:
         self._java = java

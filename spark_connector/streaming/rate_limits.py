@@ -1,4 +1,4 @@
-"""How much a micro-batch takes of what there is. Pure."""
+"""A limit says how much a micro-batch takes of what there is. Pure."""
 
 from __future__ import annotations
 

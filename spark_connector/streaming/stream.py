@@ -1,4 +1,4 @@
-"""`stream_pulsar`: micro-batches of a subscription's messages, which are acknowledged when they were dealt with.
+"""`stream_pulsar` gives a subscription's messages in micro-batches, which are acknowledged when they were dealt with.
 
 A batch in steps, each of which may be the last one before a crash: Spark writes its offsets ahead; what it delivers is
 written into the checkpoint (`plan`); `fn` runs; what it refused is written (`outcome`); the rest is acknowledged; Spark
@@ -65,7 +65,7 @@ def stream_pulsar(spark: SparkSession, **options: Any) -> PulsarStream:
 
 
 class BatchContext:
-    """What `fn` may tell of the batch that it was given."""
+    """The context hears what `fn` has to tell of the batch that it was given."""
 
     def __init__(self) -> None:
         self.refused: list[DataFrame | list[Any]] = []
@@ -80,7 +80,7 @@ class BatchContext:
 
 
 class PulsarStream:
-    """A stream that was asked for."""
+    """A stream was asked for; `foreach_batch` starts it."""
 
     def __init__(self, spark: SparkSession, options: dict[str, Any]) -> None:
         self._spark = spark
@@ -139,7 +139,7 @@ class PulsarStream:
 
 
 class _Planner(TopicPlanner):
-    """Gives the node back when the query has ended."""
+    """The planner gives the node back when the query has ended."""
 
     when_stopped: ExitStack | None = None
 
@@ -150,7 +150,7 @@ class _Planner(TopicPlanner):
 
 
 class _Batches:
-    """What runs in `foreachBatch`, in the query's thread."""
+    """`foreachBatch` runs this in the query's thread."""
 
     def __init__(
         self,

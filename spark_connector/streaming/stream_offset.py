@@ -1,4 +1,4 @@
-"""Where a stream stands: what Spark writes into its checkpoint's offset log. Pure.
+"""Spark writes into its checkpoint's offset log where a stream stands. Pure.
 
 {"v":1,"again":2,"of":5,"topics":{"persistent://public/default/orders":{"life":["<topic id>",17,42],"ends":{"0":120}}}}
 """
@@ -17,7 +17,7 @@ FORMAT: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class TopicPlace:
-    """One topic: everything below `ends` (by partition) was planned once.
+    """A stream stands here in one topic: everything below `ends` (by partition) was planned once.
 
     `life` is the Kafka topic id and the incarnations of topic and subscription (0: none), so that the offsets of a
     topic that was deleted are never taken for those of one that was made again under its name.
@@ -29,8 +29,8 @@ class TopicPlace:
 
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """`again` counts the batches that had messages from below the former end: refused ones, or such behind a seek; `of`
-    is how many entries of those the last of these batches may have."""
+    """A stream stands here. `again` counts the batches that had messages from below the former end: refused ones, or
+    such behind a seek; `of` is how many entries of those the last of these batches may have."""
 
     topics: Mapping[str, TopicPlace]
     again: int = 0

@@ -1,4 +1,4 @@
-"""Where a stream's micro-batches end, and which entries each delivers.
+"""The planner says where a stream's micro-batches end, and which entries each delivers.
 
 A stream goes along the partitions as Kafka's source does, up to the max read position: what an open transaction holds
 up comes when that ends. Beside it there is what lies below and is not acknowledged: what `fn` refused, what was given
@@ -54,7 +54,7 @@ class _Quiet(NamedTuple):
 
 
 class TopicPlanner:
-    """The `StreamPlanner` of topics. Called by the query's thread.
+    """The planner is the `StreamPlanner` of topics. It is called by the query's thread.
 
     Memory: one snapshot of the topics at a time, a bitmap of what was refused lately, and `KnownChunks`.
     """
@@ -129,7 +129,7 @@ class TopicPlanner:
         return {**self._progress, "delivered": str(self.delivered), "refused": str(self.refused)}
 
     def stop(self) -> None:
-        """See StreamPlanner."""
+        """The query has ended; there is nothing to give back here."""
 
     # The micro-batch ----------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""The topics of a stream as they are now: snapshots, signs that something moved, and whether they are the same ones."""
+"""A stream knows its topics as they are now: snapshots, signs that something moved, whether they are the same ones."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SAVE_S: Final = 20.0
 
 
 class _Kept(NamedTuple):
-    """Snapshots, and what `signs` said before they were taken."""
+    """Snapshots are kept with what `signs` said before they were taken."""
 
     signs: object
     views: dict[str, TopicView]
@@ -35,7 +35,7 @@ class _Kept(NamedTuple):
 
 
 class StreamTopics:
-    """Used by one thread. Memory: the last snapshot."""
+    """One thread asks for the topics. Memory: the last snapshot."""
 
     def __init__(self, node: Node, options: ReadOptions) -> None:
         self._node = node

@@ -1,4 +1,4 @@
-"""Avro values as SQL: each message by the version it was written with, all into one reader's definition."""
+"""Avro values are SQL: each message by the version it was written with, all into one reader's definition."""
 
 from __future__ import annotations
 

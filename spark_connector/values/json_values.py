@@ -1,4 +1,4 @@
-"""JSON values as SQL, by the reader's definition alone: JSON names its fields, so who wrote a message does not matter.
+"""JSON values are SQL, by the reader's definition alone: JSON names its fields, so who wrote a message does not matter.
 
 As in the SDK's records: a field that is missing or null has the definition's default, names that are no fields are left
 out, bytes are text in UTF-8. A member of an enum is given as it is written, which the Python client does by value.
@@ -47,7 +47,8 @@ _MOST_LEVELS: Final = 100
 
 
 class JsonCodec(Codec):
-    """Raises ValueError: the definition is none that Spark has a type for."""
+    """The codec reads JSON into a type of Spark's. Raises ValueError: the definition is none that Spark has a type
+    for."""
 
     def __init__(self, reader: SchemaInfo) -> None:
         definition = parsed_json(reader.schema)
@@ -131,7 +132,7 @@ def _one_of(union: list[Any]) -> Any:
 
 
 def as_written(kind: Any) -> DataType:
-    """As it stands in JSON: bytes are text there."""
+    """Give the type as it stands in JSON: bytes are text there."""
     if isinstance(kind, StructType):
         return StructType([StructField(field.name, as_written(field.dataType)) for field in kind.fields])
     if isinstance(kind, ArrayType):

@@ -1,4 +1,4 @@
-"""Key/value schemas as SQL: columns `key` and `value`, each by its own schema.
+"""Key/value schemas are SQL: columns `key` and `value`, each by its own schema.
 
 Inline, both are in the payload behind their lengths (4 bytes, big-endian, -1 for None); separated, the key is the
 record's key. Which of the two it is the version says that a message was written with. See `schema.key_value`.
@@ -26,7 +26,7 @@ _LENGTH: Final = 4
 
 
 class KeyValueCodec(Codec):
-    """Raises ValueError: a definition cannot be read."""
+    """The codec has one codec for the key and one for the value. Raises ValueError: a definition cannot be read."""
 
     def __init__(
         self, reader: SchemaInfo, writers: Mapping[SchemaVersion, SchemaInfo], record_key: Column, codec_of: CodecOf

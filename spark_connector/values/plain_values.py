@@ -1,4 +1,4 @@
-"""Values of Pulsar's plain types as SQL, both ways: bytes, text, and the Java client's big-endian numbers and times.
+"""Values of Pulsar's plain types are SQL, both ways: bytes, text, and the Java client's big-endian numbers and times.
 
 Java's Date, Time and Timestamp are moments in milliseconds. Spark has no time of day, so LOCAL_TIME is a bigint of
 nanoseconds. Finer than microseconds nothing is kept in a timestamp. See `schema.java_values` for the bytes.
@@ -40,7 +40,7 @@ _NTZ_EPOCH: Final = "TIMESTAMP_NTZ'1970-01-01 00:00:00'"
 
 
 class BytesCodec(Codec):
-    """Payloads as they are."""
+    """The codec gives payloads as they are."""
 
     def parse(self, payload: Column, version: Column | None) -> Column:
         return payload
@@ -50,7 +50,7 @@ class BytesCodec(Codec):
 
 
 class TextCodec(Codec):
-    """UTF-8."""
+    """The codec gives payloads as UTF-8."""
 
     def parse(self, payload: Column, version: Column | None) -> Column:
         return payload.cast("string")
@@ -61,7 +61,8 @@ class TextCodec(Codec):
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """`size` bytes; `read` gets a column of exactly so many, and may give null for bytes that are no value."""
+    """A value takes `size` bytes; `read` gets a column of exactly so many, and may give null for bytes that are no
+    value."""
 
     size: int
     read: Callable[[Column], Column]
@@ -70,7 +71,7 @@ class _Form:
 
 
 class PlainCodec(Codec):
-    """One of the types in `PLAIN_TYPES`."""
+    """The codec gives payloads as one of the types in `PLAIN_TYPES`."""
 
     def __init__(self, kind: SchemaType) -> None:
         self._form = _FORMS[kind]

@@ -1,4 +1,4 @@
-"""Values of PROTOBUF_NATIVE schemas as SQL. Fields have numbers, so who wrote a message does not matter.
+"""Values of PROTOBUF_NATIVE schemas are SQL. Fields have numbers, so who wrote a message does not matter.
 
 Needs Spark's Protobuf functions (`org.apache.spark:spark-protobuf_2.13`), which no other type needs.
 """
@@ -26,7 +26,7 @@ _OPTIONS: Final = {"mode": "PERMISSIVE", "emit.default.values": "true"}
 
 
 class ProtobufCodec(Codec):
-    """Raises ValueError: the definition is none."""
+    """The codec reads messages of one definition. Raises ValueError: the definition is none."""
 
     def __init__(self, reader: SchemaInfo) -> None:
         self._fields = [field.name for field in message_class(reader).DESCRIPTOR.fields]

@@ -1,4 +1,4 @@
-"""Which schemas a topic's messages were written with, and the one that Spark reads them by. Asked on the driver."""
+"""A topic has the schemas that its messages were written with, and one to read them by. Asked on the driver."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BY_VERSION: Final = frozenset({SchemaType.AVRO, SchemaType.KEY_VALUE})
 
 @dataclass(frozen=True, slots=True)
 class TopicSchemas:
-    """`writers` are there only where it matters who wrote a message."""
+    """A topic's messages are read by these. `writers` are there only where it matters who wrote a message."""
 
     topic: str
     reader: SchemaInfo

@@ -1,4 +1,6 @@
-"""What the values of one schema are as SQL: how a payload is parsed, how a failure is told, which columns there are."""
+"""A codec says what the values of one schema are as SQL: how a payload is parsed, how a failure is told, which columns
+there are.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ VALUE: Final = "value"
 
 
 class Codec(ABC):
-    """Expressions that run in the JVM, row by row without Python.
+    """A codec gives expressions that run in the JVM, row by row without Python.
 
     `parse` is costly, and its result is needed more than once: whoever uses a codec first gives that result a column of
     its own (`value_decoding`), which Spark then does not merge into the expressions over it.

@@ -1,4 +1,4 @@
-"""The columns of a read: those of the message, and in place of `value` those of its schema."""
+"""A read has the columns of the message, and in place of `value` those of its schema."""
 
 from __future__ import annotations
 

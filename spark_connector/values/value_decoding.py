@@ -1,4 +1,4 @@
-"""The `value` of messages -> the columns of their schema, inside the JVM.
+"""The `value` of messages becomes the columns of their schema, inside the JVM.
 
 Three steps, each a projection of its own, since Spark merges projections unless that would do something costly twice:
 parse once, check once, take the fields.
@@ -31,7 +31,7 @@ _CHECKED: Final = "__pulsar_checked"
 
 @dataclass(frozen=True, slots=True)
 class RawColumns:
-    """What the columns of undecoded messages are called. `value` and `key` are binary, `version` is a number."""
+    """The columns of undecoded messages have these names. `value` and `key` are binary, `version` is a number."""
 
     value: str = "value"
     key: str = "__recordKey"

@@ -1,4 +1,4 @@
-"""Columns of a DataFrame -> payloads (and keys) of a schema, inside the JVM; the way back from `value_decoding`.
+"""Columns of a DataFrame become payloads (and keys) of a schema, inside the JVM; the way back from `value_decoding`.
 
 Columns are found by the names of the schema's fields, also inside structs. A type is widened where nothing can be lost
 (int to long, float to double, anything to text); every other difference is refused before anything is written. A field
@@ -34,7 +34,7 @@ _TEXT_OR_BYTES: Final = frozenset({SchemaType.BYTES, SchemaType.NONE, SchemaType
 
 
 class Encoded(NamedTuple):
-    """`key` is there where the schema separates keys."""
+    """A row becomes a value, and a `key` where the schema separates keys."""
 
     payload: Column
     key: Column | None
@@ -101,7 +101,7 @@ def _plain(column: Column, found: DataType, info: SchemaInfo, name: str) -> Colu
 
 
 class _Whole:
-    """A row's columns as a record; never null."""
+    """A row's columns make a record, which is never null."""
 
     def __init__(self, rows: DataFrame, others: frozenset[str]) -> None:
         self.types: Mapping[str, DataType] = {field.name: field.dataType for field in rows.schema.fields}
@@ -116,7 +116,7 @@ class _Whole:
 
 
 class _Struct:
-    """A struct as a record."""
+    """A struct makes a record."""
 
     def __init__(self, column: Column, kind: StructType, path: str) -> None:
         self.types: Mapping[str, DataType] = {field.name: field.dataType for field in kind.fields}

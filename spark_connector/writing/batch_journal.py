@@ -1,4 +1,5 @@
-"""Which micro-batches of a stream were written: one small topic for each stream that says so, in the same transactions.
+"""A journal says which micro-batches of a stream were written: one small topic for each stream that says so, in the
+same transactions.
 
 The first record of a batch's transaction is one in the journal: `{"stream": id, "batch": number}`. So the batch counts
 as written exactly when its messages are visible, and no transaction of a batch can ever be committed whose record does
@@ -35,7 +36,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Batch(NamedTuple):
-    """A micro-batch: `stream` is Spark's id of the stream's checkpoint, '' where there is none."""
+    """A micro-batch has a number; `stream` is Spark's id of the stream's checkpoint, '' where there is none."""
 
     stream: str
     number: int
@@ -48,7 +49,7 @@ class _Noted(NamedTuple):
 
 
 class BatchJournal:
-    """For the driver. Memory: the records since the last batch that was written, a few."""
+    """The driver keeps the journal. Memory: the records since the last batch that was written, a few."""
 
     def __init__(self, node: Node, beside: TopicName, query: str, deadline: Deadline) -> None:
         """The journal is a topic in the namespace of `beside`, made when it does not exist. Raises LayerError."""

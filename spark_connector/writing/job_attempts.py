@@ -1,4 +1,4 @@
-"""Whether every task of a Spark job ran once.
+"""Spark's scheduler tells whether every task of a Spark job ran once.
 
 A task that fails, or is run twice by speculation, has perhaps written records already, and Spark's Kafka sink never
 takes them back. Within a transaction that shows: unless every task of the job ran exactly once, from beginning to end,
@@ -23,7 +23,7 @@ _DROPPED: Final = "appStatus.numDroppedEvents"
 
 
 class JobAttempts:
-    """For one job of the current thread."""
+    """The attempts of one job of the current thread are watched."""
 
     def __init__(self, spark: SparkSession) -> None:
         """Raises InvalidWriteOption: the session runs tasks twice as it likes."""

@@ -1,4 +1,4 @@
-"""Columns of messages -> the columns of Spark's Kafka sink: key, value, partition, headers. Inside the JVM.
+"""Columns of messages become the columns of Spark's Kafka sink: key, value, partition, headers. Inside the JVM.
 
 The forms of headers are those of `mapping.records.record_headers`; keys choose partitions as in the SDK
 (`mapping.routing.key_routing`).
@@ -37,7 +37,7 @@ _MOST_MILLIS: Final = 2**63 - 1
 
 
 class MessageColumns:
-    """Which columns of `rows` say what of a message."""
+    """These columns of `rows` say what there is to say of a message."""
 
     def __init__(self, rows: DataFrame, options: WriteOptions) -> None:
         """Raises InvalidWriteOption: a column is not there, or has a type that cannot be."""

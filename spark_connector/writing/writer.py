@@ -1,4 +1,4 @@
-"""`write_pulsar` and `pulsar_batches`: a DataFrame's rows as messages of a topic, through Spark's own Kafka sink."""
+"""`write_pulsar` and `pulsar_batches` write a DataFrame's rows as messages, through Spark's own Kafka sink."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def pulsar_batches(**options: Any) -> Callable[[DataFrame, int], None]:
 
 
 class _Write:
-    """One call."""
+    """One call writes rows."""
 
     def __init__(self, rows: DataFrame, options: WriteOptions) -> None:
         self._rows = rows
@@ -183,7 +183,7 @@ class _Write:
 
 
 class _InTransactions:
-    """Runs the job in a transaction, and again in another one while it cannot be said that its tasks ran once."""
+    """This runs the job in a transaction, and again in another one while it cannot be said that its tasks ran once."""
 
     def __init__(
         self,

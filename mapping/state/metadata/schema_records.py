@@ -21,7 +21,7 @@ from pulsar_on_kafka.mapping.errors import CorruptRecord, MappingError
 
 FORMAT: Final = 1
 MAX_DEFINITION_BYTES: Final = 5 * 1024 * 1024
-"""As Pulsar's `maxMessageSize`."""
+"""Pulsar's `maxMessageSize` is the same."""
 MAX_RECORD_BYTES: Final = MAX_DEFINITION_BYTES + 256 * 1024
 """With name and properties. The state topic takes as much again for the key and Kafka's own bytes."""
 
