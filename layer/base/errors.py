@@ -113,7 +113,7 @@ class TooManyTransactions(Refused):
 
 
 class TransactionConflict(Refused):
-    """What a transaction wants to acknowledge is acknowledged already, or another open transaction holds it."""
+    """A message that a transaction acknowledges is acknowledged already, or another open transaction holds it."""
 
 
 class Closed(Refused):

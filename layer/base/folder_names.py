@@ -1,6 +1,5 @@
-"""In a checkout `layer`, `mapping`, `schema_compat` and `spark_connector` are other names of what an installation has
-in `pulsar_on_kafka`. Each module is loaded once, whichever name it is asked for by.
-"""
+"""The folders of a checkout (`layer`, `mapping`, `schema_compat`, `spark_connector`) are other names of what an
+installation has in `pulsar_on_kafka`. Each module is loaded once, whichever name an import uses."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ _ASKER_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """Who may ask, and whether others on the way can read along.
+    """The guard of an HTTP server requires a token of those who ask, and encrypts the connections.
 
     Args:
         certificate, key: PEM files; '' for plain HTTP. The key may be in the certificate's file.

@@ -86,7 +86,7 @@ class CountsSends(Protocol):
 
 
 class TopicMeter:
-    """What this process sends to one topic."""
+    """Sum of what this process's producers sent to one topic."""
 
     def __init__(self) -> None:
         self._closed = SendCounts(0, 0, 0)
@@ -119,7 +119,7 @@ class TopicMeter:
 
 @dataclass(frozen=True, slots=True)
 class ReadCounts:
-    """Of one reader: messages handed out, messages that no key of it fits, and payload bytes read from Kafka."""
+    """Counts of one reader: messages handed out, messages that no key of it fits, and payload bytes read from Kafka."""
 
     delivered: int
     undecryptable: int
@@ -138,7 +138,7 @@ class CountsReads(Protocol):
 
 
 class ReaderMeter:
-    """What the readers of one topic do in this process, those of table views among them."""
+    """Sum of what the readers of one topic read in this process, those of table views among them."""
 
     def __init__(self) -> None:
         self._closed = ReadCounts(0, 0, 0)

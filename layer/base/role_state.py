@@ -1,4 +1,4 @@
-"""What a duty tells of itself, and what follows for those who look after its process. No I/O."""
+"""Each role of a process reports its state here; whether the process is alive and ready follows from it. No I/O."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STALLED_S: Final = 600.0
 
 
 class DutyName(str, Enum):
-    """What a service does; each is shared out among processes by a Kafka group."""
+    """The roles of a service; a Kafka group shares out each of them among the processes."""
 
     MAINTENANCE = "maintenance"
     DELETION = "deletion"

@@ -1,4 +1,4 @@
-"""What a thread that works in turns tells of itself: how long this one has lasted, and how the last one ended."""
+"""A thread that works in turns reports how long the present turn has lasted, and how the last one ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which messages of batch entries are acknowledged, where some are and some are not, grouped by ledger."""
+"""Batch ack sets say which messages of partly acknowledged batch entries are acknowledged, grouped by ledger."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _ENTRY_BYTES: Final = 240
 
 @dataclass(frozen=True, slots=True)
 class BatchAckSet:
-    """Which messages of one batch entry are acknowledged: bit i of `acked` stands for batch index i."""
+    """The acknowledged messages of one batch entry: bit i of `acked` stands for batch index i."""
 
     batch_size: int
     acked: int
@@ -22,7 +22,7 @@ class BatchAckSet:
 
 
 class BatchAckSets:
-    """By offset. Ledgers may be away, as in PositionSet; then only the number of their sets is known.
+    """Batch ack sets by offset. Ledgers may be away, as in PositionSet; then only the number of their sets is known.
 
     Memory: about 240 bytes and a bit for each message of a batch, for each set that is here.
     """

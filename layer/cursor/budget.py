@@ -1,4 +1,5 @@
-"""How much memory the holes of a process's cursors may take, and which ledgers have to go when they take more."""
+"""The hole budget bounds the memory that the holes of a process's cursors take, and names the ledgers to unload above
+it."""
 
 from __future__ import annotations
 
@@ -55,6 +56,6 @@ class HoleBudget:
             self._used.pop(cursor, None)
 
     def used_bytes(self) -> int:
-        """As of the last sweeps."""
+        """The bytes that the last sweeps found."""
         with self._lock:
             return sum(sum(held.values()) for held in self._used.values())

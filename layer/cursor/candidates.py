@@ -1,4 +1,4 @@
-"""Which of the places that may hold a cursor's state holds its newest one. Pure.
+"""Candidates for a cursor's newest state: a commit, a seek and a checkpoint may hold it, and one is chosen. Pure.
 
 There are up to three: the group that serves it now, the group that served it in the other way (a subscription as a
 whole, or partition by partition), and the checkpoint. Each take-over raises the version, so the highest one counts.

@@ -1,4 +1,4 @@
-"""Which holes of a cursor ride in the metadata of its commit. No I/O."""
+"""Holes of a cursor ride in the metadata of its commit, as long as they fit. No I/O."""
 
 from __future__ import annotations
 

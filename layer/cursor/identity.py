@@ -1,4 +1,4 @@
-"""Which cursor a piece of state speaks of."""
+"""Identity of a cursor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_state import Lineage
 
 @dataclass(frozen=True, slots=True)
 class CursorIdentity:
-    """Which cursor: a subscription on one partition of one life of a topic. `topic` is the partitioned topic's name."""
+    """A subscription on one partition of one life of a topic. `topic` is the partitioned topic's name."""
 
     topic: str
     partition: int

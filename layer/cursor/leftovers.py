@@ -38,7 +38,7 @@ class CursorOf(NamedTuple):
 
 
 class SegmentName(NamedTuple):
-    """What tells the records of one cursor apart; see `CursorSegmentKey`."""
+    """The part of a `CursorSegmentKey` that tells the records of one cursor apart."""
 
     session: str
     save: int

@@ -1,4 +1,5 @@
-"""What a cursor knows, and how acknowledgements change it. No clock, no threads, and no I/O but `Loader`'s."""
+"""The cursor machine keeps a cursor's state, which acknowledgements change. No clock, no threads, and no I/O but
+`Loader`'s."""
 
 from __future__ import annotations
 

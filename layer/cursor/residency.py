@@ -1,4 +1,5 @@
-"""Which ledgers of a cursor are in memory: what is saved and was not used lately goes when the budget is exceeded."""
+"""Residency keeps a cursor's ledgers in memory, or unloads those that are saved and were not used lately, when the
+budget is exceeded."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from pulsar_on_kafka.cursor.saved import Saved
 
 
 class Residency:
-    """Of one cursor; used by the thread that owns it.
+    """Ledgers of one cursor; used by the thread that owns it.
 
     Memory: two numbers for each ledger that is in memory.
     """

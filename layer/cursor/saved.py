@@ -1,4 +1,5 @@
-"""What a save of a cursor left on Kafka, what one is to be committed with, and a cursor as read back."""
+"""A save of a cursor: what the last one left on Kafka, what the next one is to be committed with, and a cursor as read
+back."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_state import CommitMetadata, L
 
 
 class UnreadableCursor(Corrupt):
-    """What a cursor acknowledged above its mark-delete cannot be read (again). A seek needs none of it."""
+    """Acknowledgements above a cursor's mark-delete cannot be read (again). A seek needs none of them."""
 
     def __init__(self, partition: int, what: str) -> None:
         super().__init__(what)
@@ -34,7 +35,7 @@ class Unneeded(NamedTuple):
 
 @dataclass(slots=True)
 class Saved:
-    """What the last accepted save left on Kafka: its lineage, live segments by ledger index, and its marker."""
+    """The last accepted save, as it lies on Kafka: its lineage, live segments by ledger index, and its marker."""
 
     lineage: Lineage
     segments: dict[int, SavedLedger] = field(default_factory=dict)

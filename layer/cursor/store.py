@@ -1,4 +1,5 @@
-"""How a cursor's state gets to Kafka and back: the group commit, and segments behind it when the holes do not fit.
+"""The cursor store saves a cursor's state to Kafka and reads it back: the group commit, and segments behind it when the
+holes do not fit.
 
 The group commit is the moment of truth: it is atomic per partition and refused for a member that lost its place. What
 a commit refers to (a marker, which refers to segments) is durable before; what it made obsolete is tombstoned after.

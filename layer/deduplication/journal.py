@@ -1,4 +1,5 @@
-"""How the highest sequence ids of producer names survive: snapshots in `producers`, and the log's tail behind them.
+"""The sequence journal keeps the highest sequence ids of producer names: snapshots in `producers`, and the log's tail
+behind them.
 
 A snapshot says what a name has stored below an offset. Whoever opens the name reads the log from there to its end, and
 so finds every record of it, also those that a killed process wrote and never heard of; a name that was closed in good
@@ -79,7 +80,7 @@ class Records(Protocol):
 
 
 class Buffers(Protocol):
-    """What is on record of transactions: `LookingOnly`, as far as it is needed here."""
+    """The transaction buffers as `LookingOnly` reads them."""
 
     def ask_buffer(
         self, topic: str, question: Callable[[BufferEntries], dict[TxnId, TxnStatus]], deadline: Deadline
@@ -110,7 +111,8 @@ class Stored(NamedTuple):
 
 
 class SequenceJournal:
-    """Of one cluster. Thread-safe. Memory: a snapshot for each producer name and partition of the topics asked for."""
+    """Sequence ids of one cluster. Thread-safe. Memory: a snapshot for each producer name and partition of the topics
+    asked for."""
 
     def __init__(
         self,

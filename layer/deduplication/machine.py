@@ -1,4 +1,4 @@
-"""What one producer knows of the sequence ids of its name in one partition. Pure.
+"""The deduplication machine judges sequence ids of one producer name in one partition. Pure.
 
 Pulsar's rule: a message is new when its sequence id is above the highest one of its producer name. This keeps to it,
 and knows more than Pulsar's broker about what failed: an id that certainly was not stored may be sent again, also when
@@ -35,7 +35,7 @@ class Verdict(Enum):
 
 @dataclass(slots=True)
 class Undecided:
-    """What a transaction stored whose outcome is not known: its ids, and an offset that none of its records lies
+    """Sequence ids that a transaction stored whose outcome is not known, and an offset that none of its records lies
     below."""
 
     ids: BitMap64

@@ -15,8 +15,8 @@ from confluent_kafka.admin import (
 
 
 class Acl(NamedTuple):
-    """What is said of one principal. `kind` (topic, group, transactional-id) and `operation` (Read, AlterConfigs) are
-    as kafka-acls spells them; `prefixed`: of everything whose name begins with `name`."""
+    """One rule of Kafka's ACLs, for one principal. `kind` (topic, group, transactional-id) and `operation` (Read,
+    AlterConfigs) are as kafka-acls spells them; `prefixed`: of everything whose name begins with `name`."""
 
     kind: str
     name: str

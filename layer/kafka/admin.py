@@ -1,4 +1,4 @@
-"""What Kafka's admin API is asked for here, with futures turned into results and errors into ours."""
+"""Calls of Kafka's admin API, with futures turned into results and errors into ours."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _CERTAINLY_NOT_WRITTEN: Final = (AppendFailed, NoSuchTopic, NotAuthenticated, No
 
 
 class SomeNotAppended(AppendOutcomeUnknown):
-    """Of some groups records were not written, or nobody knows."""
+    """Records of some groups were not written, or nobody knows."""
 
     def __init__(self, groups: Sequence[int], reason: str) -> None:
         super().__init__(reason)
@@ -147,7 +147,7 @@ def _hand_over(
 
 
 class _Appends(Waiting):
-    """What became of records that were handed over together. Callbacks come one at a time."""
+    """Outcomes of records that were handed over together. Callbacks come one at a time."""
 
     def __init__(self, groups: Sequence[Group], stamped: Callable[[int], None]) -> None:
         self._stamped = stamped

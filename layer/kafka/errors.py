@@ -76,17 +76,17 @@ _NEVER_STORED: Final = frozenset(
 
 
 def local_failure(reason: str) -> KafkaError:
-    """As librdkafka reports a send that it gave up."""
+    """The error that librdkafka reports for a send that it gave up."""
     return KafkaError(KafkaError._FAIL, reason)
 
 
 def local_timeout(reason: str) -> KafkaError:
-    """As librdkafka reports a send that took too long."""
+    """The error that librdkafka reports for a send that took too long."""
     return KafkaError(KafkaError._MSG_TIMED_OUT, reason)
 
 
 def local_refusal(reason: str) -> KafkaError:
-    """As librdkafka reports a send that never left it."""
+    """The error that librdkafka reports for a send that never left it."""
     return KafkaError(KafkaError._PURGE_QUEUE, reason)
 
 

@@ -1,4 +1,4 @@
-"""What librdkafka reports outside of any call: a lost login, a handle that has given up."""
+"""Errors that librdkafka reports outside of any call: a lost login, a handle that has given up."""
 
 from __future__ import annotations
 

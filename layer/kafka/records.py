@@ -1,4 +1,4 @@
-"""What a record looks like to the code above librdkafka."""
+"""Records, topics and groups as the code above librdkafka sees them."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def mend_headers(records: Iterable[Any]) -> None:
 
 
 class CommittedOffset(NamedTuple):
-    """What a group committed for one partition: the next offset, and the committer's metadata ('' for none)."""
+    """A group's commit for one partition: the next offset, and the committer's metadata ('' for none)."""
 
     kafka_offset: int
     metadata: str

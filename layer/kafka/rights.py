@@ -1,4 +1,4 @@
-"""What Kafka's ACLs allow, in the words of `kafka-acls`, so that a refusal can name what would have helped."""
+"""Rights of Kafka's ACLs in the words of `kafka-acls`, so that a refusal can name what would have helped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a client proves who it is, and how its connections are protected: librdkafka's options for it."""
+"""Login and encryption of connections: librdkafka's options for them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TIME_TO_RENEW_S: Final = 10.0
 
 
 class Token(NamedTuple):
-    """What OAUTHBEARER sends. `expires_s` is a Unix time in seconds.
+    """A token that OAUTHBEARER sends. `expires_s` is a Unix time in seconds.
 
     librdkafka asks anew at 80 % of what is left when it gets the token, and looks for that once a second: a token that
     lives for less than 5 s may be used after its end.

@@ -1,4 +1,4 @@
-"""Where the cluster is and how to reach it; the one place where librdkafka's option names are written down."""
+"""Settings give the cluster's address and librdkafka's options; no other module writes down names of these options."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Clusters:
         self._entities = entities
 
     def registry(self, deadline: Deadline) -> ClusterRegistry:
-        """As it stands in the log now; an empty one where nothing was ever said."""
+        """The registry as it stands in the log now; an empty one where no cluster was ever registered."""
         return _registry(self._entities.read(CLUSTER, REGISTRY, deadline))
 
     def create(self, name: str, address: ClusterAddress, deadline: Deadline) -> None:

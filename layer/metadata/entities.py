@@ -99,31 +99,25 @@ class Entities(Generic[E]):
         return found
 
     def winners(self, place: str, entity: E, deadline: Deadline) -> list[Versioned]:
-        """See `CompareAndSet.winners`."""
         return self._at(self._topic.partition_for(place)).winners(entity, deadline)
 
     def cached(self, place: str, entity: E) -> Versioned | None:
-        """See `CompareAndSet.cached`."""
         return self._at(self._topic.partition_for(place)).cached(entity)
 
     def propose(self, place: str, entity: E, expected_version: int, value: bytes, deadline: Deadline) -> Outcome:
-        """See `CompareAndSet.propose`."""
         return self._at(self._topic.partition_for(place)).propose(entity, expected_version, value, deadline)
 
     def update(
         self, place: str, entity: E, change: Callable[[Versioned | None], bytes | None], deadline: Deadline
     ) -> Versioned:
-        """See `CompareAndSet.update`."""
         return self._at(self._topic.partition_for(place)).update(entity, change, deadline)
 
     def amend(
         self, place: str, entity: E, change: Callable[[Versioned], bytes | None], deadline: Deadline
     ) -> Versioned | None:
-        """See `CompareAndSet.amend`."""
         return self._at(self._topic.partition_for(place)).amend(entity, change, deadline)
 
     def remove(self, place: str, entity: E, deadline: Deadline, *, below: float = inf) -> None:
-        """See `CompareAndSet.remove`."""
         self._at(self._topic.partition_for(place)).remove(entity, deadline, below=below)
 
     def in_partition(
@@ -134,7 +128,7 @@ class Entities(Generic[E]):
         return {entity: (state, value) for entity, state in found.items() for value in readable([state], decode)}
 
     def bury(self, partition: int, dead: Mapping[E, Versioned], deadline: Deadline) -> int:
-        """See `CompareAndSet.bury`; `dead` as they were seen."""
+        """`dead`: entities with the states in which they were seen."""
         versions = {entity: state.version for entity, state in dead.items()}
         return self._at(partition).bury(versions, deadline) if versions else 0
 

@@ -18,7 +18,7 @@ _S = MigrationStep
 
 
 class Event(str, Enum):
-    """What a worker has done, or an operator asks for."""
+    """Reports of a worker, and wishes of an operator."""
 
     METADATA_SYNCED = "metadata is synced"
     CAUGHT_UP = "replication has caught up"

@@ -37,7 +37,7 @@ class Migrations:
         return record
 
     def begin(self, tenant: str, source: str, target: str, deadline: Deadline) -> MigrationRecord:
-        """See `model.begun`. Raises Refused."""
+        """Begin a migration, by the rules of `model.begun`. Raises Refused."""
         now_ms = self._clock.now_ms()
 
         def changed(current: Versioned | None) -> bytes | None:

@@ -1,4 +1,4 @@
-"""Which rights each kind of program needs: the tables of docs/acls.md, as data.
+"""Rights that each kind of program needs: the tables of docs/acls.md, as data.
 
 Names have `{state}` (the prefix of the instance), `{topic}` (Kafka's name), `{subscription}` and `{namespace}` (the
 beginning of Kafka's names in it) in them; one that ends in `*` is a prefix.
@@ -131,7 +131,7 @@ ROLES: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class Extra(str, Enum):
-    """What a program may use besides."""
+    """Features that a program may use besides."""
 
     SCHEMAS = "schemas"
     TRANSACTIONS = "transactions"

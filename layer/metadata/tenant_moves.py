@@ -15,7 +15,7 @@ from pulsar_on_kafka.mapping.state.clusters.tenant_records import EVERY_OTHER_TE
 
 
 class Move(str, Enum):
-    """What may be asked for; each names a cluster, but for REMOVE."""
+    """Changes of a tenant's entry in the map; each names a cluster, but for REMOVE."""
 
     ASSIGN = "assign"
     """Put it there at once: for tenants without data, or whose data is there already."""

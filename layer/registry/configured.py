@@ -1,4 +1,4 @@
-"""Where schemas are kept and who judges them, as the environment says: by names of entry points.
+"""Entry points named in the environment store schemas and judge them, in the place of what is built in.
 
     POK_SCHEMA_STORAGE=kafka                                    one name; `kafka`: the state topic `schemas`
     POK_SCHEMA_CHECKERS=avro,json,protobuf,protobuf_native      every checker that is used
@@ -38,8 +38,8 @@ _BUILT_IN: Final[Mapping[str, SchemaType]] = {
 
 
 class SchemaChecker(PairChecker[Any], Protocol):
-    """What an entry point of `CHECKERS` names: judges one kind of schema, Pulsar's or its own (`SchemaType.added`), in
-    the place of the built-in checker, if that has one."""
+    """A checker of one kind of schema, Pulsar's or its own (`SchemaType.added`), in the place of the built-in one, if
+    that kind has one. An entry point of `CHECKERS` names it."""
 
     schema_type: SchemaType
 

@@ -1,4 +1,5 @@
-"""What is kept in memory of each record of the `schemas` state topic: all but names, properties and the definition.
+"""The index keeps a summary of each record of the `schemas` state topic in memory: all but names, properties and the
+definition.
 
 A summary, `[kind, type, sha256, bytes, time, reason]` as JSON, stands in the view for the record's value.
 """
@@ -19,7 +20,7 @@ _TYPE_CHARS: Final = 60
 
 
 class Kind(str, Enum):
-    """What a record turned out to be."""
+    """Kinds of records."""
 
     SCHEMA = "schema"
     DELETION = "deletion"
@@ -32,8 +33,8 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """Of one record. `sha256` is that of a readable definition, `timestamp_ms` (Unix) when it was registered, `reason`
-    says why a record cannot be read."""
+    """Summary of one record. `sha256` is that of a readable definition, `timestamp_ms` (Unix) when it was registered,
+    `reason` says why a record cannot be read."""
 
     kind: Kind
     type_name: str = ""

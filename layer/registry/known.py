@@ -1,4 +1,4 @@
-"""What the registry found out before, within a budget: a known schema costs no round trip to Kafka."""
+"""Answers of the registry are kept within a budget: a known schema costs no round trip to Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the registry knows of a topic's schemas, as values."""
+"""Values of the registry: a topic's schemas, their versions and policies."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from pulsar_on_kafka.schema_compat import CompatibilityStrategy, SchemaInfo, Sch
 
 @dataclass(frozen=True, slots=True)
 class TopicLife:
-    """Whose schemas these are: those of a topic as long as its Kafka topic is there, because that holds the messages
-    that name them. A topic that is deleted and made again begins at version 0."""
+    """One life of a topic has schemas of its own: they last as long as its Kafka topic, which holds the messages that
+    name them. A topic that is deleted and made again begins at version 0."""
 
     topic: str
     """Full name of the partitioned topic."""
@@ -72,7 +72,7 @@ NOTHING_REGISTERED = SchemaHistory(None, ())
 
 @dataclass(frozen=True, slots=True)
 class SchemaPolicies:
-    """What applies to one topic. The defaults are Pulsar's."""
+    """Schema policies of one topic. The defaults are Pulsar's."""
 
     strategy: CompatibilityStrategy = CompatibilityStrategy.FULL
     validation_enforced: bool = False

@@ -1,4 +1,4 @@
-"""Which of the policies that are set for a topic, its namespace and nowhere say what the registry does."""
+"""The schema policies of a topic: its own ones, its namespace's and the defaults, merged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which schema a producer's messages carry, and whether a consumer may read with its own.
+"""The registry decides which schema a producer's messages carry, and whether a consumer may read with its own.
 
 Nobody owns the registry: each process judges by what it read, and the storage's compare-and-set lets a judgement count
 only if nothing was registered since. Source: Pulsar `SchemaRegistryServiceImpl`, `AbstractTopic`, `PersistentTopic`.

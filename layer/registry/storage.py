@@ -1,4 +1,4 @@
-"""Where schemas are kept: one record a version in the compacted `schemas` state topic, every winner for good.
+"""Schema storage writes one record a version to the compacted `schemas` state topic, and keeps every winner for good.
 
 A version is a proposal by compare-and-set (design.md 5): version n is the winner of the entity's version n + 1, so
 versions are dense from 0 whoever races, and compaction has nothing to take: each key is written once, and losers alone

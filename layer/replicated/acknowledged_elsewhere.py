@@ -1,4 +1,4 @@
-"""What a cursor's owner leaves out, because consumers in other clusters have done with it.
+"""Messages that consumers in other clusters have acknowledged; a cursor's owner leaves them out.
 
 The service folds what they say into the cursors (`subscription_sync`); this is for what comes before that: the first
 records after a switch, and what is copied later than it was acknowledged. What it finds becomes the owner's own
@@ -35,7 +35,7 @@ _LOOK_TIMEOUT_S: Final = 10.0
 
 
 class _Word:
-    """What one cluster says, or is known to know: its newest head, blocks on demand."""
+    """The word of one cluster, on what it says or is known to know: its newest head, blocks on demand."""
 
     def __init__(self, log: ProgressLog, subject: Subject) -> None:
         self._log = log
@@ -68,7 +68,8 @@ class _Word:
 
 
 class AcknowledgedElsewhere:
-    """Of one owned partition, in the member's thread. Looks once a second, when records come.
+    """Acknowledgements of other clusters for one owned partition, in the member's thread. Looks once a second, when
+    records come.
 
     After a seek it waits until the service has taken over what was said before: of that nothing may count any more.
     Memory: the heads of what others say, 1 MB each at most; blocks are `ProgressLog`'s.

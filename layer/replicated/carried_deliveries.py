@@ -1,4 +1,5 @@
-"""What a cursor knows of deliveries, in the terms of the same subscription's cursor in another cluster. Pure.
+"""Delivery counts and put-off times of a cursor, carried over to the same subscription's cursor in another cluster.
+Pure.
 
 Only what is on record: where a dead letter policy is set, how often messages were delivered, which were held by
 processes that died, and until when refused ones are put off.

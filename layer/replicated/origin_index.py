@@ -1,4 +1,4 @@
-"""Where the messages of one partition began: which record here is the copy of which record elsewhere. Pure."""
+"""The origin index says which record of one partition is the copy of which record elsewhere. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Run(NamedTuple):
 
 
 class _Runs:
-    """In the order of `here`."""
+    """Runs of copies, in the order of `here`."""
 
     __slots__ = ("here", "length", "seen", "there")
 
@@ -41,7 +41,7 @@ class _Runs:
 
 
 class OriginIndex:
-    """Of the log from `start` to `end`. What was published here is everything that is not in it.
+    """Index of the log from `start` to `end`. Every record that is not in it was published here.
 
     Only the first valid copy of a record counts: a second one (a replicator that crashed sent it again) is no news, and
     what a replicator appends after another one took over is void (`mapping.records.epoch_fences`), so what becomes of

@@ -1,4 +1,4 @@
-"""Where a record was first published, by its headers."""
+"""Headers of a copy name the place where the record was first published."""
 
 from __future__ import annotations
 

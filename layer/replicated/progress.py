@@ -1,4 +1,4 @@
-"""What the sides of a replicated subscription tell each other, and what follows for each. Pure.
+"""Progress of a replicated subscription: the sides tell each other what they acknowledged, and take it over. Pure.
 
 Each message has one identity, the cluster where it was first published and its offset there; what a side has
 acknowledged is a set of identities, and the union of all sides' is the truth. Two rules keep it from running in circles

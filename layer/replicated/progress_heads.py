@@ -1,4 +1,4 @@
-"""Whose word counts in the state topic `subscription_progress`: a fold over its keys. Pure.
+"""A fold over the keys of the state topic `subscription_progress` finds the head that counts for each subject. Pure.
 
 Each subject (a cluster's word on one partition of one subscription) has one writer at a time. A new one takes a version
 above all that it finds, and a session of its own; the head of the highest (version, session) counts, whatever order
@@ -16,7 +16,7 @@ from pulsar_on_kafka.statelog.api import LogRecord
 
 
 class Subject(NamedTuple):
-    """Whose word on what; `about` is `SAYS` or `KNOWS`."""
+    """The subject of a head: one cluster's word on a subscription in one partition; `about` is `SAYS` or `KNOWS`."""
 
     topic: str
     partition: int

@@ -1,4 +1,5 @@
-"""What clusters say of subscriptions, in the state topic `subscription_progress` of one of them: written and read."""
+"""The progress log writes and reads what clusters say of subscriptions, in the state topic `subscription_progress` of
+one of them."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ _READ_AT_ONCE: Final = 64
 
 
 class Superseded(StoreError):
-    """What a head refers to is gone, because a newer one counts: read that."""
+    """The records that a head refers to are gone, because a newer one counts: read that."""
 
 
 class ProgressLog:

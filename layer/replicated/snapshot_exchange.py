@@ -1,5 +1,5 @@
-"""What one cluster does for the snapshots of one partition: a machine that is told what its log says, in the order of
-offsets, and says which markers are to be written. Pure.
+"""The snapshot exchange of one partition is a machine that is told what its log says, in the order of offsets, and says
+which markers are to be written. Pure.
 
 It asks for a snapshot every second as long as messages come, answers what others ask, and remembers how far others say
 that subscriptions are. All that it tells others is true for good, whoever writes it, and how often: so several of them
@@ -31,7 +31,8 @@ EVERY_MS: Final = 1_000
 
 
 class Wished(NamedTuple):
-    """Whose word it is: a subscription of another cluster, and the incarnations of topic and subscription there."""
+    """The author of a request: a subscription of another cluster, and the incarnations of topic and subscription
+    there."""
 
     subscription: str
     cluster: str

@@ -1,4 +1,4 @@
-"""How often messages were delivered, and until when they are put off, as clusters tell one another. Pure.
+"""Clusters tell one another how often messages were delivered, and until when they are put off. Pure.
 
 Only what is on record: where a dead letter policy is set. Both only grow, so the higher count and the later time of all
 that is said is the truth. What a process holds that dies with its cluster is not told: it may not have been delivered.

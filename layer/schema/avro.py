@@ -81,7 +81,7 @@ class AvroSchema(Schema):
         return self._value(_read(data, self._compiled, self._bounds, None))
 
     def decode_as_written(self, data: bytes, writer: SchemaInfo) -> Any:
-        """As `decode`, by Avro's resolution from the definition of `writer` to this one.
+        """Decode a payload, by Avro's resolution from the definition of `writer` to this one.
 
         The root record's name need not be the same, as officially, unless the writer's record refers to itself; the
         names of the records in it must.

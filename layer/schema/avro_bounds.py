@@ -1,4 +1,4 @@
-"""What an Avro definition allows payloads to cost, and the refusal of those that would cost too much.
+"""Bounds of an Avro definition: the cost that payloads may have, and the refusal of those that would cost too much.
 
 fastavro reads one value inside the other on the C stack, believes an array that says how many items it has, and turns
 the bytes of a decimal into digits in a time that grows with their square. A definition that contains itself lets some

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 
 class Field:
-    """What a record may hold under a name.
+    """Type of a record's field.
 
     Args:
         default: the value where none is given.

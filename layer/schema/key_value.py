@@ -30,14 +30,14 @@ _STRUCTURED: Final = frozenset(
 
 
 class KeyValueEncodingType(Enum):
-    """Where the key of a key/value message is."""
+    """Place of a key/value message's key: in the payload (INLINE), or in the message's own key (SEPARATED)."""
 
     SEPARATED = "SEPARATED"
     INLINE = "INLINE"
 
 
 class KeyValue(NamedTuple):
-    """What a KeyValueSchema takes and gives."""
+    """Value of a message with a KeyValueSchema."""
 
     key: Any
     value: Any
@@ -79,7 +79,7 @@ class KeyValueSchema(Schema):
         return self._read(*_both(data, self.encoding_type), None)
 
     def decode_as_written(self, data: bytes, writer: SchemaInfo) -> KeyValue:
-        """As `decode`, each part by its own writer's schema in `writer`, whose encoding counts and not this schema's.
+        """Decode each part by its own writer's schema in `writer`, whose encoding counts and not this schema's.
 
         Raises ValueError for a payload that is not both, and where `writer` separates the key (`decode_separated`).
         """

@@ -1,4 +1,4 @@
-"""What every schema has, and the two that are no more than that: bytes as they are, and text as UTF-8.
+"""The base class of all schemas, and the two that add nothing to it: bytes as they are, and text as UTF-8.
 
 Source: `pulsar.schema.schema` of pulsar-client 3.13.0. `schema_info()` gives a `schema_compat.SchemaInfo`, which has
 the methods of the official client's native object (`schema_type()`, `schema()`, `name()`) beside attributes.
@@ -22,7 +22,7 @@ class HasData(Protocol):
 
 
 class Schema:
-    """How a value becomes a payload and back.
+    """Encoder and decoder of values, with a definition for the registry.
 
     A subclass that does not call this constructor counts as one of bytes.
 

@@ -153,7 +153,7 @@ def _default(field: Any) -> str | None:
 
 
 def _java_number(value: float, *, is_float: bool) -> str:
-    """As Java writes it: with a power of ten from 10^7 on and below 10^-3."""
+    """The number in Java's notation: with a power of ten from 10^7 on and below 10^-3."""
     text = _shortest_float(value) if is_float else repr(value)
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return text if "." in text else f"{text}.0"

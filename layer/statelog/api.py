@@ -1,4 +1,4 @@
-"""What every piece of state rests on: partitions of records in an order that all readers agree on.
+"""The state log holds partitions of records in an order that all readers agree on; every piece of state rests on it.
 
 Source: design.md 5. `MemoryStateLog` and `KafkaStateLog` pass one contract suite (`tests/contract`).
 """

@@ -36,7 +36,7 @@ Which: TypeAlias = tuple[str, int]
 
 
 class TailReader(Protocol):
-    """What is asked of `SeveralTopicsConsumer`."""
+    """The calls of `SeveralTopicsConsumer` that following uses."""
 
     def add(self, starts: Mapping[Which, int]) -> None: ...
 
@@ -145,7 +145,8 @@ class _Follower:
     # Any thread ---------------------------------------------------------------------------------------------------
 
     def take(self, which: Which, start: int, end: int, deadline: Deadline) -> list[LogRecord] | None:
-        """As `Window.take`. One that does not come that far in time is given up."""
+        """`Window.take` of this partition, None without a window. A window that does not come that far in time is given
+        up."""
         with self._lock:
             window = self._windows.get(which)
         if window is None:

@@ -254,7 +254,7 @@ class KafkaStateLog:
 
 
 class _Patience:
-    """Which failures of reading are waited out, and how long."""
+    """Retry policy of reading: waits out failures that may pass, and raises the others."""
 
     def __init__(self, deadline: Deadline, closed: threading.Event, topic_is_gone: Callable[[], bool]) -> None:
         self._deadline = deadline

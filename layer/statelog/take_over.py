@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who took over last. Versions count from 1; the session tells apart two that claimed one version."""
+    """The owner that took over last. Versions count from 1; the session tells apart two that claimed one version."""
 
     session: str
     version: int

@@ -1,4 +1,5 @@
-"""Which state an entity has, when anybody may propose the next one and Kafka cannot append conditionally.
+"""Compare-and-set decides which state an entity has when anybody may propose the next one and Kafka cannot append
+conditionally.
 
 Every record is an entity's whole state; its key names entity, version and attempt, and is written once. The state is
 *the first record, in log order, of the highest version present*. That needs no history, so readers agree whatever
@@ -42,7 +43,7 @@ class Versioned:
 
 @dataclass(frozen=True, slots=True)
 class VersionedKey(Generic[E]):
-    """What a key says; `attempt` is random hexadecimal text, so that no two proposals share a key."""
+    """The content of a key; `attempt` is random hexadecimal text, so that no two proposals share a key."""
 
     entity: E
     version: int
@@ -50,7 +51,7 @@ class VersionedKey(Generic[E]):
 
 
 class VersionedKeys(Protocol[E]):
-    """How such keys are written: one byte form each, because compaction compares bytes."""
+    """Codec of such keys: one byte form each, because compaction compares bytes."""
 
     def encode(self, entity: E, version: int, attempt: str) -> bytes: ...
 

@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 class LogEnd(NamedTuple):
-    """Where the log ended at least, from `asked` on: what `LogView.append` gives."""
+    """The end that the log had at least, from `asked` on; `LogView.append` gives it."""
 
     asked: Moment
     end: int

@@ -101,7 +101,7 @@ class Departures:
         return tuple(member for member in members if member not in over)
 
     def watch(self, company: Company) -> None:
-        """See that who dies leaves its group, until `forget`."""
+        """Make members of this group that die leave it, until `forget`."""
         with self._lock:
             self._companies.add(company)
             if self._thread is None and not self._ended.is_set():
@@ -135,7 +135,7 @@ class Departures:
                 _log.exception("looking for processes that died")
 
     def look(self, companies: Sequence[Company]) -> None:
-        """See off who died, and learn whom to watch where members came or went."""
+        """Take members that died out of their groups, and learn whom to watch where members came or went."""
         now_s = self.now_s()
         watched = {process for company in companies for process in company.watched}
         dead = {process for process in watched if is_dead_process(process)}
@@ -192,7 +192,7 @@ class Company:
             _log.debug("group=%s leaving: %s", self._group_id, failure)
 
     def look(self) -> None:
-        """See off who is over, and watch who is next."""
+        """Take members that are over out of the group, and watch those that live."""
         try:
             living = self._departures.see_off(self._group_id)
         except errors.LayerError as failure:

@@ -39,7 +39,7 @@ _LONGEST_WAIT_S: Final = 3600.0
 
 
 class Groups(Protocol):
-    """See `KafkaAdmin`."""
+    """The calls of `KafkaAdmin` that this module uses."""
 
     def describe_group(self, group_id: str, deadline: Deadline) -> GroupDescription: ...
     def committed(
@@ -48,7 +48,7 @@ class Groups(Protocol):
 
 
 class Writer(Protocol):
-    """See `OffsetWriter`."""
+    """The calls of `OffsetWriter` that this module uses."""
 
     def open(self, topic: str, deadline: Deadline) -> None: ...
     def put(self, topic: str, changes: GroupOffsets, deadline: Deadline) -> None: ...

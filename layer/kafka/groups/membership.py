@@ -36,7 +36,7 @@ _COMMIT_RECORD_OVERHEAD: Final = 200
 
 @dataclass(frozen=True, slots=True)
 class GroupCallbacks:
-    """What a membership tells its owner, always inside of `poll` or `close`.
+    """Calls by which a membership reports to its owner, always inside of `poll` or `close`.
 
     `assigned` gives the offset to start at for each partition; `revoked` may still commit, `lost` may not.
     """

@@ -25,7 +25,7 @@ _AT_THE_END: Final = -1  # librdkafka's OFFSET_END: there may be data in the top
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What is told of the partitions, by the membership's thread; each returns at once."""
+    """Calls by which the membership's thread reports partitions that come and go; each returns at once."""
 
     assigned: Callable[[list[int]], None]
     revoked: Callable[[list[int]], None]
@@ -66,7 +66,7 @@ class SharedWork:
 
     @property
     def answered(self) -> bool:
-        """As `wait_until_assigned`, now."""
+        """The answer of `wait_until_assigned`, without waiting."""
         return self._settled.is_set()
 
     def is_alive(self) -> bool:

@@ -43,7 +43,8 @@ class _Run:
 
 @dataclass(slots=True)
 class _Place:
-    """How far a partition is read; `waiting` has what came and is not read yet, nothing of it below `position`."""
+    """Progress of reading one partition; `waiting` has records that came and are not read yet, none of them below
+    `position`."""
 
     position: int
     waiting: deque[_Run] = field(default_factory=deque)

@@ -1,4 +1,5 @@
-"""Who may produce beside whom: the rules of access modes and producer names. Pure."""
+"""Admission decides which producers may write to a topic together: the rules of access modes and producer names.
+Pure."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _WORTH_NOTING: Final = 1000
 
 
 class Offsets(Protocol):
-    """Where partitions begin and end. Source: `kafka.admin.KafkaAdmin`."""
+    """Start and end offsets of partitions. Source: `kafka.admin.KafkaAdmin`."""
 
     def start_offsets(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> Mapping[int, int]: ...
 

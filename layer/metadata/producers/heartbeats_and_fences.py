@@ -1,4 +1,4 @@
-"""What `producers` holds besides the claims. Pure."""
+"""Heartbeats of sessions and fences of epochs: what `producers` holds besides the claims. Pure."""
 
 from __future__ import annotations
 

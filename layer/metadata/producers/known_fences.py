@@ -1,4 +1,4 @@
-"""What `producers` says of where exclusive epochs begin in a topic's partitions, and what of it nobody needs. Pure.
+"""Known fences say where exclusive epochs begin in a topic's partitions, and which of their records nobody needs. Pure.
 
 A producer that has a topic for itself writes the *bounds* of its epoch first (where each partition ended), then its
 records, and before its first receipt in a partition the *fence* there: the offset of its first record. So whoever finds
@@ -34,7 +34,8 @@ class Unresolved(NamedTuple):
 
 
 class KnownFences:
-    """Of one topic, all its lives. Memory: one entry for each exclusive epoch and partition that is on record."""
+    """Fences of one topic, of all its lives. Memory: one entry for each exclusive epoch and partition that is on
+    record."""
 
     def __init__(self) -> None:
         self.fences: dict[int, dict[Epoch, tuple[int, int]]] = {}

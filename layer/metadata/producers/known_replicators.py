@@ -1,4 +1,4 @@
-"""What `producers` says of where replicators took over in a topic's partitions, and what of it nobody needs. Pure.
+"""Known take-overs of replicators in a topic's partitions, and which of their records nobody needs. Pure.
 
 A replicator that takes over from one that may still write records a *bound* (where the partition ended), appends its
 marker, and records where that lies, under one key, before it copies anything. Who finds a bound alone looks for the
@@ -15,14 +15,15 @@ from pulsar_on_kafka.mapping.state.state_keys import ReplicatorFenceKey
 
 
 class ReplicatorEpoch(NamedTuple):
-    """Of two with one origin the later one has the higher number."""
+    """An epoch of a replicator. The later one of two with one origin has the higher number."""
 
     origin: str
     number: int
 
 
 class KnownReplicators:
-    """Of one topic, all its lives. Memory: one entry for each epoch and partition that is on record."""
+    """Replicators' take-overs in one topic, in all its lives. Memory: one entry for each epoch and partition that is on
+    record."""
 
     def __init__(self) -> None:
         self._of: dict[int, dict[ReplicatorEpoch, ReplicatorFence]] = {}

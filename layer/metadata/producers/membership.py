@@ -16,7 +16,7 @@ from pulsar_on_kafka.metadata.topics import Topic
 
 
 class Registry(Protocol):
-    """What a membership asks of its process's `ProducerRegistry`."""
+    """The calls of its process's `ProducerRegistry` that a membership uses."""
 
     sure_until_ms: dict[str, int]
     fence_records: FenceRecords
@@ -100,7 +100,7 @@ class Membership:
         self._registry.fence_records.over(topic, self._epoch, deadline)
 
     def renew(self, deadline: Deadline) -> None:
-        """See `ProducerRegistry.renew`."""
+        """Give the producer an epoch that nobody else has or had. Raises ProducerExcluded: it was thrown out."""
         self._registry.renew(self, deadline)
 
     def leave(self, deadline: Deadline) -> None:

@@ -306,7 +306,7 @@ class ProducerRegistry:
         return sorted("unnamed" if name.startswith("*") else name for name in living)
 
     def claims_of(self, topic: str, deadline: Deadline) -> ProducerClaims:
-        """As they stand in the log now."""
+        """The topic's claims as they stand in the log now."""
         current = self._entities.read(topic, topic, deadline)
         return ProducerClaims(topic, 0) if current is None else decode_claims(current.value)
 

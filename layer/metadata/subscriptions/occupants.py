@@ -1,4 +1,4 @@
-"""Who stands against joining a subscription: claims that hold, and live members of its groups."""
+"""Occupants of a subscription stand against joining it: claims that hold, and live members of its groups."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LEAVING_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Claimant:
-    """Who wants an Exclusive subscription; `client_id` is the one its group membership will have."""
+    """A consumer that wants an Exclusive subscription; `client_id` is the one its group membership will have."""
 
     session: str
     client_id: str
@@ -33,7 +33,7 @@ class Claimant:
 
 
 class Groups(Protocol):
-    """What is asked of Kafka. Source: `KafkaAdmin`."""
+    """The calls of `KafkaAdmin` that tell a group's members."""
 
     def describe_group(self, group_id: str, deadline: Deadline) -> GroupDescription: ...
 

@@ -59,7 +59,7 @@ SUBSCRIPTION_PLACE: Final[Callable[[tuple[str, str]], str]] = itemgetter(0)
 
 
 class GroupsAndLogs(Groups, Protocol):
-    """What is asked of Kafka. Source: `KafkaAdmin`."""
+    """The calls of `KafkaAdmin` that a registry of subscriptions uses."""
 
     def delete_group(self, group_id: str, deadline: Deadline) -> bool: ...
     def start_offsets(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> dict[int, int]: ...

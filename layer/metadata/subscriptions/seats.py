@@ -1,4 +1,4 @@
-"""How a subscription is served, as a whole or each partition by itself, as its record says. Pure.
+"""Seats: a subscription is served as a whole or each partition by itself, as its record says. Pure.
 
 A *seat* is what one consumer group serves: the whole subscription (partition None), or one partition of it.
 """
