@@ -24,7 +24,7 @@ from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
 from pulsar_on_kafka.subscriptions.leases.lease_terms import LeaseTerms, LeaseTraffic
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
-from pulsar_on_kafka.subscriptions.records.delivery import PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import PartitionSlot
 from pulsar_on_kafka.subscriptions.requests.saved_cursors import SavedCursors
 from pulsar_on_kafka.subscriptions.requests.transaction_acks import TransactionAcksElsewhere
 

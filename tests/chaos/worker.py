@@ -52,8 +52,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.cursor import commit_metadata, store
 from pulsar_on_kafka.mapping.state.cursors.cursor_state import MAX_METADATA_CHARS
 from pulsar_on_kafka.subscriptions.member.ownership import Ownership
-from pulsar_on_kafka.subscriptions.records.delivery import Delivery
-from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint
 from tests.chaos.cleaner import hasten
 from tests.chaos.cuts import Cut
 

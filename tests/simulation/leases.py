@@ -42,8 +42,7 @@ from pulsar_on_kafka.subscriptions.leases.lease_saves import Acks
 from pulsar_on_kafka.subscriptions.leases.lease_terms import Heard, HeardAgain, LeaseTerms
 from pulsar_on_kafka.subscriptions.leases.leasing import Leasing
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
-from pulsar_on_kafka.subscriptions.records.delivery import Delivery, PartitionSlot
-from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
 from tests.simulation.played_records import Record, key_of
 
 TOPIC = "persistent://public/default/orders"

@@ -23,7 +23,7 @@ from pulsar_on_kafka.mapping.records.record_headers import PRODUCER, TXN
 from pulsar_on_kafka.mapping.records.transaction_headers import marker_headers
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.batches import is_marker
-from pulsar_on_kafka.subscriptions.records.delivery import PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import PartitionSlot
 from pulsar_on_kafka.subscriptions.records.read_committed import ReadCommitted
 from pulsar_on_kafka.subscriptions.records.readable import Readable
 from pulsar_on_kafka.subscriptions.records.reader_chunks import ReaderChunks

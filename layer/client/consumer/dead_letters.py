@@ -21,7 +21,7 @@ from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message import Message, acknowledge_in_slot
 from pulsar_on_kafka.exceptions import PulsarException, Result
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.subscriptions.records.delivery import Delivery
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery
 
 _log = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class DeadLetterWriter:
         return self._policy.getMaxRedeliverCount()
 
     def bury(self, letters: Sequence[Delivery], kept: Kept) -> None:
-        """See `subscriptions.records.dead_letters.DeadLetters`."""
+        """See `subscriptions.records.endpoint.DeadLetters`."""
         if self._closed:
             for letter in letters:
                 kept(letter)

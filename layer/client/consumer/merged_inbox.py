@@ -10,8 +10,7 @@ from typing import Final, cast
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, DeadlineExceeded, NoSuchTopic
 from pulsar_on_kafka.client.values.message import Message
-from pulsar_on_kafka.subscriptions.records.delivery import Delivery
-from pulsar_on_kafka.subscriptions.records.endpoint import LONGEST_WAIT_S, Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import LONGEST_WAIT_S, Delivery, Endpoint
 
 TURN: Final = 20
 """Messages in a row from one topic while others have some, too."""

@@ -18,7 +18,7 @@ from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of, packed_header
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.records.message_record import RecordHeaders, decode_headers, key_text
 from pulsar_on_kafka.mapping.records.record_headers import SCHEMA_VERSION
-from pulsar_on_kafka.subscriptions.records.delivery import BatchEntry, Delivery, Feed
+from pulsar_on_kafka.subscriptions.records.endpoint import BatchEntry, Delivery, Feed
 from pulsar_on_kafka.subscriptions.records.sealed import OpenedRecord
 from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage
 

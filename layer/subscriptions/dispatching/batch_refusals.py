@@ -29,8 +29,7 @@ from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.subscriptions.partition.in_flight import InFlight
 from pulsar_on_kafka.subscriptions.records.batches import unpack
-from pulsar_on_kafka.subscriptions.records.delivery import Delivery, Feed, PartitionSlot
-from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, Feed, PartitionSlot
 
 _TIMEOUT_S: Final = 2.0
 _AGAIN_S: Final = 0.2
@@ -282,7 +281,7 @@ class BatchRefusals:
 
 def _messages(record: Any, feed: Feed, offset: int, size: int, bits: int, redeliveries: int) -> list[Delivery]:
     """Messages of a batch entry that was handed out before, so it can be read."""
-    body, readable = feed.endpoint.unsealing.look(record, feed)
+    body, readable = feed.unseal(record)
     if body is None or not readable:
         return []
     left_out = BatchAckSet(size, ((1 << size) - 1) & ~bits)

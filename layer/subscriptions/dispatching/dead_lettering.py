@@ -10,8 +10,7 @@ from typing import Any, Final
 
 from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
-from pulsar_on_kafka.subscriptions.records.delivery import Delivery, Feed
-from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, Feed
 from pulsar_on_kafka.subscriptions.records.remote_endpoint import RemoteEndpoint
 
 _MAX_BURIALS: Final = 1000

@@ -12,8 +12,7 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import Nack, Report
 from pulsar_on_kafka.subscriptions.leases.lease_saves import Acks
 from pulsar_on_kafka.subscriptions.leases.leased_partition import Holdings, LeasedPartition, merged_acks
 from pulsar_on_kafka.subscriptions.records.batches import gathered, up_to
-from pulsar_on_kafka.subscriptions.records.delivery import PartitionSlot
-from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
 
 _MOST_NACKS: Final = 20_000
 

@@ -14,8 +14,7 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.subscriptions.dispatching.batch_refusals import HeldHere
 from pulsar_on_kafka.subscriptions.partition.in_flight import InFlight
 from pulsar_on_kafka.subscriptions.records.chunks import Known
-from pulsar_on_kafka.subscriptions.records.delivery import Feed, PartitionSlot
-from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, Feed, PartitionSlot
 
 _END: Final = 2**64 - 1
 

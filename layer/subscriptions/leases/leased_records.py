@@ -24,8 +24,7 @@ from pulsar_on_kafka.subscriptions.partition.handing_out import HandingOut
 from pulsar_on_kafka.subscriptions.partition.transaction_holds import HeldEntries
 from pulsar_on_kafka.subscriptions.records.batches import report_corrupt
 from pulsar_on_kafka.subscriptions.records.chunks import Known
-from pulsar_on_kafka.subscriptions.records.delivery import Delivery
-from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint
 from pulsar_on_kafka.subscriptions.records.entries import EntriesAtHand
 from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage
 

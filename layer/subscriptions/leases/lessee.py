@@ -38,8 +38,7 @@ from pulsar_on_kafka.subscriptions.leases.lease_acks import LeaseAcks
 from pulsar_on_kafka.subscriptions.leases.lease_permits import LeasePermits
 from pulsar_on_kafka.subscriptions.leases.lease_saves import Acks, UnsavedReports
 from pulsar_on_kafka.subscriptions.leases.leased_partition import Holdings, LeasedPartition, ToRead
-from pulsar_on_kafka.subscriptions.records.delivery import PartitionSlot
-from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
 
 RENEW_S: Final = 3.0
 KNOCK_S: Final = 0.5

@@ -16,7 +16,7 @@ from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.subscriptions.partition.in_flight import InFlight
 from pulsar_on_kafka.subscriptions.records.batches import gathered, up_to
 from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly
-from pulsar_on_kafka.subscriptions.records.delivery import PartitionSlot
+from pulsar_on_kafka.subscriptions.records.endpoint import PartitionSlot
 
 _T = TypeVar("_T")
 

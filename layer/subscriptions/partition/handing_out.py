@@ -12,7 +12,7 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry
 from pulsar_on_kafka.subscriptions.partition.in_flight import InFlight
 from pulsar_on_kafka.subscriptions.partition.transaction_holds import HeldEntries
 from pulsar_on_kafka.subscriptions.records.batches import unpack
-from pulsar_on_kafka.subscriptions.records.delivery import Delivery, Feed
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Feed
 from pulsar_on_kafka.subscriptions.records.entries import EntriesAtHand
 from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage
 
@@ -65,7 +65,7 @@ class HandingOut:
         found: list[Delivery] = []
         for offset, record in zip(offsets, records, strict=True):
             size = entries.batches.pop(offset, 0)
-            body, readable = feed.endpoint.unsealing.look(record, feed) if entries.sealed else (record, True)
+            body, readable = feed.unseal(record) if entries.sealed else (record, True)
             if body is None:  # it stays with the consumer, which does not get it
                 if holder is not None:
                     in_flight.hold((offset,), feed)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import repeat
 
-from pulsar_on_kafka.subscriptions.records.delivery import Feed
+from pulsar_on_kafka.subscriptions.records.endpoint import Feed
 
 
 class InFlight:

@@ -37,8 +37,7 @@ from pulsar_on_kafka.subscriptions.partition.read_ahead import ReadAhead
 from pulsar_on_kafka.subscriptions.partition.transaction_holds import HeldEntries
 from pulsar_on_kafka.subscriptions.records.batches import report_beyond_end
 from pulsar_on_kafka.subscriptions.records.chunks import Known
-from pulsar_on_kafka.subscriptions.records.delivery import Delivery, Feed, PartitionSlot
-from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, Feed, PartitionSlot
 from pulsar_on_kafka.subscriptions.records.entries import EntriesAtHand
 from pulsar_on_kafka.subscriptions.records.remote_endpoint import RemoteEndpoint
 from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage

@@ -7,8 +7,6 @@ from typing import Final
 
 from pyroaring import BitMap64
 
-from pulsar_on_kafka.subscriptions.records.delivery import Delivery
-
 _STEPS: Final = 10
 
 
@@ -25,12 +23,9 @@ class AckTimeouts:
     def __init__(self, timeout_s: float) -> None:
         self._timeout_s = timeout_s
         self._step_s = timeout_s / _STEPS
-        self._received: deque[tuple[int, int]] = deque()
+        self.received: deque[tuple[int, int]] = deque()
+        """Partition and offset of each receipt since the last look; appended to by any thread."""
         self._steps: deque[tuple[float, dict[int, BitMap64]]] = deque()
-
-    def inbox(self) -> deque[Delivery]:
-        """A queue whose every `popleft` counts as a receipt. `popleft` may be called by any thread."""
-        return _WatchedInbox(self._received)
 
     def next_due(self) -> float | None:
         """When, on the monotonic clock, something may have waited too long."""
@@ -38,7 +33,7 @@ class AckTimeouts:
 
     def expired(self, now_s: float) -> dict[int, BitMap64]:
         """Offsets by partition whose time is over, acknowledged or not; each is told once."""
-        if self._received:
+        if self.received:
             self._take_in(now_s)
         found: dict[int, BitMap64] = {}
         while self._steps and self._steps[0][0] + self._timeout_s <= now_s:
@@ -51,8 +46,8 @@ class AckTimeouts:
             self._steps.append((now_s + self._step_s, {}))
         partitions = self._steps[-1][1]
         groups: dict[int, list[int]] = {}
-        for _ in range(len(self._received)):
-            partition, offset = self._received.popleft()
+        for _ in range(len(self.received)):
+            partition, offset = self.received.popleft()
             groups.setdefault(partition, []).append(offset)
         for partition, received in groups.items():
             offsets = BitMap64(received)
@@ -69,14 +64,3 @@ class AckTimeouts:
         """It was rewound, or is somebody else's."""
         for _, partitions in self._steps:
             partitions.pop(partition, None)
-
-
-class _WatchedInbox(deque[Delivery]):
-    def __init__(self, received: deque[tuple[int, int]]) -> None:
-        super().__init__()
-        self._received = received
-
-    def popleft(self) -> Delivery:
-        delivery = super().popleft()
-        self._received.append((delivery.feed.slot.number, delivery.offset))
-        return delivery

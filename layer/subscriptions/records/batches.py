@@ -27,7 +27,7 @@ from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.records.batch_entry import FORMAT_VERSION, decode_batch
 from pulsar_on_kafka.mapping.records.message_record import BatchInfo, batch_info, is_plain
 from pulsar_on_kafka.mapping.records.record_headers import BATCH, MARKER
-from pulsar_on_kafka.subscriptions.records.delivery import BatchAck, BatchEntry, Delivery, Feed
+from pulsar_on_kafka.subscriptions.records.endpoint import BatchAck, BatchEntry, Delivery, Feed
 from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage
 
 _log = logging.getLogger(__name__)
@@ -108,7 +108,7 @@ def messages_of(
         offset = record.offset()
         try:
             size = batch_size(record)
-            body, readable = feed.endpoint.unsealing.look(record, feed)
+            body, readable = feed.unseal(record)
             if body is None:
                 continue
             if size and readable:

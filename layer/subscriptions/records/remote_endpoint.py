@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
 from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry, RemoteConsumer
-from pulsar_on_kafka.subscriptions.records.delivery import Delivery, Feed, PartitionSlot
-from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, Feed, PartitionSlot
 from pulsar_on_kafka.subscriptions.records.hash_ranges import KeySharedRule
 
 _PLENTY: Final = 200

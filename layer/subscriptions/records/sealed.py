@@ -6,8 +6,9 @@ A record is opened before anything looks into its value, and only where its head
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from pulsar_on_kafka.base.errors import CryptoFailed
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of, packed_headers_of
@@ -16,9 +17,6 @@ from pulsar_on_kafka.mapping.records.encryption_header import EncryptionInfo
 from pulsar_on_kafka.mapping.records.message_record import Headers, encryption_info, is_plain
 from pulsar_on_kafka.mapping.records.record_headers import ENCRYPTION
 from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage
-
-if TYPE_CHECKING:
-    from pulsar_on_kafka.subscriptions.records.delivery import Feed
 
 _log = logging.getLogger(__name__)
 
@@ -41,6 +39,17 @@ class Cipher(Protocol):
 
     def encrypt_again(self, value: bytes, info: EncryptionInfo) -> tuple[bytes, bytes]:
         """With the same data key: the ciphertext, and the header that goes with it. Raises CryptoFailed."""
+
+
+class Slot(Protocol):
+    """A partition as its consumers see it."""
+
+    @property
+    def topic_name(self) -> str: ...
+
+    @property
+    def ack(self) -> Callable[[int], None]:
+        """Acknowledges an offset."""
 
 
 class OpenedRecord:
@@ -85,26 +94,27 @@ class Unsealing:
         self._on_failure = on_failure
         self.failures = 0
 
-    def look(self, record: Any, feed: Feed) -> tuple[Any | None, bool]:
-        """What `open` gives, and whether its value can be read; a record in clear is given as it is."""
+    def look(self, record: Any, slot: Slot, consumer: str) -> tuple[Any | None, bool]:
+        """What `open` gives, and whether its value can be read; a record in clear is given as it is. `consumer` is its
+        name."""
         if is_plain(packed_headers_of(record)) or not is_sealed(record):
             return record, True
         if type(record) is WholeMessage:
-            return self._look_into_chunks(record, feed)
-        plain = self.open(record, feed)
+            return self._look_into_chunks(record, slot, consumer)
+        plain = self.open(record, slot, consumer)
         return plain, isinstance(plain, OpenedRecord) or record.value() is None
 
-    def _look_into_chunks(self, record: WholeMessage, feed: Feed) -> tuple[WholeMessage | None, bool]:
-        opened = [self.look(chunk, feed) for chunk in record.chunks()]
+    def _look_into_chunks(self, record: WholeMessage, slot: Slot, consumer: str) -> tuple[WholeMessage | None, bool]:
+        opened = [self.look(chunk, slot, consumer) for chunk in record.chunks()]
         chunks = [chunk for chunk, _ in opened if chunk is not None]
         if len(chunks) == len(opened):
             readable = all(each for _, each in opened)
             return record.with_chunks(chunks, decrypted=readable), readable
         if self._on_failure is OnFailure.DISCARD:
-            feed.slot.ack(record.offset())
+            slot.ack(record.offset())
         return None, False
 
-    def open(self, record: Any, feed: Feed) -> Any | None:
+    def open(self, record: Any, slot: Slot, consumer: str) -> Any | None:
         """The record to deliver, or None for none; one that is discarded is acknowledged on the way."""
         try:
             info = encryption_info(headers_of(record))
@@ -115,9 +125,9 @@ class Unsealing:
                 raise CryptoFailed("the consumer has no crypto_key_reader")
             return OpenedRecord(record, self._cipher.decrypt(value, info))
         except (CryptoFailed, CorruptRecord) as failure:
-            return self._failed(record, feed, failure)
+            return self._failed(record, slot, consumer, failure)
         except Exception as failure:  # the application's key reader's
-            return self._failed(record, feed, failure)
+            return self._failed(record, slot, consumer, failure)
 
     def seal_again(self, value: bytes, info: EncryptionInfo) -> tuple[bytes, bytes]:
         """A value that was opened here is to be sent on: the ciphertext, and its header.
@@ -129,17 +139,17 @@ class Unsealing:
             raise CryptoFailed("the consumer has no crypto_key_reader")
         return self._cipher.encrypt_again(value, info)
 
-    def _failed(self, record: Any, feed: Feed, failure: Exception) -> Any | None:
+    def _failed(self, record: Any, slot: Slot, consumer: str, failure: Exception) -> Any | None:
         self.failures += 1
         if self.failures & (self.failures - 1) == 0:  # the first, second, fourth ... one
             _log.warning(
-                "consumer=%s topic=%s offset=%d cannot be decrypted (%d so far, %s): %s", feed.endpoint.name,
-                feed.slot.topic_name, record.offset(), self.failures, self._on_failure.name, failure,
+                "consumer=%s topic=%s offset=%d cannot be decrypted (%d so far, %s): %s", consumer,
+                slot.topic_name, record.offset(), self.failures, self._on_failure.name, failure,
             )  # fmt: skip
         if self._on_failure is OnFailure.CONSUME:
             return record
         if self._on_failure is OnFailure.DISCARD:
-            feed.slot.ack(record.offset())
+            slot.ack(record.offset())
         return None
 
 

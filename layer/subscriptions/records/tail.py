@@ -28,8 +28,7 @@ from pulsar_on_kafka.kafka.reading.assigned import (
     is_offset_out_of_range,
 )
 from pulsar_on_kafka.subscriptions.records.batches import Begun, messages_of
-from pulsar_on_kafka.subscriptions.records.delivery import Delivery, PartitionSlot
-from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
 from pulsar_on_kafka.subscriptions.records.open_transactions import LookingAgain
 from pulsar_on_kafka.subscriptions.records.readable import Readable
 

@@ -10,7 +10,7 @@ import pytest
 from pulsar_on_kafka.client.consumer import dead_letters
 from pulsar_on_kafka.client.consumer.dead_letters import DeadLetterWriter
 from pulsar_on_kafka.client.values.dead_letter_policy import DeadLetterPolicyBuilder
-from pulsar_on_kafka.subscriptions.records.delivery import Delivery
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery
 
 
 class NothingGets(DeadLetterWriter):

@@ -10,8 +10,7 @@ from pyroaring import BitMap64
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.subscriptions.dispatching.negative_acks import NegativeAcks
 from pulsar_on_kafka.subscriptions.records.ack_timeouts import AckTimeouts
-from pulsar_on_kafka.subscriptions.records.delivery import Delivery, Feed, PartitionSlot
-from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, Feed, PartitionSlot
 from tests.seeds import for_each_seed
 
 
@@ -114,8 +113,8 @@ class Watched:
 
     def __init__(self, timeout_s: float = 10.0) -> None:
         self.timeouts = AckTimeouts(timeout_s)
-        self.inbox = self.timeouts.inbox()
-        endpoint = a_consumer()
+        endpoint = Endpoint("joe", 10, delivery_type=Delivery, ack_timeouts=self.timeouts)
+        self.inbox = endpoint.queue
         self.feeds = [Feed(PartitionSlot("t", number, number, LedgerLayout(1, 10)), endpoint) for number in range(3)]
 
     def receive(self, *offsets: int, partition: int = 0) -> None:

@@ -10,8 +10,7 @@ from pulsar_on_kafka.subscriptions.dispatching.strategy import (
     SubscriptionType,
     active_consumer,
 )
-from pulsar_on_kafka.subscriptions.records.delivery import Delivery
-from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint
 
 
 def a_consumer(name: str, capacity: int = 1000, priority: int = 0) -> Endpoint:

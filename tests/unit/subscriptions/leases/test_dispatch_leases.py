@@ -30,8 +30,7 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import (
 )
 from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType
 from pulsar_on_kafka.subscriptions.leases.lessee import Lessee
-from pulsar_on_kafka.subscriptions.records.delivery import Delivery, PartitionSlot
-from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
 from tests.simulation.leases import DEADLINE, LIFE, Inbox, Process, World
 from tests.simulation.played_records import key_of
 

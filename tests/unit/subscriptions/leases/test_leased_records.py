@@ -16,8 +16,7 @@ from pulsar_on_kafka.mapping.records.record_headers import BATCH, CHUNK
 from pulsar_on_kafka.mapping.state.cursors.lease_records import Lease, LeasedEntry, Report, TakeOver, Welcome
 from pulsar_on_kafka.subscriptions.leases.leased_records import LeasedRecords
 from pulsar_on_kafka.subscriptions.leases.lessee import Lessee
-from pulsar_on_kafka.subscriptions.records.delivery import PartitionSlot
-from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
 from tests.clocks import SetClock
 from tests.simulation.leases import LIFE
 

@@ -17,8 +17,7 @@ from pulsar_on_kafka.mapping.records.batch_entry import encode_columns
 from pulsar_on_kafka.mapping.records.record_headers import BATCH
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.batches import gathered, up_to
-from pulsar_on_kafka.subscriptions.records.delivery import PartitionSlot
-from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
 
 
 class Record:

@@ -10,8 +10,7 @@ import pytest
 from pulsar_on_kafka.mapping.records.packed_headers import unpack
 from pulsar_on_kafka.mapping.records.record_headers import DELIVER_AT, PRODUCER
 from pulsar_on_kafka.subscriptions.partition.delayed import TICK_MS, DelayedMessages, deliver_at_ms
-from pulsar_on_kafka.subscriptions.records.delivery import Delivery
-from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint
 from tests.seeds import for_each_seed
 from tests.unit.subscriptions.partition.test_owned_partition import Record, a_partition, taken
 

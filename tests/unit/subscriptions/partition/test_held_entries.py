@@ -15,8 +15,7 @@ from pulsar_on_kafka.mapping.records.message_record import ChunkInfo
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import CumulativeAck, CursorLife, TxnAck
 from pulsar_on_kafka.subscriptions.partition import holding_for_transactions as holding
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
-from pulsar_on_kafka.subscriptions.records.delivery import Delivery, Feed, PartitionSlot
-from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, Feed, PartitionSlot
 from pulsar_on_kafka.transactions.pending_acks.log import CursorName
 from pulsar_on_kafka.transactions.pending_acks.machine import PendingAcks
 

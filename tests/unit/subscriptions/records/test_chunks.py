@@ -21,8 +21,7 @@ from pulsar_on_kafka.subscriptions.records.batches import messages_of
 from pulsar_on_kafka.subscriptions.records.chunk_rules import ChunkRules, joint_rules
 from pulsar_on_kafka.subscriptions.records.chunks import ChunkAssembly
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
-from pulsar_on_kafka.subscriptions.records.delivery import Delivery, PartitionSlot
-from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
+from pulsar_on_kafka.subscriptions.records.endpoint import Delivery, Endpoint, PartitionSlot
 from pulsar_on_kafka.subscriptions.records.reader_chunks import ReaderChunks
 from pulsar_on_kafka.subscriptions.records.whole_message import WholeMessage
 from tests.clocks import SetClock
