@@ -26,12 +26,12 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_state import decode_commit_met
 from pulsar_on_kafka.mapping.state.state_topics import DELIVERIES
 from pulsar_on_kafka.metadata.subscriptions.occupants import Claimant
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.member_opening import new_member
 from pulsar_on_kafka.node.readers import compacted_ranges
 from pulsar_on_kafka.node.services import Services
 from pulsar_on_kafka.statelog.kafka_log import FETCH_QUEUE_KBYTES as STATE_FETCH_QUEUE_KBYTES
-from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 from pulsar_on_kafka.subscriptions.requests.acks_by_readers import acknowledge_ledgers

@@ -35,9 +35,9 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import (
     encode,
 )
 from pulsar_on_kafka.mapping.state.cursors.lease_records import Saved as SavedNotice
+from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
-from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType
 from pulsar_on_kafka.subscriptions.leases.lease_saves import Acks
 from pulsar_on_kafka.subscriptions.leases.lease_terms import Heard, HeardAgain, LeaseTerms
 from pulsar_on_kafka.subscriptions.leases.leasing import Leasing

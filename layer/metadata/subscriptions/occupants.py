@@ -14,8 +14,8 @@ from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.kafka.records import GroupDescription, GroupMember
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import Claim, SubscriptionRecord
 from pulsar_on_kafka.metadata.subscriptions.seats import other_seats, seat_group, seat_of, serves
+from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
 from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType
 
 CLAIM_MS: Final = 10_000
 """How long a claim holds by itself; after that its owner must be a member of the group."""

@@ -44,8 +44,8 @@ from pulsar_on_kafka.metadata.subscriptions.seats import (
     taken,
 )
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
 from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType
 
 _log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from typing import Final
 from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.mapping.names.subscription_group import group_id
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import ReplicatedBy
+from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
 from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType
 
 _REBIRTH: Final = 1 << 40
 """Far above every incarnation: records of `subscriptions` times its partitions."""

@@ -11,11 +11,11 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.names.replicator_names import replicator_subscription
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.service.replication.remote import RemoteCluster
 from pulsar_on_kafka.service.replication.session import ReplicationCounts, ReplicatorSession
 from pulsar_on_kafka.service.replication.target import Target, target_topic
-from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType
 
 _log: Final = logging.getLogger(__name__)
 _OPEN_S: Final = 60.0

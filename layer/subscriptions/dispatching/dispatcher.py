@@ -16,6 +16,7 @@ from pulsar_on_kafka.cursor.ledger_acks import LedgerAcks, below
 from pulsar_on_kafka.kafka.groups.membership import GroupConsumer
 from pulsar_on_kafka.kafka.reading.fetcher import Fetcher
 from pulsar_on_kafka.mapping.state.cursors.lease_records import Nack
+from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching.batch_refusals import BatchRefusals, HeldHere
 from pulsar_on_kafka.subscriptions.dispatching.counting import DeliveryCounting
 from pulsar_on_kafka.subscriptions.dispatching.dead_lettering import Burial
@@ -24,12 +25,7 @@ from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
 from pulsar_on_kafka.subscriptions.dispatching.key_shared import KeyShared
 from pulsar_on_kafka.subscriptions.dispatching.negative_acks import NegativeAcks
 from pulsar_on_kafka.subscriptions.dispatching.redelivery_reads import ReadAgain
-from pulsar_on_kafka.subscriptions.dispatching.strategy import (
-    ROUND_ROBIN_BATCH,
-    RoundRobin,
-    SubscriptionType,
-    active_consumer,
-)
+from pulsar_on_kafka.subscriptions.dispatching.strategy import ROUND_ROBIN_BATCH, RoundRobin, active_consumer
 from pulsar_on_kafka.subscriptions.partition.delayed import DelayedMessages
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import Departure
 from pulsar_on_kafka.subscriptions.partition.holding_for_transactions import deliver_again

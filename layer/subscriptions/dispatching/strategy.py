@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from enum import Enum
 from typing import Final
 
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
@@ -13,22 +12,6 @@ ROUND_ROBIN_BATCH: Final = 20
 
 MOST_AT_ONCE: Final = 500
 """The same at most for a consumer in another process, when that many wait."""
-
-
-class SubscriptionType(str, Enum):
-    EXCLUSIVE = "Exclusive"
-    SHARED = "Shared"
-    FAILOVER = "Failover"
-    KEY_SHARED = "Key_Shared"
-
-    @property
-    def is_shared(self) -> bool:
-        return self in (SubscriptionType.SHARED, SubscriptionType.KEY_SHARED)
-
-    @property
-    def is_leased(self) -> bool:
-        """Consumers of processes that do not own a partition may get messages of it."""
-        return self is not SubscriptionType.EXCLUSIVE
 
 
 def active_consumer(endpoints: Sequence[Endpoint], partition: int) -> Endpoint | None:

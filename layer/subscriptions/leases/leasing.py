@@ -35,10 +35,10 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import (
     is_report,
 )
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
+from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching.commands import settle
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
-from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType
 from pulsar_on_kafka.subscriptions.leases.lease_claims import LeaseClaims
 from pulsar_on_kafka.subscriptions.leases.lease_group_looks import GroupLooks
 from pulsar_on_kafka.subscriptions.leases.lease_inbox import LeaseInbox

@@ -42,6 +42,7 @@ from pulsar_on_kafka.mapping.state.state_keys import (
 )
 from pulsar_on_kafka.mapping.state.state_topics import CURSOR_CHECKPOINTS, CURSORS, PRODUCERS
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
 from pulsar_on_kafka.metadata.topics import LastLife, Topic
 from pulsar_on_kafka.service.housekeeping.cursors import CursorTidying
 from pulsar_on_kafka.service.housekeeping.dead_lives import DeadLives
@@ -51,7 +52,6 @@ from pulsar_on_kafka.service.housekeeping.rounds import TidyingRounds
 from pulsar_on_kafka.service.housekeeping.work import DAY_MS
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView
-from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType
 from tests.clocks import PacedClock
 
 NEVER = Deadline.never()

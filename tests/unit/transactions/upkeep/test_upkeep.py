@@ -34,9 +34,9 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import (
 )
 from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import BufferEntry, buffer_records, encode_low_water
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
+from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
 from pulsar_on_kafka.metadata.topics import LastLife, Topic
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
-from pulsar_on_kafka.subscriptions.dispatching.strategy import SubscriptionType
 from pulsar_on_kafka.transactions.buffer.cleaning import KEPT_FOR_MS
 from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from pulsar_on_kafka.transactions.pending_acks.log import CursorName
