@@ -1,6 +1,6 @@
 """`AdminClient`: what `pulsar-admin` does, for the parts of Pulsar that this version has.
 
-Source of names and meaning: spec 7 and Pulsar's `pulsar-admin`. Every call is idempotent or fails with a clear error.
+Source of names and meaning: Pulsar's `pulsar-admin`. Every call is idempotent or fails with a clear error.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The cursor store saves a cursor's state to Kafka and reads it back: the group commit, and segments behind it when the
 holes do not fit.
 
-The group commit is the moment of truth: it is atomic per partition and refused for a member that lost its place. What
-a commit refers to (a marker, which refers to segments) is durable before; what it made obsolete is tombstoned after.
-Source: design.md 6; Pulsar's ManagedCursorImpl keeps the index in the metadata store and the body in a cursor ledger.
+The group commit is the moment of truth: it is atomic per partition and refused for a member that lost its place. What a
+commit refers to (a marker, which refers to segments) is durable before; what it made obsolete is tombstoned after. Why:
+layer/cursor/README.md. Pulsar's ManagedCursorImpl keeps the index in the metadata store and the body in a cursor
+ledger.
 """
 
 from __future__ import annotations

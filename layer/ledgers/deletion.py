@@ -3,7 +3,7 @@
 Anybody may publish such an event, and it may come late, twice, or after its sender died halfway. So nothing in it is
 believed: a range of a log goes only if the id itself says that it belongs to this life of this topic and partition, if
 the partition's list begins behind it, and if nobody needs it. Kafka deletes prefixes only, so what goes is everything
-below the ledger's end. Source: design.md 10, PIP-186.
+below the ledger's end. Source: PIP-186.
 """
 
 from __future__ import annotations

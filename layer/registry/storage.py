@@ -1,10 +1,10 @@
 """Schema storage writes one record a version to the compacted `schemas` state topic, and keeps every winner for good.
 
-A version is a proposal by compare-and-set (design.md 5): version n is the winner of the entity's version n + 1, so
-versions are dense from 0 whoever races, and compaction has nothing to take: each key is written once, and losers alone
-are tombstoned. A deletion is a version as well. It ends what is live before it; the records stay, because messages that
-name them do, unless it is forced. Views hold what `index.py` says of each record, definitions are read when they are
-wanted.
+A version is a proposal by compare-and-set (layer/statelog/README.md): version n is the winner of the entity's version n
++ 1, so versions are dense from 0 whoever races, and compaction has nothing to take: each key is written once, and
+losers alone are tombstoned. A deletion is a version as well. It ends what is live before it; the records stay, because
+messages that name them do, unless it is forced. Views hold what `index.py` says of each record, definitions are read
+when they are wanted.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each subject (a cluster's word on one partition of one subscription) has one writer at a time. A new one takes a version
 above all that it finds, and a session of its own; the head of the highest (version, session) counts, whatever order
 records stand in and whatever compaction took. So a writer that was stopped and wakes up is not heard, and finds that
-out before it removes anything: it reads its own head back as the one that counts. Source: design.md 5.
+out before it removes anything: it reads its own head back as the one that counts.
 """
 
 from __future__ import annotations

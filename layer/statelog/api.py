@@ -1,6 +1,6 @@
 """The state log holds partitions of records in an order that all readers agree on; every piece of state rests on it.
 
-Source: design.md 5. `MemoryStateLog` and `KafkaStateLog` pass one contract suite (`tests/contract`).
+The rules: layer/statelog/README.md. `MemoryStateLog` and `KafkaStateLog` pass one contract suite (`tests/contract`).
 """
 
 from __future__ import annotations

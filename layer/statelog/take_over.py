@@ -3,7 +3,7 @@
 A new owner appends TAKEOVER(session, version), reads it back, and only then serves. Every owner's record names its
 version and is void exactly when a TAKEOVER of a higher version stands before it in the log; a TAKEOVER whose version is
 not above the newest one before it is void itself. So a former owner can append, but never decide. An owner acts on a
-decision only after reading its own record back as valid. Source: design.md 5, recipes/sim/take_over.py.
+decision only after reading its own record back as valid.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ conditionally.
 Every record is an entity's whole state; its key names entity, version and attempt, and is written once. The state is
 *the first record, in log order, of the highest version present*. That needs no history, so readers agree whatever
 compaction took, as long as records are cleaned in one order: losers of a version before its winner, and never the
-winner of the highest version. Pure: no log, no clock. Source: design.md 5, recipes/sim/compare_and_set.py.
+winner of the highest version. Pure: no log, no clock.
 
 An entity that is dead can be buried: all of it goes. Its versions must not be given again: a proposal that was made
 before, and comes late, would stand above those of whoever begins anew. So burial opens an *epoch* of the partition

@@ -1,8 +1,9 @@
 """A cached tail of one partition: read to the end when asked, folded as it comes, shared by the threads of a process.
 
-Rules of design.md 5 that live here. *The end* is asked for after the caller asked. Nothing is judged before the end is
-reached, because a tombstone that is still to come also takes what stood before it. A reader that has not been at the
-end for half of `delete.retention.ms` starts over, because it may have missed tombstones that are gone by now.
+Rules of the log (layer/statelog/README.md) that live here. *The end* is asked for after the caller asked. Nothing is
+judged before the end is reached, because a tombstone that is still to come also takes what stood before it. A reader
+that has not been at the end for half of `delete.retention.ms` starts over, because it may have missed tombstones that
+are gone by now.
 
 And one more, which the simulation found missing (a paused proposer won a version that another had won): between asking
 for the end and reading up to it, compaction may take records because of others that stand *beyond* that end, and leave

@@ -1,1 +1,1 @@
-"""Atomic writes to many partitions and acknowledgements on many subscriptions. Source: design.md 9."""
+"""Transactions: atomic writes to many partitions and acknowledgements on many subscriptions."""

@@ -10,9 +10,9 @@
     event_times        null | array of long     Unix time in ms; 0 is none
     sequence_ids       null | array of long     -1 is none: the record's own (header) plus the batch index
 
-A column is null when no message has what it holds. Columns, not records, because Spark then unpacks an entry inside
-the JVM and fastavro is several times as fast (design.md 3); bytes beside a list of nulls, not nullable items, because
-those halve the speed. Decision: mapping/decisions/0004.
+A column is null when no message has what it holds. Columns, not records, because Spark then unpacks an entry inside the
+JVM and fastavro is several times as fast; bytes beside a list of nulls, not
+nullable items, because those halve the speed. Decision: mapping/decisions/0004.
 """
 
 from __future__ import annotations

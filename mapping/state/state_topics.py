@@ -1,7 +1,7 @@
 """The catalogue of state topics names everything that the system remembers, and where.
 
 Each is the topic `persistent://pulsar/system/<name>`, of every instance its own (mapping/state/instances.py). The
-number of partitions never changes: incarnations and coordinator ids are made from it. Source: design.md 5.
+number of partitions never changes: incarnations and coordinator ids are made from it. The table: mapping/README.md.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ _COMPACTED: Final[Mapping[str, str]] = {
     "segment.ms": str(_HOUR_MS),
     "segment.bytes": str(64 * 1024 * 1024),
     "min.cleanable.dirty.ratio": "0.1",
-    # A reader that was away for half of this starts over (design.md 5).
+    # A reader that was away for half of this starts over (layer/statelog/README.md).
     "delete.retention.ms": str(_DAY_MS),
     # Whoever asks for the end and then reads to it must not have records compacted away in between because of others
     # that stand beyond that end: it could take what is left for a winner. Half of this is how long a reading may take;

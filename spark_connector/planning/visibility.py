@@ -1,6 +1,6 @@
 """A snapshot, taken on the driver, says what a subscription's next consumer would get of a topic.
 
-In this order (design.md 9): where each partition ends; then what is on record of transactions, so that every record
+In this order: where each partition ends; then what is on record of transactions, so that every record
 below that end is known; then what transactions hold on the subscription; then its cursors. So a message that a
 transaction both takes from here and puts there is never seen in both places; for this the first two are asked for of
 all topics of a read before the others of any.

@@ -1,4 +1,4 @@
-"""Spec 1, "Proof": many processes register schemas at once, and some of them are killed in the middle."""
+"""Many processes register schemas at once, and some of them are killed in the middle."""
 
 from __future__ import annotations
 

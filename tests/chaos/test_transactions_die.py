@@ -1,4 +1,4 @@
-"""Spec 2, "Proof": processes that use and serve transactions are killed and stopped; outcomes are all or nothing."""
+"""Processes that use and serve transactions are killed and stopped; outcomes are all or nothing."""
 
 from __future__ import annotations
 

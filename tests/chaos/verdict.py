@@ -1,4 +1,4 @@
-"""The invariants of design.md 12, judged from what the workers wrote down and what Kafka itself says.
+"""The invariants of docs/architecture.md#what-always-holds, judged from what workers wrote and what Kafka says.
 
 1  an unacknowledged message is delivered again, whatever dies
 2  a durably acknowledged message is never handed out again, but for a seek

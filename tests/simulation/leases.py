@@ -137,7 +137,7 @@ class World:
         return random.Random(f"{self.end_at_first} {offset}").random() < self.poisonous
 
     def deliver_to_application(self, offset: int) -> None:
-        """Whatever dies, is expelled or changes its owner (design.md 6)."""
+        """Whatever dies, is expelled or changes its owner."""
         if self.letters and self.kind is not SubscriptionType.FAILOVER and not self.seeks:
             assert self.delivered[offset] <= self.most, f"{offset} is delivered {self.delivered[offset] + 1} times"
         self.delivered[offset] += 1

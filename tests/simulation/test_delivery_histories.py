@@ -1,6 +1,6 @@
 """Messages that kill their process, fail or are fine, through crashes, on the real dispatcher and cursor store.
 
-On Shared and Key_Shared subscriptions. What must hold (design.md 6): no message is delivered more often than the policy
+On Shared and Key_Shared subscriptions. What must hold: no message is delivered more often than the policy
 allows, whatever dies; each ends acknowledged or as a dead letter; and where nothing but the messages themselves kills,
 only those that kill or always fail become dead letters: their neighbours share the blame of a death, never of the last
 delivery. On Key_Shared

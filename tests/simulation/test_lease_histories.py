@@ -1,6 +1,6 @@
 """Histories of processes that share one partition by leases (see `leases`): 228 of them, 6,000 with `make soak`.
 
-What must hold (design.md 7 and 12): a message is held by one live consumer at a time, until it was expelled; every
+What must hold: a message is held by one live consumer at a time, until it was expelled; every
 message is acknowledged in the end, after a seek anew; what a flush called durable does not go out again; on Key_Shared
 nobody gets a message of a key while another live consumer has one of it, and keys go out in order; redelivery counts
 are what was refused, as long as no process dies, and never more; on Failover a consumer gets messages in order from the

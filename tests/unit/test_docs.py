@@ -21,6 +21,9 @@ README_WORDS = 600
 _FENCE = re.compile(r"^(```|~~~).*?^\1[^\n]*$", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`[^`\n]*`")
 _LINK = re.compile(r"\]\(\s*<?([^)\s>]+)>?[^)]*\)")
+_PAGE = re.compile(
+    r"(?<![\w./])((?:docs|layer|mapping|schema_compat|spark_connector|tests)/[\w./-]+\.md)(?:#([\w-]+))?"
+)
 _HEADING = re.compile(r"^#{1,6}[ \t]+(.+?)[ \t]*#*$", re.MULTILINE)
 
 
@@ -103,7 +106,7 @@ def test_docstrings_name_pages_that_are_there() -> None:
     for top in (*PACKAGES, "tests", "examples"):
         for folder, files in _folders(ROOT / top):
             for path in (folder / name for name in files if name.endswith(".py")):
-                for page, anchor in re.findall(r"\b(docs/[\w-]+\.md)(?:#([\w-]+))?", path.read_text(encoding="utf-8")):
+                for page, anchor in _PAGE.findall(path.read_text(encoding="utf-8")):
                     if not (ROOT / page).exists() or (anchor and anchor not in _anchors(ROOT / page)):
                         missing.add(f"{path.relative_to(ROOT)}: {page}#{anchor}")
     assert missing == set()

@@ -7,7 +7,7 @@ to be deleted is durable.
 Whoever dies between any two steps leaves a list on which the next owner goes on: a DELETING ledger gets an event
 (perhaps a second one, which finds nothing to delete) and is judged again. Who makes a subscription writes its record,
 then reads the list, and passes what is DELETING over (`first_left.py`); here the list is written first, and then the
-subscriptions are read. So one of the two sees the other. Source: design.md 10, PIP-186.
+subscriptions are read. So one of the two sees the other. Source: PIP-186.
 """
 
 from __future__ import annotations

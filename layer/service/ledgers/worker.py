@@ -2,7 +2,7 @@
 
 An ordinary program on this SDK: a Shared consumer with retry letters. What cannot be done yet, or fails, comes again
 later, ten times; then it is a dead letter. What is wrong (`Verdict.REFUSE`) is one at once. Deleting twice does nothing
-the second time, so it does not matter between which two steps a worker dies. Source: design.md 10, PIP-186.
+the second time, so it does not matter between which two steps a worker dies. Source: PIP-186.
 """
 
 from __future__ import annotations

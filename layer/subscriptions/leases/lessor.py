@@ -1,6 +1,6 @@
 """The owner's side of leases: which members of other processes there are, what they may get, what they say.
 
-No I/O, no clock of its own. Its records go to `say`, and are in the log when others act on them. Design.md 7:
+No I/O, no clock of its own. Its records go to `say`, and are in the log when others act on them. The rules:
 
 * Nothing is leased before a save of every owned partition is accepted that says so (`CursorState.leased_from`). So
   whoever owns a partition after us knows that it has to ask, and replays acknowledgements from where our save stood.

@@ -1,7 +1,7 @@
 """Saves the cursors of the partitions that this process owns: group commits, what comes after one, checkpoints.
 
 All of it runs in the member's thread. At most one commit is under way in a group; a time-out means that its outcome is
-unknown, and what the group has is read back before anything builds on it (design.md 6).
+unknown, and what the group has is read back before anything builds on it (layer/cursor/README.md).
 """
 
 from __future__ import annotations

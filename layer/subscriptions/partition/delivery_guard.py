@@ -1,7 +1,8 @@
 """Which messages of a partition may be handed out, so that no crash hides a delivery. No I/O, no clock.
 
 Where a dead letter policy is set, a message that kills its process every time must not be delivered more often than
-configured, and must not drag its neighbours along (design.md 6). So every delivery is on record before it happens:
+configured, and must not drag its neighbours along (docs/delivery-counts.md). So every delivery is on record before it
+happens:
 
 * First deliveries: each save reserves a hand-out limit ahead of what was handed out; nothing goes out beyond the limit
   of the last accepted save.

@@ -14,7 +14,7 @@ from pulsar_on_kafka.mapping.records.epoch_fences import Fence, begun_by, claime
 class Fences:
     """Where each epoch begins in one partition.
 
-    The rule of design.md 3: behind the beginning of an epoch the records of lower epochs, of the same origin, are void.
+    The rule: behind the beginning of an epoch the records of lower epochs, of the same origin, are void.
     It judges every record by itself, so whoever reads, from wherever, judges alike. A record without our headers
     belongs to nobody of ours and is never void. Memory: one entry per exclusive producer that wrote here, and per
     replicator that took over from one that had not closed.

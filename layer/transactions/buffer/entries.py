@@ -1,6 +1,6 @@
 """What is on record of transactions in data partitions: one partition of `__transaction_buffer_snapshot`, folded. Pure.
 
-The rule (design.md 9): a partition's OPEN entry is durable before the first record of a transaction is appended there.
+The rule: a partition's OPEN entry is durable before the first record of a transaction is appended there.
 So whoever takes the data's end first, then the high watermark of this topic, and reads it to there, knows of every
 record below that end: its transaction is OPEN (not readable, nor is anything at or beyond it), or ABORTED (left out),
 or has no entry (committed). An OPEN at or below its coordinator's low-water mark is void, and so is one with an ABORTED

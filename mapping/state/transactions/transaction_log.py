@@ -10,7 +10,7 @@
 `by` is the version of the owner that wrote it; its session is in the key, as are coordinator and transaction
 (`TransactionLogKey`), the request (`TransactionAnswerKey`), or the version claimed (`CoordinatorTakeoverKey`). A topic
 is the full name of the partitioned topic, a partition the Kafka partition. Source: Pulsar's TransactionMetadataEntry;
-ANSWER and TAKEOVER are ours (design.md 5 and 9).
+ANSWER and TAKEOVER are ours (mapping/decisions/0012-transaction-log.md).
 """
 
 from __future__ import annotations

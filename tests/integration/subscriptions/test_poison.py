@@ -1,4 +1,4 @@
-"""Messages that kill their process, with real processes. design.md 6: delivery counts survive crashes."""
+"""Messages that kill their process, with real processes: delivery counts survive crashes."""
 
 from __future__ import annotations
 

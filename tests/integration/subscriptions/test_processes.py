@@ -221,7 +221,7 @@ def test_multiprocessing_by_fork_works(service_url: str, unique: Unique) -> None
 
 @pytest.mark.parametrize("use", ["create_producer", "subscribe", "get_topic_partitions"])
 def test_an_unreachable_address_is_a_connect_error_in_time(use: str) -> None:
-    """Spec 7, number 8: 1.0 to 1.5 s with connection_timeout_ms=1000."""
+    """In 1.0 to 1.5 s with connection_timeout_ms=1000."""
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
