@@ -1,4 +1,4 @@
-"""From the threads of the blocking classes to an event loop, and back."""
+"""The bridge carries calls from an event loop to the threads of the blocking classes, and their results back."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ class LoopCompletions:
 
 
 class Bridge:
-    """What the asyncio classes of one Client share: the loop's completions, and threads for calls that block.
+    """The bridge that the asyncio classes of one Client share: the loop's completions, and threads for calls that
+    block.
 
     At most 16 blocking calls (creating, closing, seeking, flushing ...) run at a time; the next ones wait.
     """

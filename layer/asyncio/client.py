@@ -42,7 +42,7 @@ class Client:
     """
 
     def __init__(self, service_url: str | AutoClusterFailover | ServiceInfoProvider, **kwargs: Any) -> None:
-        """See `layer.Client.__init__`, whose exceptions it raises."""
+        """`kwargs` and exceptions are those of the blocking `Client`."""
         self._client = BlockingClient(service_url, **kwargs)
         self._bridge = Bridge()
 
@@ -210,7 +210,7 @@ class Client:
         return await self._bridge.call(lambda: self._client.get_topic_partitions(topic))
 
     async def new_transaction(self, timeout_ms: int = DEFAULT_TIMEOUT_MS) -> Transaction:
-        """See `layer.Client.new_transaction`; the client must have been made with `enable_transaction=True`.
+        """Begin a transaction; the client must have been made with `enable_transaction=True`.
 
         Raises:
             PulsarException: `error()` says why.

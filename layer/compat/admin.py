@@ -32,7 +32,7 @@ class AdminError(Exception):
 
 
 class AdminNotFound(AdminError):
-    """What was asked for does not exist."""
+    """The topic, namespace or subscription does not exist."""
 
 
 class AdminRefused(AdminError):
@@ -83,7 +83,7 @@ class Admin(Protocol):
         """By the names of `metadata.policies`."""
 
     def keep_up(self) -> None:
-        """See to it that policies are acted on from now on, as often as this cluster can."""
+        """Have policies acted on from now on, as often as this cluster can."""
 
     def set_schema_compatibility_strategy(self, namespace: str, strategy: str) -> None: ...
     def set_schema_validation_enforced(self, namespace: str, *, enforced: bool) -> None: ...

@@ -13,7 +13,7 @@ from pulsar_on_kafka.compat.scenario import Scenario
 
 
 class Verdict(str, Enum):
-    """What came of a scenario."""
+    """The result of a scenario: the histories of both sides, compared."""
 
     AGREE = "agree"
     DIFFER = "differ"

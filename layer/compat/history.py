@@ -1,4 +1,4 @@
-"""What one side did: its history and how it ended."""
+"""A history is what one side of a scenario did, and how it ended."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from typing import Any
 
 
 class Side(str, Enum):
-    """Where a scenario is played; the value is the module that it is given."""
+    """The sides of a scenario: Pulsar, and this package on Kafka; the value names the module that the scenario is
+    given."""
 
     PULSAR = "pulsar"
     KAFKA = "pulsar_on_kafka"
 
 
 class Ending(str, Enum):
-    """How a side ended."""
+    """Endings of a side."""
 
     DONE = "done"
     FAILED = "failed"

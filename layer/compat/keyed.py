@@ -1,4 +1,4 @@
-"""What scenarios about keys share: sending under keys, and what came of each key."""
+"""Scenarios about keys share these steps: sending under keys, and the messages of each key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a scenario recorded, without what may differ between two runs of the same thing.
+"""Normalising removes from a history what may differ between two runs of the same scenario.
 
 Topic names become `<label>`, message ids "L<n>, entry, partition, batch index" with ledgers numbered in the order of
 their appearance within a partition, long payloads their length and hash. What comes out is JSON.

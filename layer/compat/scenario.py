@@ -29,7 +29,7 @@ class ScenarioError(Exception):
 
 
 class PulsarClient(str, Enum):
-    """Which official client drives Pulsar. Here it is always our SDK."""
+    """The official client that drives Pulsar. Here it is always our SDK."""
 
     PYTHON = "python"
     JAVA = "java"

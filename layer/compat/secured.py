@@ -53,7 +53,7 @@ class Logins:
 
 @dataclass(frozen=True, slots=True)
 class SecuredSide:
-    """Where one cluster is and how to log in. `admin_url` is Pulsar's REST API, '' for Kafka."""
+    """Address and logins of one cluster. `admin_url` is Pulsar's REST API, '' for Kafka."""
 
     url: str
     logins: Logins

@@ -1,4 +1,4 @@
-"""What scenarios about transactions share."""
+"""Scenarios about transactions share these steps."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from pulsar_on_kafka.compat.secured import Logins
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What a worker is told. `options` may hold secrets, so a job goes through a pipe."""
+    """A job for a worker. `options` may hold secrets, so a job goes through a pipe."""
 
     scenario: str
     side: str

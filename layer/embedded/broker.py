@@ -50,7 +50,7 @@ _ENDED_BY_SIGTERM: Final = 128 + signal.SIGTERM  # the JVM's status after an ord
 
 @dataclass(frozen=True, slots=True)
 class BrokerOptions:
-    """How a broker runs.
+    """Options of an embedded broker.
 
     Attributes:
         data_dir: where its data live and stay; None for a temporary directory that goes with the broker.

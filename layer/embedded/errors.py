@@ -1,4 +1,4 @@
-"""What can keep an embedded broker from running. Each message is one line and says what to do."""
+"""Errors that keep an embedded broker from running. Each message is one line and says what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which local port a broker may have."""
+"""Local ports for brokers: a free one, or the wanted one if it is free."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 @dataclass(frozen=True, slots=True)
 class SecureListeners:
-    """What the listeners need.
+    """Listeners with TLS and SASL: certificates, users and ACLs.
 
     Attributes:
         keystore: PEM file with the broker's private key (PKCS 8) and certificate.

@@ -1,4 +1,4 @@
-"""Which broker a run uses: an embedded one, one in a container, or a cluster that is there already."""
+"""A run uses one of three brokers: an embedded one, one in a container, or a cluster that is there already."""
 
 from __future__ import annotations
 

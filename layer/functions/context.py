@@ -1,4 +1,5 @@
-"""What a function may ask and do while it processes a message. Source: `pulsar.functions.context`."""
+"""The context of a function: what it may ask and do while it processes a message. Source:
+`pulsar.functions.context`."""
 
 from __future__ import annotations
 

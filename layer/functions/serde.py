@@ -1,4 +1,4 @@
-"""How values become bytes and bytes values. Source: `pulsar.functions.serde`."""
+"""Serializers turn values into bytes and back. Source: `pulsar.functions.serde`."""
 
 from __future__ import annotations
 

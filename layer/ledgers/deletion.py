@@ -1,4 +1,4 @@
-"""What a worker does with an event that asks for a ledger's data to be deleted. Pure.
+"""The deletion worker judges each event that asks for a ledger's data to be deleted. Pure.
 
 Anybody may publish such an event, and it may come late, twice, or after its sender died halfway. So nothing in it is
 believed: a range of a log goes only if the id itself says that it belongs to this life of this topic and partition, if

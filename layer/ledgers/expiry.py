@@ -1,4 +1,4 @@
-"""What ends by itself: messages (TTL), subscriptions and topics that nobody uses. Pulsar's rules, pure.
+"""Messages (TTL), unused subscriptions and unused topics expire by Pulsar's rules. Pure.
 
 Sources, all of Pulsar 4.0.7: `PersistentMessageExpiryMonitor`, `MessageImpl.isEntryExpired`,
 `PersistentTopic.checkInactiveSubscriptions`, `PersistentTopic.checkGC` and `isActive`.
@@ -67,7 +67,7 @@ def subscription_expired(use: SubscriptionUse, expiration_minutes: int, now_ms: 
 
 
 class InactiveTopicDeleteMode(str, Enum):
-    """When a topic without producers counts as unused."""
+    """The condition under which a topic without producers counts as unused."""
 
     DELETE_WHEN_NO_SUBSCRIPTIONS = "delete_when_no_subscriptions"
     DELETE_WHEN_SUBSCRIPTIONS_CAUGHT_UP = "delete_when_subscriptions_caught_up"

@@ -1,4 +1,5 @@
-"""Where a subscription that was just made begins, beside owners that take ledgers off their lists at the same time.
+"""A new subscription begins at the first ledger that is left, beside owners that take ledgers off their lists at the
+same time.
 
 Whoever makes one writes its record first, then looks at the lists here; an owner writes DELETING first, then looks at
 the subscriptions (`retirement.py`). So if the owner did not see the subscription, the subscription sees what is going,

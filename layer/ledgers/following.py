@@ -1,4 +1,4 @@
-"""What a partition's list of ledgers has to say, given where Kafka's log starts and ends. Pure.
+"""A partition's list of ledgers follows the start and the end of Kafka's log. Pure.
 
 A ledger is a fixed range of offsets, so the list follows from two numbers; what is measured (bytes, publish times) is
 measured once for each stretch of the log: when a ledger has grown by a fifth of its size, when it has not been looked
@@ -21,7 +21,7 @@ GROWN_BY_SHARE: Final = 5
 
 
 class LogRange(NamedTuple):
-    """What Kafka has of a partition: [start, end)."""
+    """The offsets that Kafka has of a partition: [start, end)."""
 
     start: int
     end: int

@@ -63,7 +63,7 @@ class Exceeded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """Of each partition of a topic: one limit by size, one by time, each with its own action."""
+    """Backlog quotas of each partition of a topic: one limit by size, one by time, each with its own action."""
 
     by_size: BacklogQuota = BacklogQuota()
     by_time: BacklogQuota = BacklogQuota()

@@ -1,4 +1,4 @@
-"""How large a stretch of a log is, from a small part of its records. Pure.
+"""Sampling estimates the size of a stretch of a log from a small part of its records. Pure.
 
 Kafka tells no client how many bytes a range of offsets has (its log directories are only known whole, and not to
 librdkafka). So a few runs of neighbouring records are read, one from each equal part of the stretch, at a place drawn

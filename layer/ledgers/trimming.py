@@ -1,4 +1,4 @@
-"""Which ledgers may go: Pulsar's rules of trimming. Pure.
+"""Trimming removes ledgers that are neither needed nor retained: Pulsar's rules. Pure.
 
 Source: `ManagedLedgerImpl.internalTrimLedgers` of Pulsar 4.0.7. From the oldest ledger on, as long as each of them lies
 before whatever still needs the log, and is older than the retention time, or not needed to have the retention size.
@@ -27,7 +27,8 @@ MINUTE_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How much of what every subscription has acknowledged is kept; -1 sets no bound. Pulsar's `RetentionPolicies`.
+    """Retention keeps so much of what every subscription has acknowledged; -1 sets no bound. Pulsar's
+    `RetentionPolicies`.
 
     Both bounds count: what is beyond one of them goes. (0, 0), the default, keeps nothing, (-1, -1) everything.
     Raises ValueError for values below -1, and where one bound alone is 0 (Pulsar refuses that: it would mean nothing).
@@ -52,8 +53,8 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Rollover:
-    """When Pulsar closes a ledger: at each of these bounds, each at least 1. Source: `managedLedgerMax...` of Pulsar
-    4.0's broker. Differs from Pulsar: what is closed by them is the beginning of a range that stays open
+    """Pulsar closes a ledger at each of these bounds, each at least 1. Source: `managedLedgerMax...` of Pulsar 4.0's
+    broker. Differs from Pulsar: what is closed by them is the beginning of a range that stays open
     (`open_trimming.py`), and `managedLedgerMinLedgerRolloverTimeMinutes` is not looked at."""
 
     max_minutes: int = 240
@@ -63,7 +64,7 @@ class Rollover:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """Who still needs a partition's log, each by the first offset that it needs.
+    """Those who still need a partition's log, each by the first offset that it needs.
 
     Attributes:
         cursors: of durable subscriptions, those that copy to other clusters among them: mark-delete + 1.

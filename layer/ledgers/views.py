@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class StateTopics(Protocol):
-    """What is asked of `Services`."""
+    """The call of `Services` that views use."""
 
     def has_state_topic(self, topic: StateTopic, deadline: Deadline) -> bool: ...
 

@@ -1,1 +1,1 @@
-"""Which cluster has which tenant: the map, the service that answers for it, and clients that follow it."""
+"""The map of tenants says which cluster has which tenant; clients read it from a lookup service or from a file."""

@@ -1,4 +1,4 @@
-"""Where the copies of another cluster's records are in a partition that a replicator fills.
+"""Copies of another cluster's records are found in a partition that a replicator fills.
 
 By bisection: a replicator keeps the order of its source, so the originals' places grow along the log.
 """
@@ -28,7 +28,7 @@ class Copy(NamedTuple):
 
 
 class Reads(Protocol):
-    """What is asked of `Fetcher`."""
+    """The call of `Fetcher` that the search for copies uses."""
 
     def read(
         self, topic: str, partition: int, start: int, end: int, deadline: Deadline
@@ -36,7 +36,7 @@ class Reads(Protocol):
 
 
 class Copies:
-    """Of the records of one cluster, in one partition. Memory: one batch of records while it reads."""
+    """Copies of the records of one cluster, in one partition. Memory: one batch of records while it reads."""
 
     def __init__(self, reads: Reads, kafka_topic: str, partition: int, source: str) -> None:
         self._reads = reads

@@ -31,7 +31,7 @@ class FileDirectory:
         self._closed = threading.Event()
 
     def place(self, tenant: str, deadline: Deadline) -> Place:
-        """See `Directory.place`. The deadline is not needed."""
+        """The tenant's place by the file. The deadline is not needed."""
         try:
             found = json.loads(self._path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
@@ -39,7 +39,6 @@ class FileDirectory:
         return _place(found, tenant, str(self._path))
 
     def changed(self, known: Place, wait_s: float) -> Place:
-        """See `Directory.changed`."""
         deadline = Deadline.after(wait_s)
         while True:
             found = self.place(known.tenant, deadline)

@@ -25,8 +25,8 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class LookupAccess:
-    """How services are asked. `authorities`: a PEM file of who may have signed their certificates; '' for the system's.
-    `token`: what they want to hear; '' for nothing."""
+    """Access to lookup services. `authorities`: a PEM file of who may have signed their certificates; '' for the
+    system's. `token`: what they want to hear; '' for nothing."""
 
     tls: bool = False
     token: str = field(default="", repr=False)
@@ -67,7 +67,6 @@ class HttpDirectory:
         self._waiting: set[http.client.HTTPConnection] = set()
 
     def place(self, tenant: str, deadline: Deadline) -> Place:
-        """See `Directory.place`."""
         query = f"?{urlencode(self._listener)}" if self._listener else ""
         path = f"{TENANTS_PATH}{quote(tenant, safe='')}{query}"
         return self._asked(path, min(_ANSWER_S, deadline.remaining_s()), decode_place)
@@ -78,7 +77,6 @@ class HttpDirectory:
         return self._asked(path, deadline.remaining_s(), dict)
 
     def changed(self, known: Place, wait_s: float) -> Place:
-        """See `Directory.changed`."""
         query = urlencode({"unless": known.version, "wait_s": f"{wait_s:g}", **self._listener})
         return self._asked(f"{TENANTS_PATH}{quote(known.tenant, safe='')}?{query}", wait_s + _ANSWER_S, decode_place)
 

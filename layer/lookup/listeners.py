@@ -1,4 +1,4 @@
-"""Which of a cluster's addresses is for whom: by the listener that a client names, or by the network that it is in.
+"""Advertised listeners: a cluster's addresses, each for the clients that name its listener, or that are in its network.
 
 Source: Pulsar's `advertisedListeners` and the clients' `listenerName`; the networks are ours.
 """
@@ -15,7 +15,7 @@ from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterAddre
 
 
 class Asker(NamedTuple):
-    """Who wants to know where a tenant is: the IP address that asks ('': not known), and the listener it names."""
+    """The client that asks where a tenant is: its IP address ('': not known), and the listener it names."""
 
     address: str = ""
     listener: str = ""

@@ -1,4 +1,4 @@
-"""Where a tenant is, as the map of tenants tells its clients: from a lookup service, or from a file.
+"""A place says where a tenant is, as the map of tenants tells its clients: from a lookup service, or from a file.
 
 {"tenant":"acme","cluster":"east","service_url":"kafka://east:9092","state":"ACTIVE","version":"acme@4",
  "target":"","target_url":""}

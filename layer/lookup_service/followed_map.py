@@ -55,7 +55,7 @@ class FollowedMap:
             return self._place(tenant, asker)
 
     def changed(self, tenant: str, unless: str, wait_s: float, asker: Asker = ANYBODY) -> Place:
-        """As soon as the place's version is not `unless`, or after `wait_s` (at most a minute counts).
+        """The place, as soon as its version is not `unless`, or after `wait_s` (at most a minute counts).
 
         Raises LookupFailed.
         """

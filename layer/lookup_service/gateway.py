@@ -1,4 +1,4 @@
-"""What a lookup service answers over HTTP: where tenants are, and metadata of their clusters. Never data.
+"""The lookup service answers over HTTP where tenants are, and gives metadata of their clusters. Never data.
 
     GET /lookup/v1/tenants/TENANT[?unless=VERSION&wait_s=30]           the tenant's place, see `Place`
     GET /lookup/v2/topic/persistent/TENANT/NAMESPACE/TOPIC             {"brokerUrl": "kafka://..."}
@@ -35,7 +35,7 @@ _SCHEMAS: Final = "/admin/v2/schemas/"
 
 
 class Map(Protocol):
-    """See `FollowedMap`."""
+    """The calls of `FollowedMap` that the gateway uses."""
 
     def place(self, tenant: str, asker: Asker = ANYBODY) -> Place: ...
     def changed(self, tenant: str, unless: str, wait_s: float, asker: Asker = ANYBODY) -> Place: ...
@@ -43,7 +43,7 @@ class Map(Protocol):
 
 
 class Metadata(Protocol):
-    """What is asked of a tenant's cluster; see `ClusterMetadata`. Raises PulsarException."""
+    """Metadata of a tenant's cluster, as `ClusterMetadata` gives it. Raises PulsarException."""
 
     def partitions(self, place: Place, topic: str) -> int: ...
     def schema(self, place: Place, topic: str, version: int | None) -> StoredSchema: ...

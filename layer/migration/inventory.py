@@ -1,4 +1,5 @@
-"""What a tenant has on a cluster, as values, and what of it another cluster lacks; without messages and cursors."""
+"""The inventory lists what a tenant has on a cluster, and what of it another cluster lacks; without messages and
+cursors."""
 
 from __future__ import annotations
 
@@ -41,14 +42,15 @@ class TopicEntry:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """By name. Policies are those that are set there, but for `replication_clusters`, which migrating itself sets."""
+    """Namespaces and topics by name. Policies are those that are set there, but for `replication_clusters`, which
+    migrating itself sets."""
 
     namespaces: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     topics: Mapping[str, TopicEntry] = field(default_factory=dict)
 
 
 def inventory(admin: AdminClient, tenant: str, deadline: Deadline) -> Inventory:
-    """As it stands now. Raises StoreError, and others as the services."""
+    """The tenant's inventory as it stands now. Raises StoreError, and others as the services."""
     node = admin.node
     namespaces = [name for name in node.namespaces.list(tenant, deadline) if name != SYSTEM_NAMESPACE]
     records = [record for namespace in namespaces for record in node.topics.list(namespace, deadline)]

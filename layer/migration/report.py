@@ -1,4 +1,4 @@
-"""What both clusters have of a tenant, beside each other. Pure."""
+"""The report of a migration compares a tenant's data on both clusters. Pure."""
 
 from __future__ import annotations
 

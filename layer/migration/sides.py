@@ -31,8 +31,8 @@ _DIGEST_BYTES: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Of one partition: how many messages of the source are on the target, the same (`equal`), changed, or not at all
-    (`missing`).
+    """Counts of one partition: how many messages of the source are on the target, the same (`equal`), changed, or not
+    at all (`missing`).
 
     `excused`: not copied, of a transaction or an exclusive producer: aborted or void, perhaps. `first`: the offset of
     the first one that is changed or missing, -1 without one. `digest`: of places and contents of those that are equal.
@@ -135,8 +135,8 @@ class SideBySide:
         return bool(given_up)
 
     def result(self, unread: int = 0) -> Compared:
-        """As far as both sides were told of; what waits for its copy is missing, and so is what is `unread` of the
-        source, which is told of in the order of its log."""
+        """The comparison as far as both sides were read; messages that wait for their copy are missing, and so are
+        those `unread` of the source, which is read in the order of its log."""
         waiting = {offset: excused for offset, (_, excused) in self._waiting.items()}
         missing = [offset for offset, excused in waiting.items() if not excused]
         firsts = [*missing[:1], *([self._first] if self._first >= 0 else []), *([self._told] if unread else [])]

@@ -50,7 +50,7 @@ _AHEAD_MOST: Final = 256
 
 
 class TransactionState(str, Enum):
-    """As in Pulsar's Java client."""
+    """States of a transaction, named as in Pulsar's Java client."""
 
     OPEN = "OPEN"
     COMMITTING = "COMMITTING"

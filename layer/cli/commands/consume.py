@@ -27,7 +27,7 @@ _LOOK_EVERY_MS: Final = 200  # how long a Ctrl-C may go unnoticed
 
 
 class Type(str, Enum):
-    """Who else may consume the subscription."""
+    """Type of the subscription, in the command's words."""
 
     EXCLUSIVE = "exclusive"
     SHARED = "shared"

@@ -130,7 +130,8 @@ def _limits(words: Sequence[str]) -> dict[str, Any]:
 
 
 def _connected(settings: Settings, health: ServiceHealth, stop: threading.Event) -> AdminClient | None:
-    """As soon as a broker answers; None when told to stop before. Raises what waiting does not change."""
+    """Connect to the cluster, as soon as a broker answers; None when told to stop before. Raises what waiting does not
+    change."""
     quiet = Deadline.after(0)
     while not stop.is_set():
         try:

@@ -35,7 +35,7 @@ _SHOWN: Final = "value,__key,__topic,__messageId,__publishTime"
 
 
 class Format(str, Enum):
-    """Of an export."""
+    """Format of an exported file."""
 
     PARQUET = "parquet"
     CSV = "csv"

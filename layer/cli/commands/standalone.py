@@ -24,7 +24,7 @@ _OURS: Final = frozenset({"kafka", "broker.log", "server.properties", "log4j2.xm
 
 
 class BrokerChoice(str, Enum):
-    """Where the broker runs."""
+    """Place of the broker: a process of this machine, or a container."""
 
     EMBEDDED = "embedded"
     DOCKER = "docker"

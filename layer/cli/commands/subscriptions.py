@@ -56,7 +56,7 @@ YesOption = Annotated[bool, typer.Option("--yes", help=YES_HELP)]
 
 
 class Initial(str, Enum):
-    """Where a new subscription starts."""
+    """Start of a new subscription."""
 
     EARLIEST = "earliest"
     LATEST = "latest"

@@ -64,7 +64,7 @@ CoordinatorOption = Annotated[
 
 
 class Status(str, Enum):
-    """What `list` shows."""
+    """Status of the transactions that `list` shows."""
 
     OPEN = "open"
     COMMITTING = "committing"

@@ -30,7 +30,7 @@ _ROUND_TRIPS: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class SettingRule:
-    """What a broker setting should be, and why. An absent setting is not judged."""
+    """Rule for a broker's setting: its good values, and the advice for others. An absent setting is not judged."""
 
     name: str
     good: Callable[[str], bool]

@@ -34,7 +34,7 @@ _SLOW_JOIN_MS: Final = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """When a record was sent and answered, Unix ms of this machine."""
+    """Times at which a record was sent and answered, Unix ms of this machine."""
 
     before_ms: int
     after_ms: int

@@ -1,4 +1,4 @@
-"""What a check found, and what to do about it."""
+"""The doctor's report lists findings of checks, with advice."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ TenantArgument = Annotated[str, typer.Argument(metavar="TENANT", help="Its name,
 
 @dataclass(frozen=True)
 class WhereOptions:
-    """Which Pulsar, for those commands that may be the first to speak of it."""
+    """Addresses of Pulsar, for those commands that may be the first to name it."""
 
     service_url: Annotated[
         Optional[str],  # noqa: UP045 - evaluated by typer, also on Python 3.10
@@ -56,7 +56,7 @@ class WhereOptions:
 
 @dataclass(frozen=True)
 class AccessOptions:
-    """How Pulsar is spoken to."""
+    """Login at Pulsar, and the way its connections and messages are protected."""
 
     token_file: Annotated[
         Optional[Path],  # noqa: UP045

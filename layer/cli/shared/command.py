@@ -1,4 +1,4 @@
-"""How a command is registered: options that all share, and errors that end in one line."""
+"""Commands are registered here, with options that all share, and errors that end in one line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What destroys says first what it will do, and wants to be told to."""
+"""A command that destroys prints its plan first, and asks for confirmation."""
 
 from __future__ import annotations
 

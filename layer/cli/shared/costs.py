@@ -1,4 +1,4 @@
-"""What cursors cost on Kafka, in tables and as JSON."""
+"""Costs of cursors on Kafka, in tables and as JSON."""
 
 from __future__ import annotations
 

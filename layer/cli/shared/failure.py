@@ -16,7 +16,7 @@ EXIT_FAILED = 1
 
 
 class CommandFailed(Exception):
-    """What the command line itself refuses; the message is the line to print."""
+    """The command line itself refuses something; the message is the line to print."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""What `pok cluster policy`, `pok namespaces policy` and `pok topics policy` have in common."""
+"""Policies of cluster, namespaces and topics are set, shown and removed by these shared steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every command is told: the cluster, raw librdkafka options, the form of the output."""
+"""Settings that every command takes: the cluster, raw librdkafka options, the form of the output."""
 
 from __future__ import annotations
 

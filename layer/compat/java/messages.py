@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class JavaMessageId:
-    """Of one entry, or of one message of a batch. `native` is Java's."""
+    """Id of one entry, or of one message of a batch. `native` is Java's."""
 
     def __init__(self, native: Any) -> None:
         self.native = native

@@ -32,7 +32,7 @@ class JavaUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class JavaAddress:
-    """Where a running JVM listens, on this machine, and the token that it asks for."""
+    """Port of a running JVM on this machine, and the token that it asks for."""
 
     port: int
     token: str = field(repr=False)

@@ -1,4 +1,4 @@
-"""What a scenario sees as `run.sdk` when the Java client drives it: the official module with another `Client`."""
+"""The Java client drives a scenario through this `run.sdk`: the official Python module with another `Client`."""
 
 from __future__ import annotations
 

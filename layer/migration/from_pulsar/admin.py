@@ -1,4 +1,4 @@
-"""What Pulsar's admin REST API (version 2) tells of a tenant. Only asks; changes nothing."""
+"""Pulsar's admin REST API (version 2) describes a tenant. Only asks; changes nothing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NO_PROGRAMS: Final = ("pulsar.repl.", "pulsar.dedup", "__compaction")
 
 @dataclass(frozen=True, slots=True)
 class PulsarSubscription:
-    """What `stats` say of one. `type`: Pulsar's name, 'None' where nobody ever consumed."""
+    """A subscription in a topic's `stats`. `type`: Pulsar's name, 'None' where nobody ever consumed."""
 
     type: str
     replicated: bool
@@ -84,8 +84,8 @@ class PulsarPartition:
 
 
 class EntryKind(Enum):
-    """What readers get of an entry: a message; nothing (markers, aborted transactions, what is gone); or nothing of it
-    and of all that follows, since a transaction is open."""
+    """Kinds of entries, by what readers get of them: a message; nothing (markers, aborted transactions, what is gone);
+    or nothing of it and of all that follows, since a transaction is open."""
 
     MESSAGE = "message"
     NOTHING = "nothing"

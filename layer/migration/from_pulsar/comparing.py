@@ -35,7 +35,8 @@ class ComparedMessages:
 
 @dataclass(frozen=True, slots=True)
 class ComparedSubscription:
-    """What a fresh consumer would get of the entries that both sides have: how many, and a digest of which."""
+    """A subscription on both sides: the number of entries that a fresh consumer would get of those that both sides
+    have, and a digest of which."""
 
     name: str
     left_there: int
@@ -51,7 +52,8 @@ class ComparedSubscription:
 
 
 class ComparedEntries:
-    """What Pulsar's entries turn out to be, told one after the other. Memory: a bitmap of their places."""
+    """Comparison of Pulsar's entries, added one after the other, with their copies. Memory: a bitmap of their
+    places."""
 
     def __init__(self, copies: CopiesHere) -> None:
         self._copies = copies

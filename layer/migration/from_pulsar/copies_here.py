@@ -1,4 +1,4 @@
-"""What one partition here has of a Pulsar topic: by their places there, the offsets of copies, and what they are."""
+"""Copies of a Pulsar topic's entries in one partition here: their offsets by the entries' places, and their digests."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _MOST_CHUNKS_KEPT: Final = 10_000
 
 @dataclass(slots=True)
 class CopiesHere:
-    """Of the log from its start to where it ended. `incomplete`: chunks that never became a message.
+    """Copies in the log from its start to where it ended. `incomplete`: chunks that never became a message.
 
     Memory: `OriginIndex`, 16 bytes for each copy where digests are wanted, and the offsets of chunks.
     """

@@ -35,7 +35,7 @@ _ROOM_S: Final = 0.02
 
 @dataclass(slots=True)
 class CopiedCounts:
-    """Of one partition, by this run; `records` are more than `entries` where messages are cut."""
+    """Counts of one partition, by this run; `records` are more than `entries` where messages are cut."""
 
     entries: int = 0
     messages: int = 0

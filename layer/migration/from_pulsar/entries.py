@@ -43,7 +43,7 @@ _CHUNK_HEADER_BYTES: Final = 160
 
 @dataclass(frozen=True, slots=True)
 class PulsarMessage:
-    """What Pulsar's client tells of one message. Times in ms (Unix), 0 for none; `sequence_id` -1: not known."""
+    """A message as Pulsar's client gives it. Times in ms (Unix), 0 for none; `sequence_id` -1: not known."""
 
     payload: bytes | None
     key: str = ""
@@ -83,7 +83,7 @@ class Copy(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Whose copies they are, and which run makes them."""
+    """The origin of copies: cluster, partition, and the epoch of the run that makes them."""
 
     cluster: str
     partition: int
@@ -148,8 +148,8 @@ def record_bytes(key: bytes | None, value: bytes | None, headers: Iterable[tuple
 
 
 class Digest:
-    """Of the records of one entry, one after the other: 64 bits of BLAKE2b over all but which run made them, how they
-    are cut, and when they are due (which is asked for only if wanted)."""
+    """Digest of the records of one entry, one after the other: 64 bits of BLAKE2b over all but which run made them, how
+    they are cut, and when they are due (which is asked for only if wanted)."""
 
     def __init__(self) -> None:
         self._value = hashlib.blake2b(digest_size=8)

@@ -1,4 +1,4 @@
-"""Where an entry lies in a partition of a Pulsar topic, as one number; and what a cursor has acknowledged there. Pure.
+"""The place of an entry in a partition of a Pulsar topic is one number; cursors acknowledge places. Pure.
 
     place = ledger id (33 bits) | entry id (30 bits)
 
@@ -29,7 +29,7 @@ _RANGE: Final = re.compile(r"([(\[])(\d{1,19}):(-?\d{1,19})(?:\.\.|‥)(\d{1,19}
 
 
 class Position(NamedTuple):
-    """As Pulsar has it; ordered as places are. `entry_id` -1: before the ledger's first entry."""
+    """Pulsar's position; ordered as places are. `entry_id` -1: before the ledger's first entry."""
 
     ledger_id: int
     entry_id: int

@@ -35,8 +35,8 @@ MoreComes = Callable[[Position | None], bool]
 
 @dataclass(frozen=True, slots=True)
 class PulsarAddress:
-    """Where a Pulsar cluster is. `token`: a JSON Web Token; `trust_certs`: who signed its certificates (PEM);
-    `private_key`: of messages that are encrypted, which are stored in clear then."""
+    """Address of a Pulsar cluster. `token`: a JSON Web Token; `trust_certs`: the authorities that signed its
+    certificates (PEM); `private_key`: of messages that are encrypted, which are stored in clear then."""
 
     service_url: str
     admin_url: str

@@ -368,7 +368,7 @@ def _with(now: Mapping[str, Any], wanted: Mapping[str, Any]) -> Mapping[str, Any
 
 @dataclass(frozen=True, slots=True)
 class ImportedUpTo:
-    """How far a partition is: Pulsar's position of the last entry that is here for certain, None for none. `final`:
+    """Progress of a partition: Pulsar's position of the last entry that is here for certain, None for none. `final`:
     whoever copied it has ended in good order."""
 
     topic: str

@@ -1,1 +1,1 @@
-"""What a partition of a data topic knows of transactions, and what of it may be read."""
+"""The transaction buffer of a data partition: which of its records belong to transactions, and which may be read."""

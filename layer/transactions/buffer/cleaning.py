@@ -1,4 +1,4 @@
-"""Which entries of a transaction buffer nobody needs any more. Pure.
+"""Cleaning finds the entries of a transaction buffer that nobody needs any more. Pure.
 
 * An OPEN that is void (see `entries`).
 * What speaks of a former life of the topic: a VOID at once; an OPEN when it is void, since its transaction may go on to
@@ -30,7 +30,8 @@ KEPT_FOR_MS: Final = 3_600_000
 
 
 class BufferCleaning:
-    """Of one data partition; belongs to whoever cleans it. Memory: a number for each entry that was passed."""
+    """Entries of one data partition that are due; belongs to whoever cleans it. Memory: a number for each entry that
+    was passed."""
 
     def __init__(self, where: DataPartition) -> None:
         """`where` has the present life, or of a topic that is gone the last one."""

@@ -1,4 +1,5 @@
-"""What is on record of transactions in data partitions: one partition of `__transaction_buffer_snapshot`, folded. Pure.
+"""Buffer entries are the state of transactions in data partitions: one partition of `__transaction_buffer_snapshot`,
+folded. Pure.
 
 The rule: a partition's OPEN entry is durable before the first record of a transaction is appended there.
 So whoever takes the data's end first, then the high watermark of this topic, and reads it to there, knows of every
@@ -49,7 +50,7 @@ class _Mark(NamedTuple):
 
 
 class TxnStatus(Enum):
-    """What the entries say of a transaction that has records in a partition."""
+    """State of a transaction that has records in a partition, by the entries."""
 
     OPEN = "open"
     ABORTED = "aborted"
@@ -184,7 +185,7 @@ class BufferEntries:
         }
 
     def announced_bounds(self, where: DataPartition) -> dict[TxnId, int]:
-        """As `open_bounds`, of all transactions with an OPEN, void ones too."""
+        """`open_bounds` of all transactions with an OPEN, void ones too."""
         return {
             txn: min(_bound(entry, where) for entry in known.opened.values())
             for txn, known in self._in(where)

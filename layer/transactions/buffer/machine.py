@@ -1,4 +1,5 @@
-"""What a reader that sees headers may deliver of one data partition. No I/O, no clock.
+"""The buffer machine judges which records of one data partition may be delivered by a reader that sees headers. No I/O,
+no clock.
 
 A reader asks for what is on record of transactions only when it meets a record of one whose outcome it does not know;
 everything before the first such record is readable. So topics without transactions cost nothing, and what has to be
@@ -36,7 +37,7 @@ LATE_FOR_MS: Final = 3_600_000
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """Of a run of records.
+    """The judgement of a run of records.
 
     Attributes:
         upto: exclusive: nothing at or beyond it may be delivered yet; None when all of the run may.

@@ -51,7 +51,7 @@ class Met(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """What the headers of a run of records say.
+    """Transactions found in the headers of a run of records.
 
     `odd`: ascending offsets of those that have other headers of ours than a producer, a schema version and a
     transaction, or one that cannot be read. `met`: the transactional records and markers, by (first) offset.
@@ -158,7 +158,7 @@ def _met_at(offset: int, headers: Sequence[tuple[str, bytes | None]] | None) -> 
 
 @dataclass(frozen=True, slots=True)
 class BufferSnapshot:
-    """What readers without headers filter by; plain values.
+    """The state of a buffer that readers without headers filter by; plain values.
 
     Attributes:
         open_bounds: open transactions; none of their records lies below the bound.

@@ -17,7 +17,7 @@ from pulsar_on_kafka.transactions.buffer.model import DataPartition, Met
 
 
 class Finding(Enum):
-    """What differs; `is_harmless` while a transaction is just being ended."""
+    """Differences between buffer and log; `is_harmless` while a transaction is just being ended."""
 
     TWO_OUTCOMES = "the log has both a commit and an abort marker"
     COMMITTED_BUT_ABORTED = "the log says committed, the buffer aborted"
@@ -50,7 +50,7 @@ class Difference:
 
 @dataclass(slots=True)
 class Rebuilt:
-    """What the log says of a transaction: offsets of its records before its (first) marker, and of those after it."""
+    """A transaction by the log: offsets of its records before its (first) marker, and of those after it."""
 
     offsets: BitMap64 = field(default_factory=BitMap64)
     late: BitMap64 = field(default_factory=BitMap64)

@@ -1,4 +1,4 @@
-"""How many transactions a coordinator begins in one turn. Pure.
+"""Admission limits how many transactions a coordinator begins in one turn. Pure.
 
 Whoever waits for a step of a transaction waits for turns, and each transaction makes them longer: it costs the
 coordinator's process about half a millisecond in all, while what a turn takes in any case is a few answers of Kafka. If

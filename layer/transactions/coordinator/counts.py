@@ -1,4 +1,4 @@
-"""What a coordinator's owner counts of its transactions as it reads the log: what is appended again counts once."""
+"""A coordinator's owner counts its transactions as it reads the log; a record that is appended again counts once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a coordinator decides: a wish and the state as read to the end give the records to write, or the answer. Pure.
+"""The coordinator machine decides: a wish, and the state as read to the end, give the records to write, or the answer.
+Pure.
 
 A decision with records changes nothing by itself: they are written, read back as valid, and then the wish is decided
 once more, until it is `Done`. So every answer rests on what the log says.

@@ -1,4 +1,4 @@
-"""What operators set of coordinators, as policies of the cluster or for one process, as their settings. Pure.
+"""Operators' limits of coordinators, set as policies of the cluster or for one process, become settings here. Pure.
 
 Source: Pulsar's broker.conf (`maxActiveTransactionsPerCoordinator`, `transactionLogBatchedWriteMax...`).
 """

@@ -1,4 +1,4 @@
-"""Which records go to the log together: at most so many, of so many bytes, and none waits longer than a delay. Pure.
+"""Records go to the log in groups: at most so many, of so many bytes, and none waits longer than a delay. Pure.
 
 Source: Pulsar's TxnLogBufferedWriter; there a group is one entry, here it is one pipelined append.
 """
@@ -26,7 +26,7 @@ def in_groups(records: Sequence[Record], most_records: int, most_bytes: int) -> 
 
 
 class GroupDelay:
-    """Whether what waits is to be written now: when it is as many as a group holds, or the first waited long enough.
+    """A group is due when it is full, or when its first record has waited long enough.
 
     Times are in seconds of a monotonic clock.
     """

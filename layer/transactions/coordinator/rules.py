@@ -1,4 +1,5 @@
-"""What a transaction may become, and the limits of a coordinator. Pure. Source: Pulsar's TransactionUtil."""
+"""Rules of transactions: their states and transitions, and the limits of a coordinator. Pure. Source: Pulsar's
+TransactionUtil."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ OPEN, COMMITTING, COMMITTED, ABORTING, ABORTED = (
 
 
 class Move(Enum):
-    """What can happen to a transaction."""
+    """Inputs that move a transaction from state to state."""
 
     COMMIT = "commit"
     ABORT = "abort"

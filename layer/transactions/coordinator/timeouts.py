@@ -1,4 +1,4 @@
-"""When transactions time out: a priority queue by deadline, asked about in ticks of 100 ms. Pure.
+"""Time-outs of transactions lie in a priority queue by deadline, which is asked in ticks of 100 ms. Pure.
 
 Source: Pulsar's TransactionTimeoutTrackerImpl.
 """

@@ -1,4 +1,4 @@
-"""How a coordinator's decisions get to where they take effect: in groups, smaller ones when something fails.
+"""A coordinator's decisions take effect in groups, smaller ones when something fails.
 
 A transaction whose effects fail by themselves is tried again alone, at growing intervals, and holds up nobody else; so
 is what touches a partition in which nothing can be done for now, all of it together (`SlowPartitions`). For the
@@ -38,7 +38,7 @@ _NONE: Final[dict[TopicPartition, Opened | None]] = {}
 
 @dataclass(slots=True)
 class _Progress:
-    """What this session has done for a transaction whose outcome is not everywhere yet."""
+    """Steps that this session has done for a transaction whose outcome is not everywhere yet."""
 
     marked: set[TopicPartition] = field(default_factory=set)
     settled: set[TopicPartition] = field(default_factory=set)
@@ -46,7 +46,7 @@ class _Progress:
 
 
 class Effects:
-    """What one session of a coordinator did, and has to do, outside of its log."""
+    """Effects, outside of its log, of one session of a coordinator: those that are done, and those that are left."""
 
     def __init__(self, outcomes: Outcomes, coordinator: int, settings: CoordinatorSettings, clock: Clock) -> None:
         self._outcomes = outcomes
@@ -246,7 +246,7 @@ class Effects:
         return self._progress[transaction.id.least_bits]
 
     def _ended(self, found: Transaction, partitions: Iterable[TopicPartition]) -> Ended:
-        """As far as it concerns these."""
+        """The end of a transaction, for these of its partitions."""
         return Ended(
             found.id,
             machine.committed(found),

@@ -50,7 +50,8 @@ _FETCHED_APART: Final = 4
 
 @dataclass(slots=True)
 class _Life:
-    """What is known of a topic. `ends`: by partition the highest end seen, and when; it never falls within one life."""
+    """One life of a topic, as it was last seen. `ends`: by partition the highest end seen, and when; it never falls
+    within one life."""
 
     topic: Topic
     looked_s: float

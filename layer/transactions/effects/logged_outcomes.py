@@ -66,7 +66,7 @@ class Look(NamedTuple):
 
 
 class DataPartitions(Protocol):
-    """What outcomes need of data topics. Thread-safe; raises LayerErrors."""
+    """The calls on data topics that outcomes use. Thread-safe; raises LayerErrors."""
 
     def incarnation(self, topic: str, deadline: Deadline) -> int | None:
         """Of the topic's present life; None when there is no such topic."""
@@ -81,7 +81,7 @@ class DataPartitions(Protocol):
         ...
 
     def known_ends(self, partitions: Collection[TopicPartition], deadline: Deadline) -> Mapping[TopicPartition, int]:
-        """As `end_offsets`, or where it ended a moment ago."""
+        """`end_offsets`, or the ends of a moment ago."""
         ...
 
     def append_markers(

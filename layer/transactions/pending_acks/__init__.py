@@ -1,1 +1,1 @@
-"""What open transactions hold of a cursor, and how their outcome reaches it."""
+"""Pending acks: open transactions hold acknowledgements of a cursor, until their outcome reaches it."""

@@ -1,4 +1,5 @@
-"""What a cursor's next owner would find that transactions acknowledged, for those who look without owning it. Pure."""
+"""A cursor's next owner would find these acknowledgements of transactions; for those who look without owning the
+cursor. Pure."""
 
 from __future__ import annotations
 

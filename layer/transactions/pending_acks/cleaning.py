@@ -1,4 +1,4 @@
-"""What is on record of a cursor's pending acks and nobody else has a reason to clean. Pure.
+"""Cleaning finds those records of a cursor's pending acks that nobody else has a reason to clean. Pure.
 
 The owner of a cursor tombstones acks and ENDs when the cursor has taken the outcome in, and looks at the log only while
 it holds something. So these are left over:

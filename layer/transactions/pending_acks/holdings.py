@@ -1,4 +1,5 @@
-"""What open transactions hold of one cursor: it is not delivered, and no other transaction may acknowledge it. Pure.
+"""Messages that open transactions hold of one cursor are not delivered, and no other transaction may acknowledge them.
+Pure.
 
 In Pulsar's words: ack sets have a bit set for what is *not* acknowledged, two acks of one batch merge by AND, and
 taking one transaction's part back is `current OR NOT its set` within the batch's size; when all bits are set again the
@@ -68,7 +69,7 @@ class Holdings:
         return found
 
     def is_held(self, offset: int) -> bool:
-        """As a whole."""
+        """Whether the entry at `offset` is held as a whole."""
         return offset in self._whole or any(offset < _whole_below(ack) for ack in self._cumulative.values())
 
     def batch(self, offset: int) -> BatchAckSet | None:

@@ -45,8 +45,8 @@ class StoredAck:
 
 @dataclass(frozen=True, slots=True)
 class StoredEnd:
-    """How a transaction ended; `offset` and `timestamp_ms` (Unix time) are those of the first END that is known and not
-    tombstoned."""
+    """The end of a transaction; `offset` and `timestamp_ms` (Unix time) are those of the first END that is known and
+    not tombstoned."""
 
     offset: int
     outcome: TxnOutcome
@@ -54,7 +54,7 @@ class StoredEnd:
 
 
 class LifeAcks:
-    """What is on record for one life of a cursor; void acks too (see `fence`)."""
+    """Pending acks of one life of a cursor; void ones too (see `fence`)."""
 
     def __init__(self) -> None:
         self.fence = TakeOverFence()
@@ -112,7 +112,7 @@ class LifeAcks:
 
 
 class CursorAcks:
-    """What is on record for one cursor."""
+    """Pending acks of one cursor, by its lives."""
 
     def __init__(self) -> None:
         self.lives: dict[CursorLife, LifeAcks] = {}

@@ -47,7 +47,7 @@ MOST_WAITING: Final = 10_000
 
 
 class State(Enum):
-    """As Pulsar's; requests wait until it is READY."""
+    """States of Pulsar's pending-ack handle; requests wait until it is READY."""
 
     NONE = "None"
     INITIALIZING = "Initializing"
@@ -56,7 +56,7 @@ class State(Enum):
 
 
 class Input(Enum):
-    """What moves it."""
+    """Inputs that move the machine from state to state."""
 
     TAKE_OVER = "take over"
     REPLAYED = "replayed"
@@ -76,7 +76,7 @@ TRANSITIONS: Final[Mapping[tuple[State, Input], State]] = {
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of a request: `failure` is None when its transaction holds now, durably, what it asked for."""
+    """The answer to a request: `failure` is None when its transaction holds now, durably, what it asked for."""
 
     ticket: int
     failure: LayerError | None = None

@@ -1,4 +1,4 @@
-"""What those who read a topic ask of its transaction buffer, and what they put on record there."""
+"""A topic's readers ask its transaction buffer, and put late records on record there."""
 
 from __future__ import annotations
 

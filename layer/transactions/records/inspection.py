@@ -1,4 +1,4 @@
-"""What an operator can ask about coordinators and their transactions, from any process: their logs say it. Pure.
+"""Inspection of coordinators and their transactions by an operator, from any process: their logs say it. Pure.
 
 Source: Pulsar's TransactionCoordinatorStats and TransactionMetadata (`pulsar-admin transactions`).
 """

@@ -1,5 +1,5 @@
-"""What is on record of transactions, for those who only look: nothing is made for it. A state topic that is not there,
-because nobody in the cluster ever used a transaction, is as good as an empty one."""
+"""Looking reads the state of transactions and makes nothing for it. A state topic that is not there, because nobody in
+the cluster ever used a transaction, is as good as an empty one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class StateTopics(Protocol):
-    """What is asked of `Services`."""
+    """The call of `Services` that looking uses."""
 
     def has_state_topic(self, topic: StateTopic, deadline: Deadline) -> bool: ...
 

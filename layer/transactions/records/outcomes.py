@@ -1,4 +1,5 @@
-"""What a coordinator does outside of its own log, as it sees it: the places where a transaction takes effect.
+"""Outcomes are what a coordinator does outside of its own log, as it sees it: the places where a transaction takes
+effect.
 
 Every call is idempotent, because whoever takes the coordinator over does it again. A coordinator that was paused may
 make a call long after another one did: then it says what was decided, since it was durable and valid before.
@@ -48,8 +49,8 @@ Announcement: TypeAlias = tuple[TxnId, Sequence[TopicPartition]]
 
 
 class PartitionsFailed(StoreError):
-    """What a call had to do in these data partitions was not done, or nobody knows. In `announce` nothing was done
-    then; in `write_markers` and `settle_buffers` everything in the others."""
+    """A call failed in these data partitions, or nobody knows. In `announce` nothing was done then; in `write_markers`
+    and `settle_buffers` everything in the others."""
 
     def __init__(
         self, partitions: Iterable[TopicPartition], reason: str, unreached: Iterable[TopicPartition] = ()

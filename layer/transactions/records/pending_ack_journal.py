@@ -1,4 +1,5 @@
-"""How owners of cursors write to `__transaction_pending_ack` and read it back, many cursors in one go.
+"""The pending-ack journal writes to `__transaction_pending_ack` and reads it back, for the owners of many cursors in
+one go.
 
 One thread of the process does it, from the first errand on, so that members go on dispatching meanwhile. It takes all
 errands that wait, appends what they have of each partition of the state topic at once, and reads that partition to its
@@ -33,7 +34,7 @@ _LOW_WATERS_S: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What is on record of one cursor at an end of the log that holds what was appended; the low-water marks (by
+    """The pending acks of one cursor at an end of the log that holds what was appended; the low-water marks (by
     coordinator) were read before."""
 
     acks: CursorAcks

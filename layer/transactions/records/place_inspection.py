@@ -1,4 +1,4 @@
-"""What an operator can ask about the places where transactions take effect: buffers and pending acks. Pure.
+"""Inspection of the places where transactions take effect, by an operator: buffers and pending acks. Pure.
 
 Source: Pulsar's TransactionInBufferStats, TransactionInPendingAckStats, TransactionBufferStats and
 TransactionPendingAckStats (`pulsar-admin transactions`); what they count is ours.
@@ -28,7 +28,7 @@ MOST_RANGES: Final = 100
 
 
 class OnRecord(str, Enum):
-    """What the buffer of a partition says of a transaction."""
+    """The word of a partition's buffer on a transaction."""
 
     OPEN = "OPEN"
     ABORTED = "ABORTED"
@@ -62,7 +62,7 @@ class TransactionInBuffer:
 
 @dataclass(frozen=True, slots=True)
 class PartitionBufferStats:
-    """What is on record of transactions in one partition.
+    """Transactions in the buffer of one partition, counted.
 
     Attributes:
         ongoing: open transactions; `bound` is the lowest offset at which a record of one may lie, and None without any.
@@ -85,7 +85,7 @@ class PartitionBufferStats:
 
 @dataclass(frozen=True, slots=True)
 class TransactionInPendingAck:
-    """What one transaction holds of one subscription's partition.
+    """One transaction's pending acks on one subscription's partition.
 
     Attributes:
         entries: whole entries that it holds, `ranges` the first hundred ranges of them, both ends inclusive; `batches`
@@ -106,7 +106,7 @@ class TransactionInPendingAck:
 
 @dataclass(frozen=True, slots=True)
 class PendingAckStats:
-    """What transactions hold of one subscription's partition.
+    """Pending acks of all transactions on one subscription's partition, counted.
 
     Attributes:
         owner: session and version of whoever took the cursor over last for acknowledgements in transactions; None when

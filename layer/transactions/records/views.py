@@ -1,5 +1,4 @@
-"""What is on record of transactions in buffers, pending acks and coordinators' logs, as this process last read it, for
-everybody in it."""
+"""Views of buffers, pending acks and coordinators' logs, as this process last read them, for everybody in it."""
 
 from __future__ import annotations
 
@@ -65,7 +64,7 @@ class TransactionViews:
     def append_pending_acks(
         self, partition: int, records: Sequence[tuple[bytes, bytes | None]], deadline: Deadline
     ) -> LogEnd:
-        """See `LogView.append`."""
+        """Append to one partition of the state topic, as one batch; gives what `LogView.append` gives."""
         return self._pending_acks[partition].append(records, deadline)
 
     def ask_coordinator(self, coordinator: int, question: Callable[[CoordinatorState], T], deadline: Deadline) -> T:

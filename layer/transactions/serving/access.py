@@ -1,4 +1,4 @@
-"""How a client reaches coordinators: its own process's by a call, others' by `transaction_requests`."""
+"""A client reaches coordinators here: its own process's by a call, others' by `transaction_requests`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class CoordinatorAccess(Protocol):
 
 
 class RemoteAsker(Protocol):
-    """What `RemoteCoordinator` is to this module."""
+    """The call of `RemoteCoordinator` that this module uses."""
 
     def ask(self, wish: Wish, deadline: Deadline) -> TxnId: ...
 

@@ -132,7 +132,8 @@ class Coordinators:
             return [f"pok-coordinator-{number}" for number, served in self._served.items() if not served.is_alive()]
 
     def submit(self, coordinator: int, wish: Wish, deadline: Deadline) -> Future[TxnId]:
-        """As `Coordinator.submit`. Raises TransactionCoordinatorNotFound when this process does not have it."""
+        """Hand the wish to this process's coordinator. Raises TransactionCoordinatorNotFound when this process does not
+        have it."""
         with self._lock:
             served = self._served.get(coordinator)
         if served is None:

@@ -1,4 +1,4 @@
-"""How many coordinators of transactions a cluster has: as many as their topics have partitions, which only grow."""
+"""The count of a cluster's transaction coordinators is the number of partitions of their topics, which only grow."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _ASK_S: Final = 5.0
 
 
 class Admin(Protocol):
-    """What is asked of `KafkaAdmin`."""
+    """The calls of `KafkaAdmin` that counting uses."""
 
     def describe_topic(self, topic: str, deadline: Deadline) -> TopicDescription | None: ...
     def grow_topic(self, topic: str, partitions: int, deadline: Deadline) -> None: ...
@@ -40,7 +40,7 @@ class CoordinatorCount:
         self._until_s = 0.0
 
     def known(self) -> int:
-        """As it was ten seconds ago at most, or when it could be asked last."""
+        """The count of ten seconds ago at most, or of when it could be asked last."""
         now_s = self._clock.monotonic()
         with self._lock:
             if now_s < self._until_s:

@@ -125,7 +125,7 @@ class Coordinator:
     # Any thread ---------------------------------------------------------------------------------------------------
 
     def submit(self, wish: Wish, deadline: Deadline) -> Future[TxnId]:
-        """See to `wish` of this process; the future gives the transaction's id when it is done, durably.
+        """Queue `wish` of this process; the future gives the transaction's id when it is done, durably.
 
         The future raises `InvalidTxnStatus`, `TransactionNotFound`, `InvalidOption`, `TooManyTransactions` (refused),
         `NoSuchTopic` (a registration where a topic was deleted),

@@ -1,4 +1,4 @@
-"""What a turn of a coordinator's owner appends to its log: records of many wishes together, each under a new key."""
+"""Each turn of a coordinator's owner appends records of many wishes to its log together, each under a new key."""
 
 from __future__ import annotations
 

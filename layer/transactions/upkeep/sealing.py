@@ -35,7 +35,7 @@ _PARTITION_S: Final = 20.0
 
 
 class SealedPartitions(Protocol):
-    """What is asked of `KafkaDataPartitions`."""
+    """The calls of `KafkaDataPartitions` that sealing uses."""
 
     def incarnation(self, topic: str, deadline: Deadline) -> int | None: ...
 
@@ -52,7 +52,7 @@ class SealedPartitions(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Unsealed:
-    """What is on record of an aborted transaction, and under which keys."""
+    """An aborted transaction that is not sealed, and the keys of its entry."""
 
     entry: AbortedEntry
     keys: tuple[TransactionBufferKey, ...]
@@ -60,7 +60,7 @@ class _Unsealed:
 
 @dataclass(slots=True)
 class _Reading:
-    """How far a partition was read for the transactions that are to be sealed there."""
+    """Progress of reading a partition for the transactions that are to be sealed there."""
 
     unsealed: dict[TxnId, _Unsealed]
     position: int

@@ -1,5 +1,4 @@
-"""How much is on record of transactions in the partitions of state topics that this process cleans, and when that is
-told as a warning."""
+"""Sizes of the state of transactions in the partitions that this process cleans; a warning tells when one is large."""
 
 from __future__ import annotations
 

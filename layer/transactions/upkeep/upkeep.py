@@ -1,4 +1,4 @@
-"""What keeps the state of transactions small: entries that nobody needs any more are tombstoned.
+"""Upkeep keeps the state of transactions small: it tombstones entries that nobody needs any more.
 
 Coordinators and the owners of cursors clean what they wrote themselves. What is left to this module is whatever nobody
 else has a reason to look at: buffer entries whose records left the log (`buffer/cleaning.py`), pending acks of topics
@@ -42,19 +42,19 @@ _TOPIC_S: Final = 10.0
 
 
 class Topics(Protocol):
-    """What is asked of `metadata.topics.Topics`."""
+    """The call of `metadata.topics.Topics` that upkeep uses."""
 
     def last_life(self, name: TopicName, deadline: Deadline) -> LastLife | None: ...
 
 
 class Subscriptions(Protocol):
-    """What is asked of `metadata.subscriptions.registry.Subscriptions`."""
+    """The call of `metadata.subscriptions.registry.Subscriptions` that upkeep uses."""
 
     def find(self, topic: Topic, name: str, deadline: Deadline) -> Subscription | None: ...
 
 
 class LogRanges(Protocol):
-    """What is asked of `KafkaAdmin`."""
+    """The calls of `KafkaAdmin` that upkeep uses."""
 
     def start_offsets(self, topic: str, partitions: Sequence[int], deadline: Deadline) -> dict[int, int]: ...
 
@@ -62,7 +62,7 @@ class LogRanges(Protocol):
 
 
 class _Cursor(NamedTuple):
-    """What of a cursor's records speaks of lives that are over."""
+    """Records of a cursor that speak of lives that are over."""
 
     name: CursorName
     dead: list[CursorLife]
