@@ -21,7 +21,7 @@ from pulsar_on_kafka.node.readers import buffer_access, slot_of
 from pulsar_on_kafka.node.services import FETCH_QUEUE_KBYTES, Services
 from pulsar_on_kafka.replicated.acknowledged_elsewhere import AcknowledgedElsewhere
 from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
-from pulsar_on_kafka.subscriptions.leases.lease_terms import LeaseTerms, LeaseTraffic
+from pulsar_on_kafka.subscriptions.leases.terms import LeaseTerms, LeaseTraffic
 from pulsar_on_kafka.subscriptions.member.member import SubscriptionMember
 from pulsar_on_kafka.subscriptions.records.compaction import CompactedRange
 from pulsar_on_kafka.subscriptions.records.endpoint import PartitionSlot

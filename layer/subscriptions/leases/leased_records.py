@@ -17,9 +17,9 @@ from pulsar_on_kafka.kafka.records import packed_headers_of
 from pulsar_on_kafka.mapping.errors import CorruptRecord
 from pulsar_on_kafka.mapping.records.message_record import is_plain
 from pulsar_on_kafka.mapping.state.cursors.lease_records import LeasedEntry
-from pulsar_on_kafka.subscriptions.leases.lease_terms import RecordReader
 from pulsar_on_kafka.subscriptions.leases.leased_partition import LeasedPartition, ToRead
 from pulsar_on_kafka.subscriptions.leases.lessee import Lessee
+from pulsar_on_kafka.subscriptions.leases.terms import RecordReader
 from pulsar_on_kafka.subscriptions.partition.handing_out import HandingOut
 from pulsar_on_kafka.subscriptions.partition.transaction_holds import HeldEntries
 from pulsar_on_kafka.subscriptions.records.batches import report_corrupt

@@ -39,15 +39,15 @@ from pulsar_on_kafka.metadata.subscriptions.subscription_type import Subscriptio
 from pulsar_on_kafka.subscriptions.dispatching.commands import settle
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.dispatching.handle import SubscriptionHandle
-from pulsar_on_kafka.subscriptions.leases.lease_claims import LeaseClaims
-from pulsar_on_kafka.subscriptions.leases.lease_group_looks import GroupLooks
-from pulsar_on_kafka.subscriptions.leases.lease_inbox import LeaseInbox
-from pulsar_on_kafka.subscriptions.leases.lease_take_overs import Recalled, has_heard
-from pulsar_on_kafka.subscriptions.leases.lease_terms import Heard, LeaseTerms
+from pulsar_on_kafka.subscriptions.leases.claims import LeaseClaims
+from pulsar_on_kafka.subscriptions.leases.group_looks import GroupLooks
+from pulsar_on_kafka.subscriptions.leases.inbox import LeaseInbox
 from pulsar_on_kafka.subscriptions.leases.leased_partition import LeasedPartition
 from pulsar_on_kafka.subscriptions.leases.leased_records import LeasedRecords
 from pulsar_on_kafka.subscriptions.leases.lessee import ACKS_S, Lessee
 from pulsar_on_kafka.subscriptions.leases.lessor import Lessor
+from pulsar_on_kafka.subscriptions.leases.take_overs import Recalled, has_heard
+from pulsar_on_kafka.subscriptions.leases.terms import Heard, LeaseTerms
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint
 

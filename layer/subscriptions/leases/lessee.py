@@ -34,10 +34,10 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import (
 )
 from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.subscriptions.dispatching.batch_refusals import HeldHere
-from pulsar_on_kafka.subscriptions.leases.lease_acks import LeaseAcks
-from pulsar_on_kafka.subscriptions.leases.lease_permits import LeasePermits
-from pulsar_on_kafka.subscriptions.leases.lease_saves import Acks, UnsavedReports
+from pulsar_on_kafka.subscriptions.leases.acks import LeaseAcks
 from pulsar_on_kafka.subscriptions.leases.leased_partition import Holdings, LeasedPartition, ToRead
+from pulsar_on_kafka.subscriptions.leases.permits import LeasePermits
+from pulsar_on_kafka.subscriptions.leases.saves import Acks, UnsavedReports
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
 
 RENEW_S: Final = 3.0

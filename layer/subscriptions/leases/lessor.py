@@ -34,9 +34,9 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import (
     Report,
     Welcome,
 )
-from pulsar_on_kafka.subscriptions.leases.lease_members import EXPIRY_S, Expelled, Member
-from pulsar_on_kafka.subscriptions.leases.lease_save_notices import SaveNotices, Say
-from pulsar_on_kafka.subscriptions.leases.lease_take_overs import Asked, Recalled, TakeOvers
+from pulsar_on_kafka.subscriptions.leases.members import EXPIRY_S, Expelled, Member
+from pulsar_on_kafka.subscriptions.leases.save_notices import SaveNotices, Say
+from pulsar_on_kafka.subscriptions.leases.take_overs import Asked, Recalled, TakeOvers
 from pulsar_on_kafka.subscriptions.partition.delivery_guard import Departure
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.chunks import HeldMessages, Known

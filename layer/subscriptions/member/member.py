@@ -23,7 +23,7 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
 from pulsar_on_kafka.subscriptions.dispatching.commands import Commands, outcome
 from pulsar_on_kafka.subscriptions.dispatching.handle import PartitionStats, SubscriptionHandle
-from pulsar_on_kafka.subscriptions.leases.lease_terms import LeaseTerms
+from pulsar_on_kafka.subscriptions.leases.terms import LeaseTerms
 from pulsar_on_kafka.subscriptions.member.serving import Serving
 from pulsar_on_kafka.subscriptions.partition.partition import OwnedPartition
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot

@@ -25,8 +25,8 @@ from pulsar_on_kafka.mapping.state.transactions.pending_acks import TxnAck
 from pulsar_on_kafka.subscriptions.dispatching.commands import Commands
 from pulsar_on_kafka.subscriptions.dispatching.dispatcher import Dispatcher
 from pulsar_on_kafka.subscriptions.dispatching.handle import PartitionStats, SubscriptionHandle
-from pulsar_on_kafka.subscriptions.leases.lease_terms import LeaseTerms
 from pulsar_on_kafka.subscriptions.leases.leasing import Leasing
+from pulsar_on_kafka.subscriptions.leases.terms import LeaseTerms
 from pulsar_on_kafka.subscriptions.member.delivery_rates import DeliveryRates
 from pulsar_on_kafka.subscriptions.member.fetching import PartitionReader
 from pulsar_on_kafka.subscriptions.member.ownership import Ownership

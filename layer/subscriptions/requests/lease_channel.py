@@ -21,7 +21,7 @@ from pulsar_on_kafka.mapping.state.cursors.lease_records import (
     is_lease_record,
 )
 from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey
-from pulsar_on_kafka.subscriptions.leases import lease_terms
+from pulsar_on_kafka.subscriptions.leases import terms
 from pulsar_on_kafka.subscriptions.requests.channel import DeliveryChannel, Heard
 
 _log = logging.getLogger(__name__)
@@ -54,12 +54,12 @@ class LeaseChannel:
         self._live_members = live_members
         self._saved_version = saved_version
         self._errands = errands
-        self._hear: Callable[[Sequence[lease_terms.Heard]], None] = lambda records: None
+        self._hear: Callable[[Sequence[terms.Heard]], None] = lambda records: None
         self._listener: Callable[[Sequence[Heard]], None] = self._heard
         self._hears_all = False
         """Nothing that stands behind what this process writes is missed."""
 
-    def listen(self, hear: Callable[[Sequence[lease_terms.Heard]], None], patience: Callable[[], bool]) -> None:
+    def listen(self, hear: Callable[[Sequence[terms.Heard]], None], patience: Callable[[], bool]) -> None:
         """From here on nothing is missed: who is in the group and does not hear an owner's question holds it up."""
         self._hear = hear
         start: int | None = None
@@ -80,10 +80,10 @@ class LeaseChannel:
 
         return self._run(append)
 
-    def read(self, start: int, most: int) -> Future[lease_terms.HeardAgain]:
-        def read_again() -> lease_terms.HeardAgain:
+    def read(self, start: int, most: int) -> Future[terms.HeardAgain]:
+        def read_again() -> terms.HeardAgain:
             deadline = Deadline.after(_READ_S)
-            found: list[lease_terms.Heard] = []
+            found: list[terms.Heard] = []
             upto = self._channel.end(self._topic, deadline)
             for record in self._channel.written(self._topic, start, upto, deadline):
                 found += self._ours([record])
@@ -92,7 +92,7 @@ class LeaseChannel:
                     break
             # Asked last: retention may take some while it is read.
             is_whole = self._channel.start(self._topic, deadline) <= start
-            return lease_terms.HeardAgain(found, upto, is_whole)
+            return terms.HeardAgain(found, upto, is_whole)
 
         return self._run(read_again)
 
@@ -151,7 +151,7 @@ class LeaseChannel:
         if ours:
             self._hear(ours)
 
-    def _ours(self, records: Sequence[Heard]) -> list[lease_terms.Heard]:
+    def _ours(self, records: Sequence[Heard]) -> list[terms.Heard]:
         return [
             (offset, key.partition, value)
             for offset, key, value in records

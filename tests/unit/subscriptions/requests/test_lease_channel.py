@@ -13,7 +13,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded
 from pulsar_on_kafka.mapping.state.cursors.lease_records import MemberId, Welcome, encode
 from pulsar_on_kafka.mapping.state.state_keys import DeliveryKey
-from pulsar_on_kafka.subscriptions.leases.lease_inbox import LeaseInbox
+from pulsar_on_kafka.subscriptions.leases.inbox import LeaseInbox
 from pulsar_on_kafka.subscriptions.requests.channel import Heard, Listener, Patience, Said, never
 from pulsar_on_kafka.subscriptions.requests.lease_channel import LeaseChannel
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from pulsar_on_kafka.subscriptions.leases.lease_terms import Heard, HeardAgain
+from pulsar_on_kafka.subscriptions.leases.terms import Heard, HeardAgain
 
 _AGAIN_S = 0.2
 

@@ -8,8 +8,8 @@ from concurrent.futures import Future
 import pytest
 
 from pulsar_on_kafka.base.errors import AppendFailed
-from pulsar_on_kafka.subscriptions.leases.lease_group_looks import GroupLooks, Seen
-from pulsar_on_kafka.subscriptions.leases.lease_terms import HeardAgain
+from pulsar_on_kafka.subscriptions.leases.group_looks import GroupLooks, Seen
+from pulsar_on_kafka.subscriptions.leases.terms import HeardAgain
 
 
 class Traffic:

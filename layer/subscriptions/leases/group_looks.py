@@ -11,7 +11,7 @@ from collections.abc import Collection
 from concurrent.futures import Future
 from typing import Final, NamedTuple, Protocol
 
-from pulsar_on_kafka.subscriptions.leases.lease_terms import HeardAgain
+from pulsar_on_kafka.subscriptions.leases.terms import HeardAgain
 
 _LOOK_S: Final = 1.0
 _LOOK_WHILE_ASKING_S: Final = 0.1

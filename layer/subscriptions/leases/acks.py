@@ -9,8 +9,8 @@ from pyroaring import BitMap64
 
 from pulsar_on_kafka.cursor.batch_acks import BatchAckSet
 from pulsar_on_kafka.mapping.state.cursors.lease_records import Nack, Report
-from pulsar_on_kafka.subscriptions.leases.lease_saves import Acks
 from pulsar_on_kafka.subscriptions.leases.leased_partition import Holdings, LeasedPartition, merged_acks
+from pulsar_on_kafka.subscriptions.leases.saves import Acks
 from pulsar_on_kafka.subscriptions.records.batches import gathered, up_to
 from pulsar_on_kafka.subscriptions.records.endpoint import Endpoint, PartitionSlot
 

@@ -6,8 +6,8 @@ import random
 from concurrent.futures import Future
 
 from pulsar_on_kafka.base.errors import DeadlineExceeded
-from pulsar_on_kafka.subscriptions.leases.lease_inbox import LeaseInbox
-from pulsar_on_kafka.subscriptions.leases.lease_terms import HeardAgain
+from pulsar_on_kafka.subscriptions.leases.inbox import LeaseInbox
+from pulsar_on_kafka.subscriptions.leases.terms import HeardAgain
 
 
 class Log:
