@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class PacedClock:
-    """As much time as a test lets pass."""
+    """A clock that moves on as much as a test lets it."""
 
     def __init__(self) -> None:
         self.ms = 1_000_000

@@ -1,5 +1,5 @@
-"""What confluent-kafka may leave out of a record that was read, by its types, and never does; and a record that was
-read nowhere."""
+"""Fields of a record that confluent-kafka may leave out, by its types, and never does; and a record that was read
+nowhere."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def headers_of(record: Message) -> Any:
 
 
 class ReadRecord:
-    """As confluent-kafka gives one, for those who look at its place and headers alone."""
+    """A record in confluent-kafka's form, for those who look at its place and headers alone."""
 
     def __init__(self, offset: int, headers: Headers) -> None:
         self._offset, self._headers = offset, headers

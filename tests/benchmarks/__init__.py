@@ -1,1 +1,1 @@
-"""What this project costs, measured beside the raw client and beside the official client on real Pulsar."""
+"""Benchmarks measure this project's costs, beside the raw client and beside the official client on real Pulsar."""

@@ -1,4 +1,4 @@
-"""What a death costs those who go on: three processes share a partition, and the one that owns it ends.
+"""A death costs those who go on: three processes share a partition, and the one that owns it ends.
 
 It holds every message, received and not acknowledged, when it ends: by `kill -9`, or in good order for comparison. The
 other two are given all of them. Each process has a pipe of its own: a lock that a killed one holds stays locked.

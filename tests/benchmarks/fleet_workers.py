@@ -35,7 +35,8 @@ Take = Callable[[], tuple[bytes, Callable[[], object]] | None]
 
 @dataclass(frozen=True, slots=True)
 class _Shared:
-    """What the processes of a fleet share: `met` is raised by each at its first message, `done` counts the others."""
+    """State that the processes of a fleet share: `met` is raised by each at its first message, `done` counts the
+    others."""
 
     met: Any
     done: Any

@@ -1,4 +1,4 @@
-"""What was measured last of each group, so that a report can be put together from several sittings.
+"""The last figures of each group are kept, so that a report can be put together from several sittings.
 
 The cells of a group are measured beside each other in one session, and requirements compare within a group only: each
 group stands for itself, with its time, its commit and the load of the machine it began under.
@@ -23,7 +23,7 @@ FOLDER: Final = Path("build/benchmarks")  # ignored by git
 
 @dataclass(frozen=True, slots=True)
 class Sitting:
-    """When and under what a group was measured."""
+    """The time, commit and load under which a group was measured."""
 
     began: str
     """UTC, to the minute."""

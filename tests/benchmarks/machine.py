@@ -1,4 +1,4 @@
-"""What the figures depend on: the machine and the versions."""
+"""The machine and the versions, on which the figures depend."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ MILLION: Final = 1_000_000
 
 
 class System(Enum):
-    """Who does the work of a cell."""
+    """The systems that do the work of a cell."""
 
     LAYER = "layer"
     RAW = "raw confluent-kafka"

@@ -1,4 +1,4 @@
-"""What both latency workers share: the schedule, the payload, the receiver's process and the percentiles."""
+"""Both latency workers share the schedule, the payload, the receiver's process and the percentiles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is measured and what is required, as data. Nothing here runs anything."""
+"""The plan lists cells to measure and requirements, as data. Nothing here runs anything."""
 
 from __future__ import annotations
 

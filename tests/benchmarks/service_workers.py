@@ -1,4 +1,4 @@
-"""What a service takes while nothing happens."""
+"""A service takes memory and processor time while nothing happens; these workers measure it."""
 
 from __future__ import annotations
 

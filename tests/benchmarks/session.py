@@ -37,7 +37,7 @@ _SUBSCRIBING: Final = {"receive", "holes", "ack_rate"}
 
 @dataclass(slots=True)
 class Outcome:
-    """What the counted rounds of one cell gave; `failure` is why there are none."""
+    """The counted rounds of one cell; `failure` is why there are none."""
 
     rounds: list[dict[str, Any]] = field(default_factory=list)
     failure: str | None = None

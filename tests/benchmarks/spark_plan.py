@@ -1,4 +1,4 @@
-"""What is measured of Spark, beside its own Kafka source, and what is required."""
+"""The plan of Spark's benchmarks, beside its own Kafka source, and their requirements."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class BankWorker:
 
 @dataclass
 class Outcome:
-    """What plain Kafka clients find of one transaction in the targets."""
+    """One transaction in the targets, as plain Kafka clients find it."""
 
     values: Counter[tuple[str, bytes]] = field(default_factory=Counter)
     """Its messages: target, payload."""

@@ -36,7 +36,7 @@ _RECEIVE_MS = 500
 
 @dataclass(frozen=True)
 class BankOrders:
-    """What a worker is told at its start. `cut` is "before STEP" or "after STEP" of `TransactionCut`, or nothing."""
+    """Orders for a worker at its start. `cut` is "before STEP" or "after STEP" of `TransactionCut`, or nothing."""
 
     url: str
     source: str
@@ -57,7 +57,7 @@ class BankOrders:
 
 
 class Account(NamedTuple):
-    """What the message of an account holds: "number balance"."""
+    """The message of an account: "number balance"."""
 
     number: int
     balance: int
@@ -71,7 +71,7 @@ class Account(NamedTuple):
 
 
 class Leg(NamedTuple):
-    """What one transfer does to one account: "transfer account amount"."""
+    """One leg of a transfer, on one account: "transfer account amount"."""
 
     transfer: str
     account: int

@@ -1,4 +1,4 @@
-"""What worker processes have written down (see `worker.py` for the lines), read while it grows."""
+"""Worker processes write evidence down (see `worker.py` for the lines); it is read while it grows."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Acknowledgement:
 
 @dataclass(slots=True)
 class Seek:
-    """In one partition: `after` and what is before it count as acknowledged, all behind as not.
+    """A seek in one partition: `after` and what is before it count as acknowledged, all behind as not.
 
     `end` is infinite when nobody knows whether it was done.
     """

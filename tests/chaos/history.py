@@ -1,4 +1,4 @@
-"""What was acknowledged, and undone by seeks, at which time: as far as that can be told from outside. Pure."""
+"""The history of acknowledgements, and of seeks that undo them, as far as it can be told from outside. Pure."""
 
 from __future__ import annotations
 

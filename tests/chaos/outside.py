@@ -1,4 +1,4 @@
-"""What Kafka itself says, asked with plain Kafka clients: its messages, and the committed offsets over time."""
+"""Kafka is asked with plain Kafka clients: its messages, and the committed offsets over time."""
 
 from __future__ import annotations
 
@@ -103,7 +103,8 @@ def read_at(
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """What a state says of a partition: everything below `below`, these entries, and these messages of batches."""
+    """Acknowledged entries of a partition by one state: everything below `below`, these entries, and these messages of
+    batches."""
 
     below: int
     acked: BitMap64 = field(default_factory=BitMap64)

@@ -81,8 +81,8 @@ class Publishing:
 
 
 class Watching:
-    """How much is copied, as somebody sees who has nothing to do with those who publish: after a question without an
-    answer with a new connection, since librdkafka may take minutes to find a broker again that came back."""
+    """A watcher counts copies, as somebody sees them who has nothing to do with those who publish: after a question
+    without an answer with a new connection, since librdkafka may take minutes to find a broker again that came back."""
 
     def __init__(self, source: Cluster, target: str, topic: str) -> None:
         self._url = source.url

@@ -29,7 +29,7 @@ _HOUR_S = 3600.0
 
 @dataclass
 class Tally:
-    """What rounds did and found, together."""
+    """Sum of what rounds did and found."""
 
     faults: Counter[str] = field(default_factory=Counter)
     numbers: Counter[str] = field(default_factory=Counter)

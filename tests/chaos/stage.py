@@ -87,7 +87,7 @@ class Stage:
         return publisher
 
     def write_absurd_records(self, chance: Random, count: int) -> None:
-        """As foreign producers may: some that consumers can read, and some that they leave out."""
+        """Write records as foreign producers may: some that consumers can read, and some that they leave out."""
         producer = ForeignProducer(self.bootstrap)
         producer.send(self.kafka_topic, some_absurd_records(chance, count), chance.randrange(self.partitions))
         producer.close()

@@ -1,4 +1,4 @@
-"""Who may have a subscription: processes race for it, and never two that exclude each other are served."""
+"""Processes race for a subscription, and never two that exclude each other are served."""
 
 from __future__ import annotations
 

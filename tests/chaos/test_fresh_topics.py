@@ -1,4 +1,4 @@
-"""What is sent to a topic the moment it exists: its partitions may have no leader yet."""
+"""Messages are sent to a topic the moment it exists: its partitions may have no leader yet."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ _PATIENCE_S = 180
 
 @dataclass
 class Outcome:
-    """What a process said before it ended, or was killed."""
+    """The words of a process before it ended, or was killed."""
 
     code: int
     log: str

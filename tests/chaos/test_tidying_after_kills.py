@@ -1,4 +1,4 @@
-"""What `kill -9` leaves in state topics goes, and nothing else does."""
+"""Leftovers of `kill -9` in state topics go, and nothing else does."""
 
 from __future__ import annotations
 

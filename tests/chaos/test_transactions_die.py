@@ -166,7 +166,7 @@ def test_who_survives_a_coordinator_s_process_says_good_bye_for_it(
 
 
 class Verdict:
-    """What the log says in the end, read with plain Kafka clients, beside what the workers were told."""
+    """The log in the end, read with plain Kafka clients, beside the outcomes that the workers were told."""
 
     def __init__(self, judge: Node, bootstrap: str, topics: list[tuple[str, int]], told: dict[str, str]) -> None:
         self._bootstrap = bootstrap

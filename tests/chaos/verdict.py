@@ -36,7 +36,7 @@ _ON_ITS_WAY_S = 2.0
 
 @dataclass
 class Verdict:
-    """What was found. `broken` is empty when everything held."""
+    """The findings of a run. `broken` is empty when everything held."""
 
     sent: int = 0
     received: int = 0

@@ -63,7 +63,7 @@ _SEEK_AMONG = 2_000
 
 @dataclass(frozen=True)
 class Orders:
-    """What a worker is told at its start."""
+    """Orders for a worker at its start."""
 
     url: str
     topic: str

@@ -1,4 +1,4 @@
-"""What a lookup service tells of a topic's partitions, on two brokers."""
+"""A lookup service tells the state of a topic's partitions, on two brokers."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class OrderWithNote(pulsar.schema.Record):
 
 
 class Killed(BaseException):
-    """As far as the worker can tell: nothing of it runs any more."""
+    """The worker is killed, as far as it can tell: nothing of it runs any more."""
 
 
 def test_a_tenant_moves_and_comes_back(

@@ -1,4 +1,4 @@
-"""Which servers a run of the harness uses: those that are named, and for the others processes or containers."""
+"""A run of the harness uses the servers that are named, and for the others processes or containers."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.kafka
 
 
 class Count:
-    """How many records there are, and the newest."""
+    """A fold that counts records and keeps the newest."""
 
     def __init__(self) -> None:
         self.records = 0

@@ -1,4 +1,4 @@
-"""What a state log promises, asked of the one in memory and of the one on Kafka."""
+"""The contract of a state log holds for the one in memory and for the one on Kafka."""
 
 from __future__ import annotations
 

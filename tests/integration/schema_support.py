@@ -18,7 +18,7 @@ class Order(Record):
 
 
 class OrderByText(Record):
-    """What cannot follow `Order`: a field has another type."""
+    """A schema that cannot follow `Order`: a field has another type."""
 
     item = Integer(required=True)
     amount = String(required=True)

@@ -1,4 +1,4 @@
-"""What the SDK's functional tests have in common."""
+"""Functional tests of the SDK share these steps."""
 
 from __future__ import annotations
 

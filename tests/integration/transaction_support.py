@@ -1,4 +1,4 @@
-"""What a plain Kafka program sees of transactions: data partitions with their headers, and the state topics."""
+"""A plain Kafka program sees transactions: data partitions with their headers, and the state topics."""
 
 from __future__ import annotations
 

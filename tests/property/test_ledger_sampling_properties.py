@@ -10,7 +10,7 @@ from pulsar_on_kafka.ledgers.sampling import RUN_OFFSETS, RUNS, Sampled, estimat
 
 
 def _sizes(rng: random.Random, entries: int) -> list[int]:
-    """As topics have them: all alike, spread, mixed from two kinds, or in long phases."""
+    """Sizes of records in topics: all alike, spread, mixed from two kinds, or in long phases."""
     small, large = rng.randrange(1, 500), rng.randrange(500, 100_000)
     draw: Callable[[int], int] = rng.choice(
         [

@@ -1,4 +1,4 @@
-"""Which ledgers may go, beside a truth that knows every message: who needs it, how old and how large it is."""
+"""Trimming, beside a truth that knows every message: who needs it, how old and how large it is."""
 
 from __future__ import annotations
 

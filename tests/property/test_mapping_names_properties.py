@@ -39,7 +39,7 @@ def topic_names(draw: st.DrawFn) -> TopicName:
 
 
 def folded(kafka_name: str) -> str:
-    """As Kafka compares names."""
+    """The form of a name by which Kafka compares it."""
     return kafka_name.replace(".", "_")
 
 

@@ -1,4 +1,4 @@
-"""What is told of a Pulsar cursor, against a plain set of positions; and entries as records, and back."""
+"""Pulsar's cursors against a plain set of positions; and entries as records, and back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the checks call BACKWARD compatible, our schema types decode: Avro, JSON, and both within KeyValue."""
+"""Schema types decode everything that the checks call BACKWARD compatible: Avro, JSON, and both within KeyValue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What judges histories of coordinators: a naive truth that sees every append as it happens, and simulated effects."""
+"""Histories of coordinators are judged by a naive truth that sees every append as it happens, and by simulated
+effects."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def owned_by(identity: CursorIdentity, state: CursorState, saved: Saved | None =
 
 
 def taken_over(store: CursorStore, identity: CursorIdentity, found: Recovered) -> tuple[OwnedPartition, Save]:
-    """As `Ownership` does it; the save is to be committed."""
+    """Take a cursor over like `Ownership`; the save is to be committed."""
     save = store.take_over(identity, found, DEADLINE)
     owned = owned_by(identity, found.state, found.saved or Saved(save.saved.lineage))
     owned.keep_within(store)

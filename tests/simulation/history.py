@@ -1,4 +1,4 @@
-"""How a random history begins and goes on: a seed, a clock, whose turn it is, and one log."""
+"""A random history has a seed, a clock, a schedule of turns, and one log."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ class World:
 
 
 class Written(Future[list[int]]):
-    """What was appended; who waits for it, and does nothing else meanwhile, has it at once."""
+    """Offsets of an append; an actor that waits for them, and does nothing else meanwhile, has them at once."""
 
     def __init__(self, answers: list[Callable[[], None]]) -> None:
         super().__init__()
@@ -421,7 +421,7 @@ class Inbox(Endpoint):
 
 
 class Membership:
-    """In Kafka's group: the dispatcher seeks there."""
+    """Membership in Kafka's group: the dispatcher seeks there."""
 
     def __init__(self, process: Process) -> None:
         self.process = process

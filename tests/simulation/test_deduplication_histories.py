@@ -153,7 +153,7 @@ class History:
     # Sending ------------------------------------------------------------------------------------------------------
 
     def send(self, sequence: int) -> None:
-        """As `Deduplication._judge` goes about it."""
+        """Send one message, by the steps of `Deduplication._judge`."""
         verdict = self.known.judge(sequence, self.txn)
         if verdict is Verdict.UNKNOWN:
             found, end = self.journal.firsts(TOPIC, 0, NAME, self.known.read_from, Deadline.after(5))

@@ -45,7 +45,7 @@ RETENTIONS = [Retention()] * 5 + [Retention(-1, -1), Retention(-1, 1), Retention
 
 @dataclass
 class Use:
-    """Who uses a partition, each by the first offset that it needs. `new`: subscriptions whose creation has not come to
+    """Users of a partition, each by the first offset that it needs. `new`: subscriptions whose creation has not come to
     its end: they may still be told to begin later."""
 
     cursors: dict[str, int] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Use:
 
 
 class World(Topics):
-    """What Kafka has, and who uses it."""
+    """Kafka's topics, and those who use them."""
 
     def __init__(self, rng: random.Random, told: str) -> None:
         super().__init__(rng)
@@ -246,7 +246,7 @@ class SeenQueue:
 
 
 class Node:
-    """What a process has: it dies with its owner and its worker."""
+    """The state of a process: it dies with its owner and its worker."""
 
     def __init__(self) -> None:
         self.trusted = TrustedLedgers(most=5)
@@ -361,7 +361,7 @@ class History:
     def _carry_out(
         self, event: tuple[str, int, int], view: LogView[LedgerLists], node: Node, pause: Callable[[], None]
     ) -> Verdict:
-        """As `DeletionWorker` and `PartitionLook` do it."""
+        """Carry a verdict out, by the steps of `DeletionWorker` and `PartitionLook`."""
         name, partition, ledger_id = event
         trusted = ledger_id in node.trusted
         topic = self.world.topics.get(name)

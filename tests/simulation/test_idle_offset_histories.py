@@ -25,7 +25,7 @@ PARTITIONS = (0, 1)
 
 
 class Coordinator:
-    """What Kafka keeps of groups, of their members, and of transactions that change offsets."""
+    """Kafka's group coordinator: groups, their members, and transactions that change offsets."""
 
     def __init__(self) -> None:
         self.committed: dict[tuple[str, int], CommittedOffset] = {}

@@ -73,7 +73,7 @@ class WatchedLog(MemoryStateLog):
 
 
 class Topics:
-    """What Kafka has. Every record of offset n has n bytes and was published at n ms."""
+    """Kafka's topics. Every record of offset n has n bytes and was published at n ms."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng

@@ -1,4 +1,4 @@
-"""What consumers and readers hand out of a partition with transactions, over random histories, beside a naive truth.
+"""Consumers and readers hand out a partition with transactions, over random histories, beside a naive truth.
 
 The real `OwnedPartition` and `Readable` are given runs of any length, also some that they were given before; records
 are missing; transactions end in any order, and what is on record of them comes later than their markers; cursors are

@@ -188,7 +188,7 @@ class _World:
         }
 
     def round(self, here: _Cluster, most: int) -> None:
-        """As `SnapshotSync`."""
+        """One round of `SnapshotSync`."""
         exchange = here.exchange
         lowest = here.saved.next_unacked
         if exchange is None or lowest < exchange.first:

@@ -38,7 +38,7 @@ class Died(Exception):
 
 
 class World:
-    """What outlives a driver: the log, the cursors, the checkpoint, the sink."""
+    """The log, the cursors, the checkpoint and the sink outlive a driver."""
 
     def __init__(self, seed: int) -> None:
         self.drawn = random.Random(seed)
@@ -154,7 +154,7 @@ class World:
         return {TOPIC: TopicView(cast("Any", topic), cast("Any", subscription), views, may_have_chunks=True)}
 
     def look(self, _: TopicView, known: Mapping[int, KnownChunks], offsets: Mapping[int, BitMap64]) -> None:
-        """As `chunk_frames.look`."""
+        """`chunk_frames.look` on this world's log."""
         for partition, wanted in offsets.items():
             fresh = known[partition].unknown(wanted)
             found = {at: self.chunks[partition, at] for at in fresh if (partition, at) in self.chunks}
@@ -162,7 +162,7 @@ class World:
 
 
 class Topics:
-    """As `StreamTopics`."""
+    """`StreamTopics` of this world."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -178,7 +178,7 @@ class Topics:
 
 
 class Files:
-    """As `CheckpointFiles`."""
+    """`CheckpointFiles` of this world."""
 
     def __init__(self, world: World) -> None:
         self._world = world

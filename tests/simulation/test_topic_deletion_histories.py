@@ -95,7 +95,7 @@ class Cluster:
         return True
 
     def describe(self, name: str) -> KafkaTopic | None:
-        """As a broker tells it, which may have learned of nothing yet."""
+        """The answer of a broker, which may have learned of nothing yet."""
         before, times = self.stale.get(name, (None, 0))
         if times == 0:
             return self.topics.get(name)
@@ -150,8 +150,8 @@ class TopicsLog(MemoryStateLog):
 
 
 class SeenKafka:
-    """What is used of `KafkaAdmin`, as one actor meets it: after each look the others may have their turns, and what is
-    asked for may fail, done or not. `all_of_it`: it may delete topics that hold data."""
+    """`KafkaAdmin` as one actor meets it: after each look the others may have their turns, and a request may fail, done
+    or not. `all_of_it`: it may delete topics that hold data."""
 
     def __init__(
         self,
@@ -253,7 +253,7 @@ class Process:
     # What a worker does ---------------------------------------------------------------------------------------------
 
     def carry_out(self, event: tuple[str, int, int]) -> Verdict:
-        """As `DeletionWorker` does it."""
+        """Carry the event out, by the steps of `DeletionWorker`."""
         name, partition, ledger_id = event
         found = self.look.at(TopicName.parse(name), partition, NEVER, with_list=True)
         judgement = judge(name, partition, ledger_id, found.now, former=found.former)

@@ -143,7 +143,7 @@ class World:
         return txn.decided
 
     def low_water(self) -> int:
-        """As of now; it only grows."""
+        """The low-water mark of now; it only grows."""
         return min((txn.id.least_bits for txn in self.txns if not txn.finished), default=len(self.txns)) - 1
 
     def committed_units(self) -> set[Unit]:
@@ -172,7 +172,7 @@ def met_of(offset: int, value: bytes | None) -> tuple[Met, Unit]:
 
 @dataclass
 class Stored:
-    """What the group's commit has of the cursor."""
+    """The cursor as the group's commit has it."""
 
     version: int = 0
     next_unacked: int = 0

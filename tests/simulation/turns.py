@@ -88,7 +88,8 @@ class Actor:
 
 
 class Schedule:
-    """Whose turn it is. Now and then an actor is stopped for long, wherever it is, as by SIGSTOP."""
+    """The schedule gives each actor its turns. Now and then an actor is stopped for long, wherever it is, as by
+    SIGSTOP."""
 
     def __init__(self, rng: random.Random, clock: ManualClock) -> None:
         self._rng = rng

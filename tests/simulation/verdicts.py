@@ -1,4 +1,4 @@
-"""How often many histories came to each verdict about a deletion."""
+"""Counts of the verdicts about deletions to which many histories came."""
 
 from __future__ import annotations
 

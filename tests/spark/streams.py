@@ -1,4 +1,4 @@
-"""What the tests of streams have in common: a sink that is idempotent by batch id, and one run of a stream."""
+"""Tests of streams share a sink that is idempotent by batch id, and one run of a stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reads meet at their edges: huge holes, many aborts, schemas of batch entries, TLS."""
+"""Reads meet edges: huge holes, many aborts, schemas of batch entries, TLS."""
 
 from __future__ import annotations
 

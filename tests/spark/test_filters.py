@@ -13,7 +13,7 @@ from pulsar_on_kafka.spark.reading.record_filters import without_excluded
 
 
 def records(spark: SparkSession, partitions: int, count: int) -> DataFrame:
-    """As many records of each partition, as Kafka's source has their places."""
+    """So many records of each partition, in the columns that Kafka's source gives for places."""
     found = spark.range(partitions * count)
     return found.select(
         (found["id"] % partitions).cast("int").alias("partition"),

@@ -1,4 +1,4 @@
-"""What Spark returns for a subscription is what its next consumer gets, row for row."""
+"""Spark returns for a subscription what its next consumer gets, row for row."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def _prose(page: Path) -> str:
 
 
 def _anchor(heading: str) -> str:
-    """As GitHub makes it: the text in lower case without punctuation, spaces as hyphens."""
+    """The anchor that GitHub makes: the text in lower case without punctuation, spaces as hyphens."""
     text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
     return re.sub(r"[^\w\- ]", "", text.replace("`", "").strip().lower()).replace(" ", "-")
 

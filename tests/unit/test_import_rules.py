@@ -1,4 +1,4 @@
-"""Who may import whom (docs/architecture.md#the-floors), said in code."""
+"""The import rules of the house (style.md), said in code."""
 
 from __future__ import annotations
 

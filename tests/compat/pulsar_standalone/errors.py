@@ -1,4 +1,4 @@
-"""What can keep Pulsar standalone from running. Each message is one line and says what to do."""
+"""Errors that keep Pulsar standalone from running. Each message is one line and says what to do."""
 
 from __future__ import annotations
 

@@ -54,7 +54,8 @@ _OPENED: Final = (
 
 @dataclass(frozen=True, slots=True)
 class PulsarOptions:
-    """How Pulsar runs. `extra` are broker settings that win over ours; the data always go with the process.
+    """Options of Pulsar standalone. `extra` are broker settings that win over ours; the data always go with the
+    process.
 
     With `tls_authority`, who signed the certificate that `extra` names (PEM), it listens with TLS only; `token` is for
     its health check then.

@@ -1,4 +1,4 @@
-"""What the Python client has too, seen with the Java client: that both of Pulsar's clients mean the same by it."""
+"""The Java client plays what the Python client has too: both of Pulsar's clients mean the same by it."""
 
 from __future__ import annotations
 

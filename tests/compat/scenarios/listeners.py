@@ -12,7 +12,7 @@ AREA = "listeners"
 
 
 class _Heard:
-    """What a listener heard, and an acknowledgement for each if wanted."""
+    """A message listener keeps what it heard, and acknowledges it if wanted."""
 
     def __init__(self, run: Run, *, acknowledge: bool = True) -> None:
         self._run = run

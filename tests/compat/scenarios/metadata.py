@@ -1,4 +1,4 @@
-"""What a message carries beside its payload, and ids."""
+"""Metadata of messages beside their payload, and ids."""
 
 from __future__ import annotations
 

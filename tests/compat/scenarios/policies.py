@@ -1,4 +1,4 @@
-"""What policies do by themselves, whoever is connected: quotas, times to live, the end of what nobody uses.
+"""Policies act by themselves, whoever is connected: quotas, times to live, the end of what nobody uses.
 
 Pulsar's brokers look at some of them once a minute at the most, hence the long waits.
 """

@@ -1,4 +1,4 @@
-"""What each compatibility strategy lets producers do to a topic's schema, decided by a real Pulsar."""
+"""Each compatibility strategy lets producers change a topic's schema, or refuses it, decided by a real Pulsar."""
 
 from __future__ import annotations
 

@@ -286,7 +286,7 @@ def test_cumulative_acks_inside_a_batch(client: pulsar.Client, unique: Unique) -
 
 @pytest.mark.parametrize("inclusive", [False, True])
 def test_seek_into_a_batch(client: pulsar.Client, unique: Unique, inclusive: bool) -> None:
-    """As observed with pulsar-client 3.13.0."""
+    """Seeks into a batch end where pulsar-client 3.13.0's do."""
     topic = unique()
     consumer = client.subscribe(topic, "s", start_message_id_inclusive=inclusive)
     producer = batching(client, topic)

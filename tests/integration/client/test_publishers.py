@@ -1,4 +1,4 @@
-"""What operators see of the producers of a topic."""
+"""Operators see the producers of a topic."""
 
 from __future__ import annotations
 

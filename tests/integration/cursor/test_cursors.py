@@ -1,4 +1,4 @@
-"""What acknowledgements leave behind: in the group commit, in segments, in checkpoints, and after admin's hand."""
+"""Acknowledgements are saved: in the group commit, in segments, in checkpoints, and after admin's hand."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ def test_segments_that_go_under_a_living_owner_stop_their_partition_alone(own_br
 
 
 def lose_segments(bootstrap: str, topic: str) -> None:
-    """As nobody should: by a deletion in a compacted topic."""
+    """Lose segments as nobody should: by a deletion in a compacted topic."""
     admin = KafkaAdminClient({"bootstrap.servers": bootstrap})
     partition = TopicPartition(Instance().state_topic(CURSORS), CURSORS.partition_for(topic), OFFSET_END)
 

@@ -1,4 +1,4 @@
-"""What a process and a cluster tell Prometheus."""
+"""Prometheus metrics of a process and of a cluster."""
 
 from __future__ import annotations
 

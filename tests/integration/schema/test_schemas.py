@@ -275,7 +275,7 @@ def test_a_topic_in_use_without_a_schema_has_no_consumers_with_one(
 
 
 class CountedLog:
-    """What this thread asks of the state topics; the node's own look there now and then."""
+    """A log that counts what this thread asks of the state topics; the node's own threads look there now and then."""
 
     def __init__(self, client: pulsar.Client, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[tuple[str, str]] = []

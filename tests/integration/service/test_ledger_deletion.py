@@ -407,7 +407,7 @@ def test_a_topic_whose_deletion_was_cut_short_is_deleted_by_whoever_comes(
     client: pulsar.Client, admin: AdminClient, unique: Callable[..., str]
 ) -> None:
     def cut_short(name: str, *, kafka_topic_gone: bool) -> str:
-        """As a process leaves it that died after its first record, or before its last."""
+        """Leave a deletion as a process does that died after its first record, or before its last."""
         _topic(client, admin, name, 25, "s")
         deadline = Deadline.after(PATIENCE_S)
         topics = admin.node.topics

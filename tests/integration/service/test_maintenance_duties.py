@@ -1,4 +1,4 @@
-"""What maintenance does for users on a real broker: backlog quotas, the end of what nobody uses, compaction."""
+"""Maintenance serves users on a real broker: backlog quotas, the end of what nobody uses, compaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What any client that may write to the state topics puts there: others go on."""
+"""Any client that may write to the state topics puts records there, and others go on."""
 
 from __future__ import annotations
 

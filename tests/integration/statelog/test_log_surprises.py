@@ -1,4 +1,4 @@
-"""What Kafka may do to a log under a cursor: cut its beginning, lose its end, or be another log altogether."""
+"""Kafka may change a log under a cursor: cut its beginning, lose its end, or be another log altogether."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def saved(program: AdminClient, topic: str) -> CursorState:
 
 
 def acknowledge(program: AdminClient, topic: str, offset: int) -> int:
-    """As Spark does."""
+    """Acknowledge by the administration, like Spark."""
     subscription = program._subscription(topic, "s", Deadline.after(20))
     acks = {0: of_offsets(BitMap64([offset]), {}, subscription.topic.layout.entries_per_ledger)}
     program.node.memberships.acknowledge(subscription, acks, Deadline.after(60))

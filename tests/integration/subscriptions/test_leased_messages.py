@@ -1,5 +1,4 @@
-"""What holds for a process's own messages holds for those that it is leased: transactions, batches, retries, delays,
-priorities."""
+"""Leased messages behave like a process's own ones: transactions, batches, retries, delays, priorities."""
 
 from __future__ import annotations
 

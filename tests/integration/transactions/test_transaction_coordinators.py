@@ -67,7 +67,7 @@ def open_topic(node: Node, name: str) -> Topic:
 
 
 def send(bootstrap: str, topic: Topic, txn: ClientTransaction, *values: bytes) -> None:
-    """As a producer of another program would: registered first, the transaction's id in a header."""
+    """Send as a producer of another program would: registered first, the transaction's id in a header."""
     txn.register_partition(str(topic.name), 0, patience())
     plain = Producer({"bootstrap.servers": bootstrap})
     for value in values:

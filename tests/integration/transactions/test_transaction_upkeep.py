@@ -1,4 +1,4 @@
-"""What is left of transactions is cleaned, on a real broker."""
+"""Leftovers of transactions are cleaned, on a real broker."""
 
 from __future__ import annotations
 

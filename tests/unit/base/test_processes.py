@@ -1,4 +1,4 @@
-"""Which processes and group members are known to be over."""
+"""Processes and group members that are known to be over."""
 
 from __future__ import annotations
 

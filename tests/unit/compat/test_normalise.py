@@ -1,4 +1,4 @@
-"""What a history keeps of a value."""
+"""Values as a history keeps them."""
 
 from __future__ import annotations
 

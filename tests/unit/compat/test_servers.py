@@ -1,4 +1,4 @@
-"""Which servers `make compat` starts. No container engine is needed: that a missing one is told is what is tested."""
+"""Servers that `make compat` starts. No container engine is needed: the test is that a missing one is told."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def _pem(key: Any) -> tuple[bytes, bytes]:
 
 
 class Keys(pulsar.CryptoKeyReader):
-    """In memory; counts how often it is asked."""
+    """Keys in memory; counts how often it is asked."""
 
     def __init__(self, key: Any = None) -> None:
         self.public, self.private = _pem(key or rsa.generate_private_key(public_exponent=65537, key_size=2048))

@@ -1,4 +1,4 @@
-"""Where a cursor's newest state is, when two groups served it in turns."""
+"""A cursor's newest state is found when two groups served it in turns."""
 
 from __future__ import annotations
 

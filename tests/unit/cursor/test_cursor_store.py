@@ -1,4 +1,4 @@
-"""What a crash between any two writes of a save leaves behind, on the state log in memory."""
+"""A crash between any two writes of a save leaves a cursor that can be read back, on the state log in memory."""
 
 from __future__ import annotations
 

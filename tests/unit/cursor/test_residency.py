@@ -1,4 +1,4 @@
-"""Which ledgers stay in memory, and what is too large for one record."""
+"""Ledgers stay in memory or go; saves that are too large for one record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From where on the log is needed for sequence ids."""
+"""The log is needed for sequence ids from some offset on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `docker/` holds agrees with itself and with the code; no container engine is needed."""
+"""`docker/` agrees with itself and with the code; no container engine is needed."""
 
 from __future__ import annotations
 

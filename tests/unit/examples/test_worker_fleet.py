@@ -1,4 +1,4 @@
-"""What the example of a fleet counts, without a broker: its verdict sees what is wrong."""
+"""The example of a fleet counts right, without a broker: its verdict sees what is wrong."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What librdkafka says, translated once; how commits are cut; what settings let through."""
+"""librdkafka's errors are translated once; commits are cut; settings let options through or refuse them."""
 
 from __future__ import annotations
 

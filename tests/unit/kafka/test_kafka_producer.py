@@ -1,4 +1,4 @@
-"""How the shared Kafka producer ends: everything that was handed over hears of it."""
+"""The shared Kafka producer ends: everything that was handed over hears of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is made together where handles log in by token."""
+"""Handles are opened together where they log in by token."""
 
 from __future__ import annotations
 

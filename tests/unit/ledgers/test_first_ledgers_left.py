@@ -1,4 +1,4 @@
-"""Where a subscription begins beside ledgers that are going."""
+"""A subscription begins beside ledgers that are going."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may go of the ledger that is written to."""
+"""Trimming of the ledger that is written to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a lookup service answers, over real HTTP, about a map that the test has in its hands."""
+"""A lookup service answers, over real HTTP, about a map that the test has in its hands."""
 
 from __future__ import annotations
 

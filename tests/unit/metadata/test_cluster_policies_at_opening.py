@@ -1,4 +1,4 @@
-"""What reading the cluster's policies costs whoever opens topics."""
+"""The cluster's policies are read once a second at most, by those who open topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which cluster has which tenant: the table of moves, its records, and who wins when two move one."""
+"""The map of tenants: the table of moves, its records, and who wins when two move one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What maintenance says in a topic's record: a backlog quota that is exceeded, and what is unused."""
+"""Maintenance writes to a topic's record: a backlog quota that is exceeded, and what is unused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which ACLs are a tenant's, and what they are called where it gets to."""
+"""A tenant's ACLs, and their names on the cluster that it moves to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who serves transactions that nobody else does, and when."""
+"""Transactions that nobody serves are served by those who wait for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a client's process does a service's duties, and when it leaves them to others."""
+"""A client's process does a service's roles while there is none, and leaves them to others."""
 
 from __future__ import annotations
 

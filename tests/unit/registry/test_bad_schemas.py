@@ -118,7 +118,8 @@ def refusal(call: Callable[[], object]) -> str:
 
 
 def check(what: str) -> str:
-    """As the first schema of a topic, as the next one under each kind of strategy, and from an administrator."""
+    """The refusal of a bad schema: as the first one of a topic, as the next one under each kind of strategy, and from
+    an administrator."""
     bad = BAD[what]()
     said = refusal(lambda: process(MemoryStateLog()).for_producer(TOPIC, bad, soon()))
     existing = GOOD.get(bad.type, avro("a"))

@@ -1,4 +1,4 @@
-"""What the registry is told for a topic, from what is set for it, its namespace and the cluster."""
+"""Schema policies of a topic, from those that are set for it, its namespace and the cluster."""
 
 from __future__ import annotations
 

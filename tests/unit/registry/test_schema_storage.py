@@ -1,4 +1,4 @@
-"""What the storage keeps, where, for how long, and in how much memory."""
+"""Schema storage: records, their partitions, how long they stay, and the memory that they take."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class CountingLog(MemoryStateLog):
 
 
 class TopicThatIsMadeAnew:
-    """Whose life it is, as its opener knows it."""
+    """A topic that can be made anew; the life of its schemas is that of its Kafka topic."""
 
     def __init__(self) -> None:
         self.kafka_topic_id = "first"

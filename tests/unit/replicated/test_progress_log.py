@@ -1,4 +1,4 @@
-"""What is said of subscriptions, written and read: heads, segments, and who is heard."""
+"""The progress log is written and read: heads, segments, and whose head counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one cluster does for the snapshots of one partition."""
+"""One cluster's part in the snapshots of one partition."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIFE = (6, 9)
 
 
 class Record:
-    """As confluent-kafka gives one."""
+    """A record in confluent-kafka's form."""
 
     def __init__(self, offset: int, headers: Headers | None = None, value: bytes | None = b"") -> None:
         self._offset, self._headers, self._value = offset, headers, value

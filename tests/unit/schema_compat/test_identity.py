@@ -1,4 +1,4 @@
-"""Which definitions are one schema, as Avro's `Schema.equals` has it, and which are none at all."""
+"""Definitions that are one schema, by Avro's `Schema.equals`, and texts that are no schema."""
 
 from __future__ import annotations
 

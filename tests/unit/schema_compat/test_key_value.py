@@ -16,7 +16,7 @@ STRATEGIES = ["BACKWARD", "FORWARD", "FULL", "BACKWARD_TRANSITIVE", "FORWARD_TRA
 
 
 def key_value(key: SchemaInfo, value: SchemaInfo, encoding: str = "INLINE") -> SchemaInfo:
-    """As Pulsar's clients send it."""
+    """A key/value schema in the form of Pulsar's clients."""
     return SchemaInfo(
         SchemaType.KEY_VALUE,
         b"".join(struct.pack(">i", len(part.schema)) + part.schema for part in (key, value)),

@@ -1,4 +1,4 @@
-"""When a service counts as alive and as ready, and what its HTTP server answers."""
+"""A service counts as alive and as ready; its HTTP server says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may share whose reading, and what a view does with what it meets."""
+"""Callers share the reading of a view, and the view copes with records that it cannot read."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class OwnedLog:
             self.append(key, None)
 
     def compact(self) -> None:
-        """As thoroughly as Kafka ever does, tombstones included."""
+        """Compact as thoroughly as Kafka ever does, tombstones included."""
         newest = {record.key: record.offset for record in self.records}
         self.records = [
             record for record in self.records if newest[record.key] == record.offset and record.value is not None

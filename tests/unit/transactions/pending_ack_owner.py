@@ -99,7 +99,7 @@ class CursorOwner:
         return len(keys)
 
     def clean_up(self) -> None:
-        """As often as it takes; no record may be named twice."""
+        """Clean until nothing is due; no record may be named twice."""
         for _ in range(5):
             if not self.clean():
                 return

@@ -1,4 +1,4 @@
-"""What the doctor makes of what it finds."""
+"""The doctor judges what it finds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a service is told of registered clusters."""
+"""Options of registered clusters that a service is given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How commands are registered."""
+"""Registration of commands."""
 
 from __future__ import annotations
 

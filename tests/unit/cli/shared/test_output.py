@@ -1,4 +1,4 @@
-"""What goes to standard output and what does not."""
+"""Standard output of commands, and what stays off it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What arguments are refused before anything touches the network."""
+"""Arguments of a client are refused before anything touches the network."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a letter says of where it comes from."""
+"""Dead letters name their origin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a retry letter carries, and where it goes."""
+"""Retry letters: their properties and their topic."""
 
 from __future__ import annotations
 

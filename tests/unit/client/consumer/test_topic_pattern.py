@@ -1,4 +1,4 @@
-"""Which topics a pattern takes; the expectations were seen on Pulsar 4.0.7."""
+"""Topics that a pattern takes; the expectations were seen on Pulsar 4.0.7."""
 
 from __future__ import annotations
 

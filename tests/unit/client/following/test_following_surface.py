@@ -1,4 +1,4 @@
-"""What moves with a tenant has nothing left that its parts would have to answer for it."""
+"""Facades that move with a tenant leave nothing that their parts would have to answer for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which records late acknowledgements name on the cluster that a tenant is on now."""
+"""Late acknowledgements name records on the cluster that a tenant is on now."""
 
 from __future__ import annotations
 

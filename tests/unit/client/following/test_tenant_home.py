@@ -1,4 +1,4 @@
-"""How everybody of a tenant gets from cluster to cluster, with sessions and a map that the test has in its hands."""
+"""A tenant's clients move from cluster to cluster together, with sessions and a map that the test has in its hands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which headers the records of producers with schemas have. librdkafka is a list; the real one is in integration."""
+"""Headers of records of producers with schemas. librdkafka is a list; the real one is in integration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is under way in a producer: tickets and waiting, against a model, without a broker."""
+"""Tickets of messages under way in a producer, and waiting for them, against a model, without a broker."""
 
 from __future__ import annotations
 

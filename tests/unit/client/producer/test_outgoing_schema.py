@@ -1,4 +1,4 @@
-"""What a producer's schema makes of its messages, on registries over a log in memory."""
+"""A producer's schema shapes its messages, on registries over a log in memory."""
 
 from __future__ import annotations
 

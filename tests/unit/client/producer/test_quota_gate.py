@@ -18,7 +18,7 @@ from tests.seeds import for_each_seed
 
 
 class Handed:
-    """In the place of a `KafkaProducer`: what it was handed, and now and then it has no room."""
+    """A `KafkaProducer` that keeps what it was handed, and now and then has no room."""
 
     def __init__(self, rng: random.Random) -> None:
         self.taken: list[int] = []

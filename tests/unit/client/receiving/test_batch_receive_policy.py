@@ -1,4 +1,4 @@
-"""When a batch of received messages is complete."""
+"""A batch of received messages is complete by number, bytes or time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where reading begins, for ids of every kind."""
+"""Start positions of reading, for ids of every kind."""
 
 from __future__ import annotations
 

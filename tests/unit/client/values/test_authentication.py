@@ -1,4 +1,4 @@
-"""What the official Authentication classes and TLS arguments become for librdkafka; no secret is ever shown."""
+"""The official Authentication classes and TLS arguments become options of librdkafka; no secret is ever shown."""
 
 from __future__ import annotations
 

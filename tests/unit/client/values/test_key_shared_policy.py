@@ -1,4 +1,4 @@
-"""What a Key_Shared policy takes, as the official client has it."""
+"""A Key_Shared policy takes what the official client's takes."""
 
 from __future__ import annotations
 

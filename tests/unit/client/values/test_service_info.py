@@ -56,7 +56,7 @@ def test_auto_cluster_failover_refuses_what_the_official_one_refuses(options: di
 
 
 class Provider:
-    """Of either module: what it was asked, in order, and the way to tell of changes."""
+    """Provider of either module: it notes the calls in order, and can tell of changes."""
 
     def __init__(self, initial: Any) -> None:
         self.initial = initial

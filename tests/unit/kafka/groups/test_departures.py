@@ -1,4 +1,4 @@
-"""Who is seen off from a group, and who is watched."""
+"""Dead members leave their group, and members watch one another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a record says of its producer's sequence ids."""
+"""A record names its producer's sequence ids."""
 
 from __future__ import annotations
 

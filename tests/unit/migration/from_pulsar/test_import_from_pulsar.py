@@ -1,4 +1,4 @@
-"""What Pulsar's admin API tells, as values; and workers of one import that meet one another."""
+"""Answers of Pulsar's admin API, as values; and workers of one import that meet one another."""
 
 from __future__ import annotations
 

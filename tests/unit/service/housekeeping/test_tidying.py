@@ -1,4 +1,4 @@
-"""What tidying removes from state topics, and what it keeps; on the state log in memory."""
+"""Housekeeping removes dead records from state topics, and keeps the others; on the state log in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What retention keeps has to be known before anything goes."""
+"""The rules of retention have to be known before anything goes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nobody uses goes when its time is over, and never sooner: whoever maintains the topic, beside a plain truth."""
+"""Maintenance removes what nobody uses when its time is over, and never sooner, beside a plain truth."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a record goes to another cluster, and what its copy says."""
+"""Copies of records for another cluster, and their headers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from pulsar_on_kafka.service.replication.copying import Copying
 
 
 class Record:
-    """As confluent-kafka gives one."""
+    """A record in confluent-kafka's form."""
 
     def __init__(self, headers: Headers | None, offset: int = 7, timestamp_ms: int = 1000) -> None:
         self._headers, self._offset, self._timestamp_ms = headers, offset, timestamp_ms

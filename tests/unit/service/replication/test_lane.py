@@ -1,4 +1,4 @@
-"""How far one partition is copied, whatever is under way."""
+"""Progress of copying one partition, whatever is under way."""
 
 from __future__ import annotations
 

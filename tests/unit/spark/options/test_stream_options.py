@@ -1,4 +1,4 @@
-"""What a stream may be asked for."""
+"""Options of a stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be said of a write, and how what may not is refused."""
+"""Options of a write, and refusals of wrong ones."""
 
 from __future__ import annotations
 

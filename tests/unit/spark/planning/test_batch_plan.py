@@ -31,7 +31,7 @@ TOPICS = ("a", "b")
 
 
 def _named(messages: set[tuple[int, int]]) -> dict[str, dict[int, Entries]]:
-    """As `located_messages` puts them together."""
+    """Messages by topic and partition, in the form of `located_messages`."""
     bits: dict[int, int] = {}
     for offset, index in messages:
         bits[offset] = bits.get(offset, 0) | 1 << index

@@ -1,4 +1,4 @@
-"""Which chunks make which messages, beside a naive truth."""
+"""Chunks are put together to messages, beside a naive truth."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_messages_of_which_all_chunks_are_there_lie_where_the_last_one_does() ->
 
 
 def test_what_is_told_in_parts_is_what_is_told_at_once() -> None:
-    """As a stream meets a log: of what is behind it, it looks again only at what is not complete."""
+    """A stream meets a log in parts: of what is behind it, it looks again only at what is not complete."""
     for seed in range(500):
         chance = random.Random(seed)
         log = interleaved(chance)

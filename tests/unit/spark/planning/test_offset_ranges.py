@@ -1,4 +1,4 @@
-"""Which offsets are fetched."""
+"""Offsets that are fetched."""
 
 from __future__ import annotations
 

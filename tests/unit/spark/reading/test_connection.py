@@ -1,4 +1,4 @@
-"""What a read tells Spark's Kafka source of the cluster."""
+"""A read tells Spark's Kafka source how to reach the cluster."""
 
 from __future__ import annotations
 

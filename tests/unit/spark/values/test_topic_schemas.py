@@ -1,4 +1,4 @@
-"""By what schema a topic is read, on the registry in memory."""
+"""Schemas by which topics are read, on the registry in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Of a batch entry only what was refused comes again, whoever owns its partition."""
+"""Refused messages of a batch entry come again, and no others, whoever owns its partition."""
 
 from __future__ import annotations
 

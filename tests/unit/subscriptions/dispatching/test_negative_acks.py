@@ -1,4 +1,4 @@
-"""When put-off messages come again, and what is forgotten meanwhile."""
+"""Put-off messages come again, or are forgotten meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who gets the next messages of a partition."""
+"""The next messages of a partition go to a consumer by the strategy."""
 
 from __future__ import annotations
 

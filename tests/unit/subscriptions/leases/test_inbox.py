@@ -1,4 +1,4 @@
-"""What was heard and not taken in: nothing is missing, nothing comes twice."""
+"""The lease inbox holds what was heard and not taken in: nothing is missing, nothing comes twice."""
 
 from __future__ import annotations
 

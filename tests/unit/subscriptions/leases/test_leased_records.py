@@ -1,4 +1,4 @@
-"""What a member reads of what it was leased: batch entries, messages in chunks, what is gone or cannot be read."""
+"""A member reads the records that it was leased: batch entries, messages in chunks, what is gone or cannot be read."""
 
 from __future__ import annotations
 

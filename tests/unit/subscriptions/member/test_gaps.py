@@ -14,7 +14,7 @@ from tests.simulation.turns import ManualClock
 
 
 class Refusal:
-    """What librdkafka says of a position outside of the log."""
+    """librdkafka's error for a position outside of the log."""
 
     def partition(self) -> int:
         return 3

@@ -1,4 +1,4 @@
-"""What a delivery counts when its consumer goes, and what the next owner hears of that."""
+"""A delivery counts, or not, when its consumer goes, and the next owner hears of that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many messages of a dead consumer are out at once."""
+"""The delivery window bounds the messages of a dead consumer that are out at once."""
 
 from __future__ import annotations
 

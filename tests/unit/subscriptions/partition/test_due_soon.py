@@ -1,4 +1,4 @@
-"""Which delayed messages are read ahead of their time, and how much of them is kept."""
+"""Delayed messages are prefetched ahead of their time, within a bound."""
 
 from __future__ import annotations
 

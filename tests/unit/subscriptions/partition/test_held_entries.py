@@ -1,4 +1,4 @@
-"""What a partition hands out of entries that transactions hold, and what comes again when these are aborted."""
+"""A partition hands out entries that transactions hold in part, and gives them again when these are aborted."""
 
 from __future__ import annotations
 

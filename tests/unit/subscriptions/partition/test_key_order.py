@@ -1,4 +1,4 @@
-"""Which consumer may get which message of a Key_Shared subscription, and when."""
+"""Consumers of a Key_Shared subscription get messages of a key in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one owned partition hands out, holds and takes back."""
+"""One owned partition hands out, holds and takes back messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What waits for the end of a transaction, when it is asked about, and records that are read again one by one."""
+"""Messages wait for the end of their transaction; the buffer is asked about it, and records are read again one by
+one."""
 
 from __future__ import annotations
 

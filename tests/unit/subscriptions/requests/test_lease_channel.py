@@ -1,4 +1,5 @@
-"""What a membership had no room for is read again from the log: a played log, the real channel's way and inbox."""
+"""The lease channel reads from the log again what a membership had no room for: a played log, the real channel's way
+and inbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a data partition may be read while transactions are open, and after they ended."""
+"""Records of a data partition that may be read while transactions are open, and after they ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many transactions are begun in a turn, and in which order what waits is seen to."""
+"""Admission of transactions in a turn, and the order of those that wait."""
 
 from __future__ import annotations
 

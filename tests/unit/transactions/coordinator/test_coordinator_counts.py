@@ -1,4 +1,4 @@
-"""What a coordinator counts, turn by turn."""
+"""A coordinator's counts, turn by turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a coordinator decides on a state that was read to the end."""
+"""A coordinator's decisions on a state that was read to the end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When something is tried again in a partition in which nothing could be done."""
+"""Slow partitions are tried again after a while in which nothing could be done."""
 
 from __future__ import annotations
 

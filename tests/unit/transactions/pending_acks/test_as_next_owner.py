@@ -1,4 +1,4 @@
-"""What a cursor's next owner would find, for those who only look."""
+"""A cursor's next owner would find this, for those who only look."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What open transactions hold of a cursor, who may hold what, and what becomes of it."""
+"""Pending acks: what open transactions hold of a cursor, who may hold what, and how it ends."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def test_an_abort_of_a_cumulative_ack_gives_back_what_lies_below(owner: CursorOw
 
 
 def test_an_ack_without_transaction_of_what_is_held_is_taken(owner: CursorOwner, log: MemoryStateLog) -> None:
-    """As in Pulsar: the cursor takes it; neither outcome of the transaction changes that."""
+    """The cursor takes it, and neither outcome of the transaction changes that. Source: Pulsar."""
     owner.acknowledge(T1, whole(3, 4))
     owner.acknowledge(T2, whole(6))
     owner.cursor.acknowledge([3, 6])

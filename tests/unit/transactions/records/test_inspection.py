@@ -1,4 +1,4 @@
-"""What operators see of coordinators."""
+"""Coordinators as operators see them."""
 
 from __future__ import annotations
 

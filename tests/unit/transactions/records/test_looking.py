@@ -25,7 +25,7 @@ class Cluster:
 
 
 class NoReading(MemoryStateLog):
-    """To read makes a topic."""
+    """A log in memory that must not be read: reading makes a topic."""
 
     def end_offset(self, topic: StateTopic, partition: int, deadline: Deadline) -> int:
         pytest.fail(f"{topic.name} was read")

@@ -1,4 +1,4 @@
-"""What a coordinator appends is what buffers and pending acks read."""
+"""Buffers and pending acks read the records that a coordinator appends."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ T1, T2 = TxnId(0, 1), TxnId(0, 2)
 
 
 def fold(into: BufferEntries | PendingAckLog, records: Records, topic: str) -> None:
-    """As the reader of `topic`'s partition does."""
+    """Fold records like the reader of `topic`'s partition."""
     number = TRANSACTION_BUFFER_SNAPSHOT.partition_for(topic)
     for offset, (key, value) in enumerate(records.get(number, [])):
         into.apply(LogRecord(offset, key, value, 0))
@@ -80,7 +80,7 @@ def test_subscriptions_learn_of_the_end() -> None:
 
 @dataclass
 class Fetched:
-    """As librdkafka gives records."""
+    """A record in librdkafka's form."""
 
     found: Headers | None
 

@@ -1,4 +1,4 @@
-"""What operators see of buffers and pending acks."""
+"""Buffers and pending acks as operators see them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps the state of transactions small, on the state log in memory."""
+"""Upkeep keeps the state of transactions small, on the state log in memory."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def subscription(incarnation: int = LIFE.subscription_incarnation) -> Subscripti
 
 @dataclass
 class Cluster:
-    """What the cluster says of one topic and one subscription."""
+    """The cluster's answers about one topic and one subscription."""
 
     life: LastLife | None = field(default_factory=lambda: LastLife(HERE.incarnation, topic()))
     subscription: Subscription | None = field(default_factory=subscription)

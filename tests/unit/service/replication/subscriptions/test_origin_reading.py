@@ -1,4 +1,4 @@
-"""What a log says of where its records began, as it is read."""
+"""Origins of a log's records, as it is read."""
 
 from __future__ import annotations
 
