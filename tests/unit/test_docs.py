@@ -78,6 +78,14 @@ def test_every_relative_link_leads_somewhere(page: Path) -> None:
     assert [link for link in links if _leads_nowhere(page, link)] == []
 
 
+@pytest.mark.parametrize("page", _pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_table_is_one(page: Path) -> None:
+    """Rows behind an empty line are no table any more, but text with strokes."""
+    blocks = re.findall(r"(?:^[ \t]*\|.*\n?)+", _prose(page), re.MULTILINE)
+    heads = [block.split("\n")[1] if "\n" in block.strip() else "" for block in blocks]
+    assert [head for head in heads if not re.fullmatch(r"[ \t]*\|[ :|-]+\|[ \t]*", head)] == []
+
+
 def test_pages_are_found() -> None:
     names = {str(page.relative_to(ROOT)) for page in _pages()}
     assert {"README.md", "CONTRIBUTING.md", "docs/architecture.md", "layer/cursor/README.md"} <= names
