@@ -59,9 +59,9 @@ def member_client_id(base: str, session: str) -> str:
 
 
 SERVICE: Final = "pok-serve"
-"""Begins the client ids of a service's memberships in the groups that share duties out."""
+"""Begins the client ids of a service's memberships in the groups that share roles out."""
 STAND_IN: Final = "pok-stand-in"
-"""The same of a client's process that does a service's duties while there is none."""
+"""The same of a client's process that takes a service's roles while there is none."""
 
 
 def stands_in(client_id: str) -> bool:

@@ -14,7 +14,7 @@ STALLED_S: Final = 600.0
 """A turn that lasts longer hangs: the longest deadline of one is five minutes."""
 
 
-class DutyName(str, Enum):
+class RoleName(str, Enum):
     """The roles of a service; a Kafka group shares out each of them among the processes."""
 
     MAINTENANCE = "maintenance"
@@ -43,8 +43,8 @@ class ReplicatorState:
 
 
 @dataclass(frozen=True, slots=True)
-class DutyState:
-    """One duty in one process.
+class RoleState:
+    """One role in one process.
 
     Attributes:
         joined: Kafka's group has answered with this process's share (which may be nothing), or with a refusal.
@@ -81,10 +81,10 @@ class DutyState:
         }  # fmt: skip
 
 
-class RunsDuties(Protocol):
-    """Whoever runs duties on a node, as the node sees it."""
+class RunsRoles(Protocol):
+    """The runner of roles on a node, as the node sees it."""
 
-    def states(self) -> Sequence[DutyState]:
+    def states(self) -> Sequence[RoleState]:
         """In no order; nothing while none runs."""
         ...
 
@@ -93,7 +93,7 @@ class RunsDuties(Protocol):
         ...
 
 
-def why_not_alive(states: Iterable[DutyState]) -> list[str]:
+def why_not_alive(states: Iterable[RoleState]) -> list[str]:
     """Why a restart would help; nothing when it would not. A broker that is away is no reason."""
     found = []
     for state in states:
@@ -106,7 +106,7 @@ def why_not_alive(states: Iterable[DutyState]) -> list[str]:
     return found
 
 
-def why_not_ready(states: Iterable[DutyState], kafka: str) -> list[str]:
+def why_not_ready(states: Iterable[RoleState], kafka: str) -> list[str]:
     """Why the process does not do its share now; nothing when it does. `kafka`: why no broker answers, or ''."""
     found = [f"Kafka: {kafka}"] if kafka else []
     return found + [

@@ -127,10 +127,10 @@ class Entities(Generic[E]):
         found = self._at(partition).entities(deadline)
         return {entity: (state, value) for entity, state in found.items() for value in readable([state], decode)}
 
-    def bury(self, partition: int, dead: Mapping[E, Versioned], deadline: Deadline) -> int:
+    def remove_dead(self, partition: int, dead: Mapping[E, Versioned], deadline: Deadline) -> int:
         """`dead`: entities with the states in which they were seen."""
         versions = {entity: state.version for entity, state in dead.items()}
-        return self._at(partition).bury(versions, deadline) if versions else 0
+        return self._at(partition).remove_dead(versions, deadline) if versions else 0
 
     def touch(self, place: str, entity: E, deadline: Deadline) -> None:
         """Append what changes nothing, for the answer's time: the tombstone of an attempt that nobody made."""

@@ -447,10 +447,10 @@ class Topics:
         """Every topic that one partition of `topics` speaks of, by name."""
         return self._entities.in_partition(partition, decode_topic, deadline)
 
-    def bury(self, partition: int, dead: Mapping[str, Versioned], deadline: Deadline) -> int:
+    def remove_dead(self, partition: int, dead: Mapping[str, Versioned], deadline: Deadline) -> int:
         """Take what is on record of topics that are DELETED out of the log, by name; of those that were made anew
         nothing goes."""
-        return self._entities.bury(partition, dead, deadline)
+        return self._entities.remove_dead(partition, dead, deadline)
 
     # Inside -------------------------------------------------------------------------------------------------------
 

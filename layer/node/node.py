@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from typing import ClassVar, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.role_state import RunsDuties
+from pulsar_on_kafka.base.role_state import RunsRoles
 from pulsar_on_kafka.base.timer import Timer
 from pulsar_on_kafka.kafka import handles
 from pulsar_on_kafka.kafka.settings import KafkaSettings
@@ -27,7 +27,7 @@ _DUTIES_S: Final = 5.0
 class Node(Services):
     """This process's presence in one cluster. Use `acquire` and `release`; thread-safe."""
 
-    begin_standing_in: ClassVar[Callable[[Node], RunsDuties]]
+    begin_standing_in: ClassVar[Callable[[Node], RunsRoles]]
     """Begins the duties of a stand-in. The package's root hands it in: the service is made of Clients and lies above
     them, and the root, which is imported before any module of it, is all that lies above both."""
 
@@ -40,7 +40,7 @@ class Node(Services):
         self.timer = Timer()
         self.users = 0
         self.stand_in = StandIn(self, self.begin_standing_in)
-        self.duties: list[RunsDuties] = []
+        self.duties: list[RunsRoles] = []
         """What this process does for the cluster, beside its own producers and consumers."""
 
     def hold_up(self, txns: Collection[TxnId]) -> None:

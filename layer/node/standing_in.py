@@ -17,7 +17,7 @@ from typing import Final
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, LayerError, NotAuthorized
 from pulsar_on_kafka.base.processes import is_over, process_of, stands_in, this_process
-from pulsar_on_kafka.base.role_state import RunsDuties
+from pulsar_on_kafka.base.role_state import RunsRoles
 from pulsar_on_kafka.ledgers.group import maintenance_group
 from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.node.services import Services
@@ -67,7 +67,7 @@ class StandIn:
     def __init__(
         self,
         services: Services,
-        begin: Callable[[], RunsDuties],
+        begin: Callable[[], RunsRoles],
         chance: Callable[[float, float], float] = random.uniform,
     ) -> None:
         """`begin` starts the duties. Asks nothing of Kafka."""
@@ -76,7 +76,7 @@ class StandIn:
         self._chance = chance
         self._lock = threading.Lock()
         self._users = 0
-        self._running: RunsDuties | None = None
+        self._running: RunsRoles | None = None
         self._sure = False
         self._forbidden = ""
         self._next_s = services.clock.monotonic() + chance(FIRST_S, 2 * FIRST_S)

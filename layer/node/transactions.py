@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, NotAuthorized, StoreError
-from pulsar_on_kafka.base.role_state import DutyName, DutyState
+from pulsar_on_kafka.base.role_state import RoleName, RoleState
 from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.reading.assigned import AssignedConsumer
@@ -143,7 +143,7 @@ class Transactions:
         """The coordinators assigned to this process, in order."""
         return self._coordinators.owned()
 
-    def state(self) -> DutyState:
+    def state(self) -> RoleState:
         """What this process serves."""
         with self._lock:
             group, rounds, closed = self._group, self._rounds, self._closed
@@ -154,7 +154,7 @@ class Transactions:
             dead.append("pok-transaction-upkeep")
         turns = () if rounds is None else (("upkeep", rounds.turns.seen()),)
         joined = group is not None and group.answered
-        return DutyState(DutyName.TRANSACTIONS.value, joined, len(self.owned()), tuple(dead), turns)
+        return RoleState(RoleName.TRANSACTIONS.value, joined, len(self.owned()), tuple(dead), turns)
 
     def state_sizes(self) -> tuple[int, int]:
         """How many buffer entries, and how many acks and ENDs, are on record in the partitions that this process

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from pulsar_on_kafka.base.clock import Clock, SystemClock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
-from pulsar_on_kafka.base.role_state import DutyState, why_not_alive, why_not_ready
+from pulsar_on_kafka.base.role_state import RoleState, why_not_alive, why_not_ready
 
 _ASK_S: Final = 2.0
 _COUNTS_FOR_S: Final = 3.0
@@ -21,7 +21,7 @@ class Health:
     """`reasons` say what is wrong; nothing is when there are none."""
 
     reasons: Sequence[str]
-    duties: Sequence[DutyState] = ()
+    duties: Sequence[RoleState] = ()
 
     @property
     def good(self) -> bool:
@@ -68,7 +68,7 @@ class ServiceHealth:
     """Health of a service, from before it has reached Kafka. Thread-safe."""
 
     def __init__(self) -> None:
-        self._states: Callable[[], Sequence[DutyState]] | None = None
+        self._states: Callable[[], Sequence[RoleState]] | None = None
         self._kafka: KafkaAnswers | None = None
         self._waits_for = "not connected yet"
         self._stopping = False
@@ -77,7 +77,7 @@ class ServiceHealth:
         """Why Kafka was not reached when that was last tried."""
         self._waits_for = failure
 
-    def runs(self, states: Callable[[], Sequence[DutyState]], kafka: KafkaAnswers) -> None:
+    def runs(self, states: Callable[[], Sequence[RoleState]], kafka: KafkaAnswers) -> None:
         """From now on duties run."""
         self._states, self._kafka = states, kafka
 

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.base.processes import STAND_IN
-from pulsar_on_kafka.base.role_state import DutyName, DutyState
+from pulsar_on_kafka.base.role_state import RoleName, RoleState
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.service.housekeeping.cursors import CursorTidying
@@ -29,17 +29,17 @@ from pulsar_on_kafka.service.replication.subscriptions.subscriptions_duty import
 _log: Final = logging.getLogger(__name__)
 _BRIEFLY_S: Final = 0.1
 
-DUTIES_OF_STAND_INS: Final[Collection[DutyName]] = frozenset(DutyName) - {
-    DutyName.TRANSACTIONS,
-    DutyName.SUBSCRIPTIONS,
-    DutyName.REPLICATION,
+DUTIES_OF_STAND_INS: Final[Collection[RoleName]] = frozenset(RoleName) - {
+    RoleName.TRANSACTIONS,
+    RoleName.SUBSCRIPTIONS,
+    RoleName.REPLICATION,
 }
 """Programs with transactions serve coordinators, and so does whoever is held up by one (`node.abandoned`); a client has
 no business in other clusters."""
 
 
 class Duty(Protocol):
-    def state(self) -> DutyState: ...
+    def state(self) -> RoleState: ...
 
     def close(self, deadline: Deadline) -> None: ...
 
@@ -66,7 +66,7 @@ class _Maintenance:
         self._tidying = TidyingRounds(work, self._maintenance.owned)
         self._closed = False
 
-    def state(self) -> DutyState:
+    def state(self) -> RoleState:
         state = self._maintenance.state()
         dead = state.dead if self._closed or self._tidying.is_alive() else (*state.dead, "pok-tidying")
         turns = (*state.turns, ("tidying", self._tidying.turns.seen()))
@@ -85,14 +85,14 @@ class _Deletion:
         self._deletion = deletion
         deletion.work()
 
-    def state(self) -> DutyState:
+    def state(self) -> RoleState:
         worker = self._deletion.worker
         if worker is None:
-            return DutyState(DutyName.DELETION.value, joined=False, partitions=0)
+            return RoleState(RoleName.DELETION.value, joined=False, partitions=0)
         dead = () if worker.is_alive() else ("pok-deletion-worker",)
         turns = (("deletions", worker.turns.seen()),)
         counts = tuple(worker.counts().items())
-        return DutyState(DutyName.DELETION.value, worker.answered, 0, dead, turns, deletions=counts)
+        return RoleState(RoleName.DELETION.value, worker.answered, 0, dead, turns, deletions=counts)
 
     def close(self, deadline: Deadline) -> None:
         if self._deletion.worker is not None:
@@ -106,7 +106,7 @@ class _Transactions:
         self._transactions = node.transactions
         self._transactions.join(Deadline.after(_BRIEFLY_S))
 
-    def state(self) -> DutyState:
+    def state(self) -> RoleState:
         return self._transactions.state()
 
     def close(self, deadline: Deadline) -> None:
@@ -119,7 +119,7 @@ class RunningDuties:
     def __init__(
         self,
         node: Node,
-        names: Collection[DutyName],
+        names: Collection[RoleName],
         member: str,
         secrets: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
     ) -> None:
@@ -143,7 +143,7 @@ class RunningDuties:
             raise
         node.duties.append(self)
 
-    def states(self) -> Sequence[DutyState]:
+    def states(self) -> Sequence[RoleState]:
         return [duty.state() for duty in self._duties]
 
     def close(self, deadline: Deadline) -> None:
@@ -157,17 +157,17 @@ class RunningDuties:
             self._deletion.close(deadline)
             client.close()
 
-    def _begin(self, name: DutyName, member: str) -> Duty:
+    def _begin(self, name: RoleName, member: str) -> Duty:
         match name:
-            case DutyName.MAINTENANCE:
+            case RoleName.MAINTENANCE:
                 return _Maintenance(self._node, member, self._deletion)
-            case DutyName.DELETION:
+            case RoleName.DELETION:
                 return _Deletion(self._deletion)
-            case DutyName.TRANSACTIONS:
+            case RoleName.TRANSACTIONS:
                 return _Transactions(self._node)
-            case DutyName.SUBSCRIPTIONS:
+            case RoleName.SUBSCRIPTIONS:
                 return ReplicatedSubscriptions(self._node, member=member, secrets=self._secrets)
-            case DutyName.REPLICATION:
+            case RoleName.REPLICATION:
                 return Replication(self._node, member, self._secrets)
 
 

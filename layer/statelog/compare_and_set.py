@@ -59,7 +59,7 @@ _FIRST_PAUSE_S: Final = 0.005
 _LONGEST_PAUSE_S: Final = 0.5
 _CLEANED_AT_ONCE: Final = 16
 _CLEANING_S: Final = 1.0
-_BURIED_AT_ONCE: Final = 500
+_REMOVED_AT_ONCE: Final = 500
 
 
 def random_attempt() -> str:
@@ -198,7 +198,7 @@ class CompareAndSet(Generic[E]):
         return state
 
     def amend(self, entity: E, change: Callable[[Versioned], bytes | None], deadline: Deadline) -> Versioned | None:
-        """`update` of what is there; None, and nothing happens, where it never was or has been buried."""
+        """`update` of what is there; None, and nothing happens, where it never was or has been removed."""
         return self._changed(entity, lambda state: None if state is None else change(state), deadline)
 
     def _changed(
@@ -233,7 +233,7 @@ class CompareAndSet(Generic[E]):
             tombstones = [(key, None) for key in keys[:_CLEANED_AT_ONCE]]
             self._log.append_many(self._topic, self._partition, tombstones, deadline)
 
-    def bury(self, dead: Mapping[E, int], deadline: Deadline) -> int:
+    def remove_dead(self, dead: Mapping[E, int], deadline: Deadline) -> int:
         """Take entities out of the log, each with all versions up to the one named here, its newest when it was seen to
         be dead; one that has a newer one stays. Gives how many records went.
 
@@ -254,8 +254,8 @@ class CompareAndSet(Generic[E]):
             deadline,
         )
         keys += [encode_key(EpochKey(epoch)) for epoch in epochs if epoch < needed]
-        for first in range(0, len(keys), _BURIED_AT_ONCE):
-            tombstones = [(key, None) for key in keys[first : first + _BURIED_AT_ONCE]]
+        for first in range(0, len(keys), _REMOVED_AT_ONCE):
+            tombstones = [(key, None) for key in keys[first : first + _REMOVED_AT_ONCE]]
             self._log.append_many(self._topic, self._partition, tombstones, deadline)
         return len(keys)
 

@@ -6,8 +6,8 @@ Every record is an entity's whole state; its key names entity, version and attem
 compaction took, as long as records are cleaned in one order: losers of a version before its winner, and never the
 winner of the highest version. Pure: no log, no clock.
 
-An entity that is dead can be buried: all of it goes. Its versions must not be given again: a proposal that was made
-before, and comes late, would stand above those of whoever begins anew. So burial opens an *epoch* of the partition
+A dead entity can be removed: all of it goes. Its versions must not be given again: a proposal that was made
+before, and comes late, would stand above those of whoever begins anew. So removing opens an *epoch* of the partition
 first, a record that stays, and versions of what begins lie behind those of all earlier epochs. Two that begin the same
 entity may have met different epochs; what begins is void behind any record of a lower version. Decision:
 mapping/decisions/0026.

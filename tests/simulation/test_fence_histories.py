@@ -13,7 +13,7 @@ from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.records.record_headers import FENCE, PRODUCER
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.producers.fence_records import FenceRecords
-from pulsar_on_kafka.metadata.producers.heartbeats_and_fences import SignsAndFences
+from pulsar_on_kafka.metadata.producers.heartbeats_and_fences import HeartbeatsAndFences
 from pulsar_on_kafka.metadata.producers.known_fences import Epoch, KnownFences
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
@@ -98,7 +98,7 @@ class History:
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
         self.log = MemoryStateLog(ManualClock())
-        self.view = LogView(self.log, PRODUCERS, PRODUCERS.partition_for(str(NAME)), SignsAndFences, ManualClock())
+        self.view = LogView(self.log, PRODUCERS, PRODUCERS.partition_for(str(NAME)), HeartbeatsAndFences, ManualClock())
         self.data = Data()
         self.records = FenceRecords(self.log, self.data, self.data, self.known)
         self.producers: list[ExclusiveProducer] = []

@@ -35,7 +35,7 @@ def print_rights(
         typer.Option("--also", help="What it uses besides. May be repeated."),
     ] = None,
 ) -> None:
-    """The kafka-acls lines for exactly what a program needs (docs/acls.md), in the instance of --instance.
+    """Print the kafka-acls lines for exactly what a program needs (docs/acls.md), in the instance of --instance.
 
     Asks no cluster; add --bootstrap-server."""
     try:

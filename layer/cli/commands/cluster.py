@@ -34,11 +34,12 @@ def set_one_policy(settings: Settings, name: PolicyArgument, value: ValueArgumen
 
 @command(policy, "get")
 def get_policies(settings: Settings, name: PolicyOrAllArgument = None, applied: AppliedOption = False) -> None:
-    """What is set here (`-`: nothing), or with --applied what counts where nothing else is set."""
+    """Show the policies that are set here (`-`: nothing), or with --applied those that count where nothing else is
+    set."""
     show_policies(settings, CLUSTER, name, applied=applied)
 
 
 @command(policy, "remove")
 def remove_one_policy(settings: Settings, name: PolicyArgument) -> None:
-    """Have the default count again."""
+    """Remove a policy: the default counts again."""
     remove_policy(settings, CLUSTER, name)

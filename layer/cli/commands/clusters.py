@@ -44,7 +44,7 @@ PeerInstanceOption = Annotated[
 
 @command(app, "list")
 def list_clusters(settings: Settings) -> None:
-    """The clusters that are registered here."""
+    """List the clusters that are registered here."""
     with admin_of(settings) as admin:
         found = admin.clusters()
     if settings.json:
@@ -55,7 +55,7 @@ def list_clusters(settings: Settings) -> None:
 
 @command(app, "get")
 def get(settings: Settings, name: NameArgument) -> None:
-    """What is registered of a cluster."""
+    """Show the addresses and options that are registered of a cluster."""
     with admin_of(settings) as admin:
         found = {one.name: one for one in admin.clusters()}.get(name)
     if found is None:
@@ -103,7 +103,7 @@ def update(
     listener: ListenerOption = None,
     peer_instance: PeerInstanceOption = "",
 ) -> None:
-    """Replace what is registered of a cluster: addresses and options."""
+    """Replace the addresses and options that are registered of a cluster."""
     with admin_of(settings) as admin:
         admin.update_cluster(
             name,
@@ -119,7 +119,7 @@ def update(
 def delete(
     settings: Settings, name: NameArgument, yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False
 ) -> None:
-    """Forget a cluster. What policies want replicated there waits until it is registered again."""
+    """Remove a cluster from the registry. Replication to it that policies want waits until it is registered again."""
     confirm(f"delete cluster {name}", yes)
     with admin_of(settings) as admin:
         admin.delete_cluster(name)
@@ -131,7 +131,7 @@ def local(
     settings: Settings,
     name: Annotated[Optional[str], typer.Argument(metavar="[NAME]", help="Left out: show it.")] = None,  # noqa: UP045
 ) -> None:
-    """This cluster's own name, by which others know what comes from it. Given once, it stays."""
+    """Show or set this cluster's own name, by which others know what comes from it. Set once, it stays."""
     with admin_of(settings) as admin:
         if name is not None:
             admin.set_local_cluster(name)

@@ -44,7 +44,7 @@ _FILE: Final[dict[str, Any]] = {"metavar": "FILE", "dir_okay": False, "show_defa
 
 @command(app, "list")
 def list_scenarios(settings: Settings, scenario: _PATTERN = None, scenarios: _FOLDERS = None) -> None:
-    """The scenarios that there are."""
+    """List the scenarios."""
     chosen, _ = _scenarios(scenario, scenarios)
     if settings.json:
         fields = ("name", "area", "title", "secured")

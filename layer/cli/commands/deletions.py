@@ -23,21 +23,22 @@ LimitOption = Annotated[int, typer.Option("--limit", min=0, help="At most so man
 
 @command(app, "list")
 def list_deletions(settings: Settings, limit: LimitOption = DEFAULT_LIMIT) -> None:
-    """What was asked for and is not done yet. `pok serve` does it."""
+    """List deletions that are asked for and not done yet. `pok serve` does them."""
     with admin_of(settings) as admin:
         _show(settings, admin.list_deletions(limit))
 
 
 @command(app, "dlq")
 def list_given_up(settings: Settings, limit: LimitOption = DEFAULT_LIMIT) -> None:
-    """What was given up after ten attempts, or refused at once, and why."""
+    """List deletions that were given up after ten attempts, or refused at once, and why."""
     with admin_of(settings) as admin:
         _show(settings, admin.dead_deletions(limit))
 
 
 @command(app, "replay")
 def replay_given_up(settings: Settings, yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False) -> None:
-    """Ask again for all that was given up. Nothing is deleted that is listed or needed, whatever is asked for."""
+    """Ask again for all deletions that were given up. Nothing is deleted that is listed or needed, whatever is asked
+    for."""
     with admin_of(settings) as admin, client_of(settings) as client:
         there = admin.dead_deletions(0).count
         done = 0

@@ -23,7 +23,7 @@ app.add_typer(deletions.app, name="deletions")
 
 @command(app, "list")
 def list_ledgers(settings: Settings, topic: TopicArgument) -> None:
-    """The ledgers of a topic, or of one of its partitions, oldest first."""
+    """List the ledgers of a topic, or of one of its partitions, oldest first."""
     with admin_of(settings) as admin:
         found = admin.list_ledgers(topic)
     if settings.json:
@@ -35,7 +35,7 @@ def list_ledgers(settings: Settings, topic: TopicArgument) -> None:
 
 @command(app, "show")
 def show(settings: Settings, ledger_id: Annotated[int, typer.Argument(metavar="LEDGER_ID", min=0)]) -> None:
-    """One ledger, of whatever topic."""
+    """Show one ledger, of whatever topic."""
     with admin_of(settings) as admin:
         ledger = admin.get_ledger(ledger_id)
     if settings.json:

@@ -33,7 +33,7 @@ def metrics(
         typer.Option("--port", min=0, max=65535, help="Answer GET /metrics there until Ctrl-C; 0: a free one."),
     ] = None,
 ) -> None:
-    """Backlog, holes and live processes of every subscription, for Prometheus (docs/metrics.md)."""
+    """Print the backlog, holes and live processes of every subscription, for Prometheus (docs/metrics.md)."""
     with admin_of(settings) as admin:
         registry = CollectorRegistry()
         registry.register(ClusterCollector(admin, topics or (), namespace, news))

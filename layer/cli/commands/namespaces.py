@@ -33,7 +33,7 @@ NamespaceArgument = Annotated[str, typer.Argument(metavar="NAMESPACE", help="ten
 
 @command(app, "list")
 def list_namespaces(settings: Settings, tenant: Annotated[str, typer.Argument(metavar="TENANT")]) -> None:
-    """The namespaces of a tenant, one a line."""
+    """List the namespaces of a tenant, one a line."""
     with admin_of(settings) as admin:
         show_names(settings, admin.list_namespaces(tenant))
 
@@ -72,11 +72,11 @@ def set_one_policy(
 def get_policies(
     settings: Settings, namespace: NamespaceArgument, name: PolicyOrAllArgument = None, applied: AppliedOption = False
 ) -> None:
-    """What is set here (`-`: nothing), or with --applied what counts here."""
+    """Show the policies that are set here (`-`: nothing), or with --applied those that count here."""
     show_policies(settings, namespace, name, applied=applied)
 
 
 @command(policy, "remove")
 def remove_one_policy(settings: Settings, namespace: NamespaceArgument, name: PolicyArgument) -> None:
-    """Have what is set above, or the default, count again."""
+    """Remove a policy: the value set above, or the default, counts again."""
     remove_policy(settings, namespace, name)

@@ -13,7 +13,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import InvalidOption
 from pulsar_on_kafka.base.processes import SERVICE
-from pulsar_on_kafka.base.role_state import DutyName
+from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.cli.shared.cluster_config import ClusterConfigOption, read_cluster_config
 from pulsar_on_kafka.cli.shared.command import command
 from pulsar_on_kafka.cli.shared.http_options import (
@@ -60,12 +60,12 @@ def serve(
     tls_key: KeyOption = "",
     token_file: TokenOption = "",
     only: Annotated[
-        Optional[list[DutyName]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
-        typer.Option("--only", help="Do this and what else is named so. May be repeated."),
+        Optional[list[RoleName]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
+        typer.Option("--only", help="Run this role, and others that are named so. May be repeated."),
     ] = None,
     without: Annotated[
-        Optional[list[DutyName]],  # noqa: UP045
-        typer.Option("--without", help="Leave this to others. May be repeated."),
+        Optional[list[RoleName]],  # noqa: UP045
+        typer.Option("--without", help="Leave this role to others. May be repeated."),
     ] = None,
     cluster_config: ClusterConfigOption = None,
     transactions: Annotated[
@@ -81,12 +81,12 @@ def serve(
         float, typer.Option("--stop-timeout", min=0, max=3600, help="How long ending its work may take, in seconds.")
     ] = 20.0,
 ) -> None:
-    """Do what a cluster needs done until SIGTERM or Ctrl-C; several share it, and take over from each other.
+    """Run a cluster's roles until SIGTERM or Ctrl-C; several processes share them, and take over from each other.
 
     Keeps lists of ledgers, expires messages (TTL), removes what dead processes left behind, serves transactions, and
     copies topics to other clusters. A broker that is away is waited for.
     """
-    duties = _chosen(only or (), without or ())
+    roles = _chosen(only or (), without or ())
     secrets = read_cluster_config(cluster_config or ())
     limits = _limits(transactions or ())
     health = ServiceHealth()
@@ -102,15 +102,15 @@ def serve(
             if admin is not None:
                 admin.node.transactions.limits = limits
                 try:
-                    _run(settings, admin, duties, secrets, health, stop, stop_timeout)
+                    _run(settings, admin, roles, secrets, health, stop, stop_timeout)
                 finally:
                     admin.close()
     finally:
         server.close()
 
 
-def _chosen(only: list[DutyName] | tuple[()], without: list[DutyName] | tuple[()]) -> set[DutyName]:
-    chosen = set(only or DutyName) - set(without)
+def _chosen(only: list[RoleName] | tuple[()], without: list[RoleName] | tuple[()]) -> set[RoleName]:
+    chosen = set(only or RoleName) - set(without)
     if not chosen:
         raise typer.BadParameter("nothing is left to be done", param_hint="--without")
     return chosen
@@ -155,18 +155,18 @@ def _connected(settings: Settings, health: ServiceHealth, stop: threading.Event)
 def _run(
     settings: Settings,
     admin: AdminClient,
-    duties: set[DutyName],
+    roles: set[RoleName],
     secrets: Mapping[str, Mapping[str, str]],
     health: ServiceHealth,
     stop: threading.Event,
     stop_timeout_s: float,
 ) -> None:
     with pulsar_errors():
-        running = RunningDuties(admin.node, duties, SERVICE, secrets)
+        running = RunningDuties(admin.node, roles, SERVICE, secrets)
     kafka = KafkaAnswers(admin.node.admin)
     health.runs(running.states, kafka)
     try:
-        _tell_of(health, settings, duties, stop)
+        _tell_of(health, settings, roles, stop)
     finally:
         health.stops()
         news("stopping ...")
@@ -176,9 +176,9 @@ def _run(
             news(f"stopped after {stop_timeout_s:g} s with work under way; others take it over")
 
 
-def _tell_of(health: ServiceHealth, settings: Settings, duties: set[DutyName], stop: threading.Event) -> None:
+def _tell_of(health: ServiceHealth, settings: Settings, roles: set[RoleName], stop: threading.Event) -> None:
     """Say when it begins to serve, why it does not, and when it does again, until it is to stop."""
-    names = sorted(duty.value for duty in duties)
+    names = sorted(role.value for role in roles)
     patience = Deadline.after(_PATIENCE_S)
     served, said = False, tuple[str, ...]()
     while not stop.wait(_LOOK_S if served else _LOOK_FIRST_S):

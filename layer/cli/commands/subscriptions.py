@@ -64,7 +64,7 @@ class Initial(str, Enum):
 
 @command(app, "list")
 def list_subscriptions(settings: Settings, topic: TopicArgument) -> None:
-    """The subscriptions of a topic, one a line."""
+    """List the subscriptions of a topic, one a line."""
     with admin_of(settings) as admin:
         show_names(settings, admin.list_subscriptions(topic))
 
@@ -123,7 +123,8 @@ def replicate(
 
 @command(app, "stats")
 def show_stats(settings: Settings, topic: TopicArgument, subscription: SubscriptionOption) -> None:
-    """Backlog, mark-delete, holes and owner of each partition, as last saved, and every consumer in every process."""
+    """Show backlog, mark-delete, holes and owner of each partition, as last saved, and every consumer in every
+    process."""
     with admin_of(settings) as admin:
         stats = admin.subscription_stats(topic, subscription)
         consumers = admin.subscription_consumers(topic, subscription) if stats.consumers else []
@@ -367,7 +368,7 @@ def compare(
     cluster: Annotated[str, typer.Option("--with", metavar="CLUSTER", help="A registered cluster.")],
     cluster_config: ClusterConfigOption = None,
 ) -> None:
-    """Whether the subscription has acknowledged the same messages here and there; exit code 1 when it has not."""
+    """Compare the subscription's acknowledgements here and there; exit code 1 when they differ."""
     secrets = read_cluster_config(cluster_config or ())
     with admin_of(settings) as admin:
         found = admin.compare_subscription(topic, subscription, cluster, kafka_config=secrets.get(cluster))

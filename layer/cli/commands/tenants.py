@@ -26,7 +26,7 @@ TenantArgument = Annotated[
 
 @command(app, "list")
 def list_tenants(settings: Settings) -> None:
-    """Every entry of the map."""
+    """List every entry of the map."""
     with admin_of(settings) as admin:
         places = admin.list_tenant_places()
     if settings.json:
@@ -38,7 +38,7 @@ def list_tenants(settings: Settings) -> None:
 
 @command(app, "get")
 def get(settings: Settings, tenant: TenantArgument) -> None:
-    """The cluster of one tenant: its own entry, or else that of `*`."""
+    """Show the cluster of one tenant: its own entry, or else that of `*`."""
     with admin_of(settings) as admin:
         record = admin.tenant_place(tenant)
     if record is None:
@@ -56,7 +56,7 @@ def assign(
     cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="The name of a cluster.")],
     yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
 ) -> None:
-    """Say which cluster has a tenant. Its clients move over at once, its data stays where it is."""
+    """Assign a tenant to a cluster. Its clients move over at once, its data stays where it is."""
     with admin_of(settings) as admin:
         before = admin.tenant_place(tenant)
         if before is not None and before.cluster != cluster:

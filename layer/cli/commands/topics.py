@@ -40,7 +40,7 @@ def list_topics(
     settings: Settings,
     namespace: Annotated[str, typer.Argument(metavar="[NAMESPACE]", help="tenant/namespace.")] = "public/default",
 ) -> None:
-    """The topics of a namespace, one a line (partitioned ones once)."""
+    """List the topics of a namespace, one a line (partitioned ones once)."""
     with admin_of(settings) as admin:
         show_names(settings, admin.list_topics(namespace))
 
@@ -98,7 +98,7 @@ def delete(
 
 @command(app, "stats")
 def show_stats(settings: Settings, topic: TopicArgument) -> None:
-    """What is in a topic, and the backlog of each subscription."""
+    """Show a topic's size and producers, and the backlog of each subscription."""
     with admin_of(settings) as admin:
         stats = admin.topic_stats(topic)
     if settings.json:
@@ -144,7 +144,7 @@ def show_partitions(
         typer.Option("--grow", metavar="N", help="Raise the number of partitions to N first.", show_default=False),
     ] = None,
 ) -> None:
-    """The names of a topic's partitions. There is no way back from --grow."""
+    """List the names of a topic's partitions, or add some with --grow. There is no way back from --grow."""
     with admin_of(settings) as admin:
         if grow is not None:
             admin.update_partitions(topic, grow)
@@ -161,7 +161,7 @@ def compact(settings: Settings, topic: TopicArgument) -> None:
 
 @command(app, "compaction-status")
 def compaction_status(settings: Settings, topic: TopicArgument) -> None:
-    """Up to where compacted reads show only the newest message of each key."""
+    """Show up to where compacted reads give only the newest message of each key."""
     with admin_of(settings) as admin:
         status = admin.compaction_status(topic)
     if settings.json:
@@ -215,13 +215,13 @@ def set_one_policy(settings: Settings, topic: TopicArgument, name: PolicyArgumen
 def get_policies(
     settings: Settings, topic: TopicArgument, name: PolicyOrAllArgument = None, applied: AppliedOption = False
 ) -> None:
-    """What is set here (`-`: nothing), or with --applied what counts here."""
+    """Show the policies that are set here (`-`: nothing), or with --applied those that count here."""
     show_policies(settings, topic, name, applied=applied)
 
 
 @command(policy, "remove")
 def remove_one_policy(settings: Settings, topic: TopicArgument, name: PolicyArgument) -> None:
-    """Have what is set above, or the default, count again."""
+    """Remove a policy: the value set above, or the default, counts again."""
     remove_policy(settings, topic, name)
 
 

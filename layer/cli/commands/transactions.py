@@ -85,7 +85,7 @@ def list_transactions(
         bool, typer.Option("--all", help="Also those that ended in the last minute, before they are forgotten.")
     ] = False,
 ) -> None:
-    """Transactions that are not finished, the oldest first."""
+    """List transactions that are not finished, the oldest first."""
     with admin_of(settings) as admin:
         finished = finished or status in (Status.COMMITTED, Status.ABORTED)
         found = admin.list_transactions(coordinator, finished=finished)
@@ -107,14 +107,15 @@ def slow(
     ] = 60_000,
     coordinator: CoordinatorOption = None,
 ) -> None:
-    """Transactions that are not finished after a while, the oldest first: open ones, and those that do not get done."""
+    """List transactions that are not finished after a while, the oldest first: open ones, and those that do not get
+    done."""
     with admin_of(settings) as admin:
         _show_infos(settings, admin.get_slow_transactions(at_least_ms, coordinator))
 
 
 @command(app, "show")
 def show(settings: Settings, txn: TxnArgument) -> None:
-    """One transaction, and what is on record of it in each partition and subscription."""
+    """Show one transaction, and its state in each partition and subscription."""
     with admin_of(settings) as admin:
         details = admin.get_transaction_metadata(txn)
     if settings.json:
@@ -167,7 +168,8 @@ def abort(settings: Settings, txn: TxnArgument, yes: YesOption = False) -> None:
 
 @command(app, "coordinators")
 def coordinators(settings: Settings, coordinator: CoordinatorOption = None) -> None:
-    """What each coordinator has given and not finished, and which session served it last."""
+    """List coordinators, with the transactions that each has begun and not finished, and the session that served it
+    last."""
     with admin_of(settings) as admin:
         found = (
             admin.list_transaction_coordinators() if coordinator is None else [admin.get_coordinator_stats(coordinator)]
@@ -186,7 +188,7 @@ def scale_coordinators(
     settings: Settings,
     count: Annotated[int, typer.Argument(metavar="COUNT", min=1, help="How many there are to be: never fewer.")],
 ) -> None:
-    """Have more coordinators: each appends to a log of its own."""
+    """Add coordinators: each appends to a log of its own."""
     with admin_of(settings) as admin:
         admin.scale_transaction_coordinators(count)
         show_result(settings, f"there are {count} coordinators", {"coordinators": count})
@@ -198,7 +200,7 @@ def show_buffer(
     topic: TopicArgument,
     each: Annotated[bool, typer.Option("--transactions", help="Every transaction that is on record, too.")] = False,
 ) -> None:
-    """What is on record of transactions in each partition of a topic."""
+    """Show the transaction buffer of each partition of a topic."""
     with admin_of(settings) as admin:
         stats = admin.get_transaction_buffer_stats(topic)
         listed = admin.list_transactions_in_buffer(topic) if each else []
@@ -232,7 +234,8 @@ def show_pending_acks(
     subscription: SubscriptionOption,
     each: Annotated[bool, typer.Option("--transactions", help="Every transaction that holds something, too.")] = False,
 ) -> None:
-    """What transactions hold of a subscription: acknowledged when they commit, delivered again when they do not."""
+    """Show the pending acks of a subscription: acknowledged when their transactions commit, delivered again when they
+    do not."""
     with admin_of(settings) as admin:
         stats = admin.get_pending_ack_stats(topic, subscription)
         listed = admin.list_transactions_in_pending_ack(topic, subscription) if each else []

@@ -96,7 +96,7 @@ def check_state(settings: KafkaSettings, admin: KafkaAdmin, *, tombstone: bool) 
     finally:
         fetcher.close()
     if tombstone and found:
-        _bury(settings, found)
+        _tombstone(settings, found)
     for each in found:
         what = "key" if each.is_key else "value"
         place = f"{each.kafka_name}-{each.partition} offset {each.offset}"
@@ -154,7 +154,7 @@ def format_of(value: bytes) -> int:
     return number if type(number) is int else -1
 
 
-def _bury(settings: KafkaSettings, found: list[Unreadable]) -> None:
+def _tombstone(settings: KafkaSettings, found: list[Unreadable]) -> None:
     config = settings.producer(compression="none", message_timeout_ms=int(ANSWER_S * 1000), linger_ms=0)
     producer = KafkaProducer(config)
     try:

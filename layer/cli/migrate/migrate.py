@@ -81,7 +81,7 @@ def run(
 
 @command(app, "status")
 def status(settings: Settings, tenant: TenantArgument) -> None:
-    """How far a tenant's migration is."""
+    """Show how far a tenant's migration is."""
     with admin_of(settings) as home, pulsar_errors():
         _show(settings, home.node.migrations.require(tenant, Deadline.after(_CALL_S)))
 
@@ -108,7 +108,7 @@ def switch(
     yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
     cluster_config: ClusterConfigOption = None,
 ) -> None:
-    """Send the tenant's programs to the new cluster. What fails on the way leaves them on the old one."""
+    """Send the tenant's programs to the new cluster. A switch that fails on the way leaves them on the old one."""
     secrets = read_cluster_config(cluster_config or ())
     with admin_of(settings) as home, _worker(settings, home, tenant, timeout, secrets) as worker:
         confirm(f"send the programs of tenant {tenant} from {worker.record.source} to {worker.record.target}", yes)
@@ -125,7 +125,7 @@ def rollback(
     yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
     cluster_config: ClusterConfigOption = None,
 ) -> None:
-    """Have the tenant on the old cluster, with what was sent and acknowledged on the new one since. Possible until
+    """Return the tenant to the old cluster, with what was sent and acknowledged on the new one since. Possible until
     `clean`."""
     secrets = read_cluster_config(cluster_config or ())
     with admin_of(settings) as home, _worker(settings, home, tenant, timeout, secrets) as worker:
@@ -142,7 +142,7 @@ def clean(
     yes: Annotated[bool, typer.Option("--yes", help=YES_HELP)] = False,
     cluster_config: ClusterConfigOption = None,
 ) -> None:
-    """Delete what the tenant has on the old cluster, topics and messages. There is no way back after that."""
+    """Delete the tenant's topics and messages on the old cluster. There is no way back after that."""
     secrets = read_cluster_config(cluster_config or ())
     with admin_of(settings) as home, _worker(settings, home, tenant, _CALL_S, secrets) as worker:
         with pulsar_errors():

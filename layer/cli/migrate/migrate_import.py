@@ -110,8 +110,8 @@ def run(
         bool, typer.Option("--delivery-times", help="Ask for each message that came alone when it is due.")
     ] = False,
 ) -> None:
-    """Copy metadata, messages and acknowledgements that Pulsar has now. Run it again for what came since; a killed one
-    is gone on with. Pulsar is only read."""
+    """Copy metadata, messages and acknowledgements that Pulsar has now. Run it again for what came since; it continues
+    where a killed run ended. Pulsar is only read."""
     with admin_of(settings) as here, pulsar_errors():
         official_client()
         known = here.node.imports.record(tenant, Deadline.after(_CALL_S))
@@ -126,7 +126,7 @@ def run(
 
 @command(app, "status")
 def status(settings: Settings, tenant: TenantArgument) -> None:
-    """How far a tenant's import is, as this cluster knows it."""
+    """Show how far a tenant's import is, as this cluster knows it."""
     with admin_of(settings) as here, pulsar_errors():
         record = here.node.imports.require(tenant, Deadline.after(_CALL_S))
         _show(settings, record, imported_upto(here.node, record, Deadline.after(_CALL_S)))

@@ -21,12 +21,12 @@ from pulsar_on_kafka.metadata.producers.known_replicators import KnownReplicator
 from pulsar_on_kafka.statelog.api import LogRecord
 
 
-class SignsAndFences:
-    """Fold of one partition of `producers`: the sessions' signs of life, and where epochs of exclusive producers and of
+class HeartbeatsAndFences:
+    """Fold of one partition of `producers`: the sessions' heartbeats, and where epochs of exclusive producers and of
     replicators begin."""
 
     def __init__(self) -> None:
-        self.signs: dict[tuple[str, str], SignOfLife] = {}
+        self.heartbeats: dict[tuple[str, str], SignOfLife] = {}
         self.fences: dict[str, KnownFences] = {}
         self.replicators: dict[str, KnownReplicators] = {}
 
@@ -34,9 +34,9 @@ class SignsAndFences:
         key = decode_key(record.key)
         if isinstance(key, ProducerSessionKey):
             if record.value is None:
-                self.signs.pop((key.topic, key.session), None)
+                self.heartbeats.pop((key.topic, key.session), None)
             else:
-                self.signs[key.topic, key.session] = decode_sign_of_life(record.value)
+                self.heartbeats[key.topic, key.session] = decode_sign_of_life(record.value)
         elif isinstance(key, ProducerKey):
             fence = None if record.value is None else decode_fence(record.value)
             epoch = Epoch(key.producer_name, key.epoch)

@@ -40,7 +40,7 @@ class Membership:
         self._told: Callable[[errors.ProducerExcluded], None] | None = None
         self._lock = threading.Lock()
         self.describe: Callable[[], Publisher] | None = None
-        """What operators are to see of the producer; asked for with each sign of life (see `introduce`)."""
+        """What operators are to see of the producer; asked for with each heartbeat (see `introduce`)."""
 
     def introduce(self, describe: Callable[[], Publisher]) -> None:
         """Have operators see the producer, from a moment later on."""
@@ -81,7 +81,7 @@ class Membership:
             raise thrown_out(self)
 
     def make_sure(self, timeout_s: float) -> None:
-        """Return at once while the last sign of life counts, so that nobody can have the name. After it, as when the
+        """Return at once while the last heartbeat counts, so that nobody can have the name. After it, as when the
         process was paused, only if the claim still stands.
 
         Raises:

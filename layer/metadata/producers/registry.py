@@ -1,6 +1,6 @@
-"""The producers of a topic across processes: claims by compare-and-set, signs of life, and hearing of being thrown out.
+"""The producers of a topic across processes: claims by compare-and-set, heartbeats, and hearing of being thrown out.
 
-A claim holds as long as its process gives a sign of life every 3 s (10 s later it counts as dead; a process of the same
+A claim holds as long as its process sends a heartbeat every 3 s (10 s later it counts as dead; a process of the same
 machine is known to be dead at once). Who is thrown out hears of it within a second, or, where its receipts are
 confirmed (`Membership.confirm`), before any receipt that it is not entitled to.
 """
@@ -42,7 +42,7 @@ from pulsar_on_kafka.metadata.producers.admission import (
     stands,
 )
 from pulsar_on_kafka.metadata.producers.fence_records import MOST_CLEANED, DataLog, FenceRecords, Offsets
-from pulsar_on_kafka.metadata.producers.heartbeats_and_fences import SignsAndFences
+from pulsar_on_kafka.metadata.producers.heartbeats_and_fences import HeartbeatsAndFences
 from pulsar_on_kafka.metadata.producers.known_fences import Epoch, KnownFences
 from pulsar_on_kafka.metadata.producers.known_replicators import KnownReplicators
 from pulsar_on_kafka.metadata.producers.membership import Membership, thrown_out
@@ -56,8 +56,8 @@ _log = logging.getLogger(__name__)
 CLAIMS_KEYS: Final[EntityKeys[str]] = EntityKeys(ProducerClaimsKey, lambda key: str(key.topic), lambda name: (name,))
 
 LIFE_MS: Final = 10_000
-"""How long a sign of life counts."""
-_SIGN_EVERY_S: Final = 3.0
+"""How long a heartbeat counts."""
+_HEARTBEAT_EVERY_S: Final = 3.0
 _LOOK_EVERY_S: Final = 1.0
 _TRY_AGAIN_S: Final = 0.1
 _LEAVING_S: Final = 12.0
@@ -82,11 +82,11 @@ class ProducerRegistry:
         self._clock = clock
         self.now_ms = clock.now_ms
         self.sure_until_ms: dict[str, int] = {}
-        """By topic, until when this process's last sign of life counts."""
+        """By topic, until when this process's last heartbeat counts."""
         self._entities: Entities[str] = Entities(log, PRODUCERS, CLAIMS_KEYS, clock)
         self._session = secrets.token_hex(16)
         self._process = this_process()
-        self._views: dict[int, LogView[SignsAndFences]] = {}
+        self._views: dict[int, LogView[HeartbeatsAndFences]] = {}
         self._views_lock = threading.Lock()
         self._held: dict[tuple[str, str], list[Membership]] = {}
         """By topic and name; several only under the name of the unnamed."""
@@ -109,7 +109,7 @@ class ProducerRegistry:
         self._stopping = False
         self._wake = threading.Event()
         self._untold: set[str] = set()
-        """Topics whose producers changed since the last sign of life."""
+        """Topics whose producers changed since the last heartbeat."""
 
     # In and out ---------------------------------------------------------------------------------------------------
 
@@ -169,7 +169,7 @@ class ProducerRegistry:
 
         learn_time(self._clock, lambda: self._entities.touch(place, place, deadline))
         if not self._holds(place):
-            self._give_sign(place, deadline)
+            self._send_heartbeat(place, deadline)
         self._entities.update(place, place, admitted, deadline)
         displaced = admission[0].displaced
         for other in displaced:
@@ -257,7 +257,7 @@ class ProducerRegistry:
             if self._holds(membership.topic):
                 self.tell_soon(membership.topic)
             else:
-                self._take_sign_back(membership.topic, deadline)
+                self._withdraw_heartbeat(membership.topic, deadline)
 
     def dismiss_session(self, topic: str, session: str, deadline: Deadline) -> None:
         """Take back whatever a session claims on a topic: its process is dead."""
@@ -275,10 +275,10 @@ class ProducerRegistry:
         found = self._entities.in_partition(partition, decode_claims, deadline)
         return {topic: state for topic, (state, claims) in found.items() if not claims.claims and not claims.epoch}
 
-    def bury(self, partition: int, unclaimed: Mapping[str, Versioned], deadline: Deadline) -> int:
+    def remove_dead(self, partition: int, unclaimed: Mapping[str, Versioned], deadline: Deadline) -> int:
         """Take what `unclaimed` found out of the log, of topics that are gone. Where an epoch was given it stays: a
         producer of a former life must not come back with a higher one than those of the next life."""
-        return self._entities.bury(partition, unclaimed, deadline)
+        return self._entities.remove_dead(partition, unclaimed, deadline)
 
     def tell_soon(self, topic: str) -> None:
         """Have the keeper tell of a topic's producers before it is due."""
@@ -288,13 +288,15 @@ class ProducerRegistry:
     def publishers(self, topic: str, deadline: Deadline) -> list[SignOfLife]:
         """Each living process's producers on a topic, at most 3 s old, by process."""
         found = self._view(topic).ask(
-            lambda state: [sign for (place, _), sign in state.signs.items() if place == topic],
+            lambda state: [heartbeat for (place, _), heartbeat in state.heartbeats.items() if place == topic],
             deadline,
             about=topic,
         )
         now = self._clock.now_ms()
-        living = (sign for sign in found if sign.deadline_ms > now and not is_dead_process(sign.process))
-        return sorted(living, key=lambda sign: sign.process)
+        living = (
+            heartbeat for heartbeat in found if heartbeat.deadline_ms > now and not is_dead_process(heartbeat.process)
+        )
+        return sorted(living, key=lambda heartbeat: heartbeat.process)
 
     def connected(self, topic: Topic, deadline: Deadline) -> list[str]:
         """The names of a topic's living producers; `unnamed` stands for all of one process that have none."""
@@ -329,7 +331,7 @@ class ProducerRegistry:
         self._wake.set()
         keeper = self._keeper
         if keeper is not None and keeper is not threading.current_thread():
-            keeper.join(min(_SIGN_EVERY_S, deadline.remaining_s()))
+            keeper.join(min(_HEARTBEAT_EVERY_S, deadline.remaining_s()))
         for membership in [membership for held in list(self._held.values()) for membership in list(held)]:
             self.leave(membership, deadline)
 
@@ -343,19 +345,21 @@ class ProducerRegistry:
             return (topic, name) in self._held
         if is_dead_process(claim.process):
             return False
-        return self._clock.now_ms() < max(claim.deadline_ms, self._sign_of(topic, claim.session, deadline) or 0)
+        return self._clock.now_ms() < max(claim.deadline_ms, self._heartbeat_of(topic, claim.session, deadline) or 0)
 
-    def _sign_of(self, topic: str, session: str, deadline: Deadline) -> int | None:
-        """Until when the session says that it lives; None when it took its sign back."""
-        sign = self._view(topic).ask(lambda state: state.signs.get((topic, session)), deadline, about=topic)
-        return None if sign is None else sign.deadline_ms
+    def _heartbeat_of(self, topic: str, session: str, deadline: Deadline) -> int | None:
+        """Until when the session says that it lives; None when it withdrew its heartbeat."""
+        heartbeat = self._view(topic).ask(lambda state: state.heartbeats.get((topic, session)), deadline, about=topic)
+        return None if heartbeat is None else heartbeat.deadline_ms
 
-    def _view(self, topic: str) -> LogView[SignsAndFences]:
+    def _view(self, topic: str) -> LogView[HeartbeatsAndFences]:
         partition = PRODUCERS.partition_for(topic)
         with self._views_lock:
             view = self._views.get(partition)
             if view is None:
-                view = self._views[partition] = LogView(self._log, PRODUCERS, partition, SignsAndFences, self._clock)
+                view = self._views[partition] = LogView(
+                    self._log, PRODUCERS, partition, HeartbeatsAndFences, self._clock
+                )
             return view
 
     def _await_departure(self, topic: str, displaced: list[ProducerClaim], deadline: Deadline) -> None:
@@ -365,7 +369,7 @@ class ProducerRegistry:
         def gone() -> bool:
             waiting[:] = [claim for claim in waiting if not is_dead_process(claim.process)]
             now = self._clock.now_ms()
-            waiting[:] = [c for c in waiting if (self._sign_of(topic, c.session, deadline) or 0) > now]
+            waiting[:] = [c for c in waiting if (self._heartbeat_of(topic, c.session, deadline) or 0) > now]
             return not waiting
 
         if waiting and not wait_until(gone, Deadline.after(min(_LEAVING_S, deadline.remaining_s()))):
@@ -373,16 +377,16 @@ class ProducerRegistry:
                 "topic=%s %d producers that were thrown out have not said that they stopped", topic, len(waiting)
             )
 
-    def _give_sign(self, topic: str, deadline: Deadline) -> None:
+    def _send_heartbeat(self, topic: str, deadline: Deadline) -> None:
         self._untold.discard(topic)
         held = [membership for (place, _), held in list(self._held.items()) if place == topic for membership in held]
         publishers = [membership.describe() for membership in held if membership.describe is not None]
-        sign = sign_of_life(self._clock.now_ms() + LIFE_MS, self._process, publishers)
+        heartbeat = sign_of_life(self._clock.now_ms() + LIFE_MS, self._process, publishers)
         key = encode_key(ProducerSessionKey(topic, self._session))
-        self._log.append(PRODUCERS, PRODUCERS.partition_for(topic), key, encode_sign_of_life(sign), deadline)
-        self.sure_until_ms[topic] = sign.deadline_ms
+        self._log.append(PRODUCERS, PRODUCERS.partition_for(topic), key, encode_sign_of_life(heartbeat), deadline)
+        self.sure_until_ms[topic] = heartbeat.deadline_ms
 
-    def _take_sign_back(self, topic: str, deadline: Deadline) -> None:
+    def _withdraw_heartbeat(self, topic: str, deadline: Deadline) -> None:
         self.sure_until_ms.pop(topic, None)
         key = encode_key(ProducerSessionKey(topic, self._session))
         self._log.append(PRODUCERS, PRODUCERS.partition_for(topic), key, None, deadline)
@@ -395,7 +399,7 @@ class ProducerRegistry:
             self._keeper.start()
 
     def _keep_on(self) -> None:
-        next_sign_s = self._clock.monotonic() + _SIGN_EVERY_S
+        next_heartbeat_s = self._clock.monotonic() + _HEARTBEAT_EVERY_S
         next_look_s = self._clock.monotonic() + _LOOK_EVERY_S
         while True:
             self._wake.wait(max(0.0, next_look_s - self._clock.monotonic()))
@@ -405,11 +409,11 @@ class ProducerRegistry:
             try:
                 if self._clock.monotonic() >= next_look_s:
                     next_look_s = self._clock.monotonic() + _LOOK_EVERY_S
-                    self._look(Deadline.after(_SIGN_EVERY_S))
-                    self._clean_one(Deadline.after(_SIGN_EVERY_S))
-                due = self._clock.monotonic() >= next_sign_s
+                    self._look(Deadline.after(_HEARTBEAT_EVERY_S))
+                    self._clean_one(Deadline.after(_HEARTBEAT_EVERY_S))
+                due = self._clock.monotonic() >= next_heartbeat_s
                 if due:
-                    next_sign_s = self._clock.monotonic() + _SIGN_EVERY_S
+                    next_heartbeat_s = self._clock.monotonic() + _HEARTBEAT_EVERY_S
                 self._tell({topic for topic, _ in list(self._held) if due or topic in self._untold})
             except errors.Closed:
                 return
@@ -417,11 +421,11 @@ class ProducerRegistry:
                 _log.warning("producer claims could not be looked after, trying again: %s", failure)
 
     def _tell(self, topics: set[str]) -> None:
-        """Give signs of life, but none on a topic that was left: nobody would take it back."""
+        """Send heartbeats, but none on a topic that was left: nobody would take it back."""
         for topic in topics:
             with self._lock:
                 if self._holds(topic):
-                    self._give_sign(topic, Deadline.after(_SIGN_EVERY_S))
+                    self._send_heartbeat(topic, Deadline.after(_HEARTBEAT_EVERY_S))
 
     def _look(self, deadline: Deadline) -> None:
         """Find out which of our producers were thrown out."""
@@ -443,7 +447,7 @@ class ProducerRegistry:
                 stops = not self._holds(topic)
             self._throw_out(gone)
             if stops:
-                self._take_sign_back(topic, deadline)
+                self._withdraw_heartbeat(topic, deadline)
 
     def _clean_one(self, deadline: Deadline) -> None:
         """Clean the records of one topic that had an exclusive producer of this process since the last time."""

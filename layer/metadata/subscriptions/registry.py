@@ -134,10 +134,10 @@ class Subscriptions:
         """Every subscription that one partition of `subscriptions` speaks of, by topic and name."""
         return self._entities.in_partition(partition, decode_subscription, deadline)
 
-    def bury(self, partition: int, dead: Mapping[tuple[str, str], Versioned], deadline: Deadline) -> int:
+    def remove_dead(self, partition: int, dead: Mapping[tuple[str, str], Versioned], deadline: Deadline) -> int:
         """Take what is on record of subscriptions that are gone out of the log, by topic and name; of those that were
         made anew nothing goes."""
-        return self._entities.bury(partition, dead, deadline)
+        return self._entities.remove_dead(partition, dead, deadline)
 
     def open(
         self,

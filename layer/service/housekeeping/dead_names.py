@@ -55,21 +55,21 @@ class Topics(Protocol):
     """What is asked of `metadata.topics.Topics`."""
 
     def on_record(self, partition: int, deadline: Deadline) -> Mapping[str, tuple[Versioned, TopicRecord]]: ...
-    def bury(self, partition: int, dead: Mapping[str, Versioned], deadline: Deadline) -> int: ...
+    def remove_dead(self, partition: int, dead: Mapping[str, Versioned], deadline: Deadline) -> int: ...
 
 
 class Subscriptions(Protocol):
     """What is asked of `metadata.subscriptions.registry.Subscriptions`."""
 
     def on_record(self, partition: int, deadline: Deadline) -> Mapping[_Name, tuple[Versioned, SubscriptionRecord]]: ...
-    def bury(self, partition: int, dead: Mapping[_Name, Versioned], deadline: Deadline) -> int: ...
+    def remove_dead(self, partition: int, dead: Mapping[_Name, Versioned], deadline: Deadline) -> int: ...
 
 
 class Producers(Protocol):
     """What is asked of `metadata.producers.registry.ProducerRegistry`."""
 
     def unclaimed(self, partition: int, deadline: Deadline) -> Mapping[str, Versioned]: ...
-    def bury(self, partition: int, unclaimed: Mapping[str, Versioned], deadline: Deadline) -> int: ...
+    def remove_dead(self, partition: int, unclaimed: Mapping[str, Versioned], deadline: Deadline) -> int: ...
 
 
 class _SpokenOf:
@@ -140,7 +140,7 @@ class DeadNames:
             for name, (state, record) in subscriptions.items()
             if state.written_ms < before_ms and _is_gone(record, topics.get(record.topic))
         }
-        done = self._subscriptions.bury(there, _some(gone), deadline)
+        done = self._subscriptions.remove_dead(there, _some(gone), deadline)
         left = {topic for topic, _ in subscriptions.keys() - gone.keys()}
         dead = {
             name: state
@@ -149,10 +149,12 @@ class DeadNames:
         }
         if dead:
             unclaimed = self._producers.unclaimed(partition, deadline)
-            done += self._producers.bury(partition, _some({n: unclaimed[n] for n in dead & unclaimed.keys()}), deadline)
+            done += self._producers.remove_dead(
+                partition, _some({n: unclaimed[n] for n in dead & unclaimed.keys()}), deadline
+            )
             for name in self._spoken_of({name: topics[name][1] for name in dead}, deadline):
                 del dead[name]
-            done += self._topics.bury(here, _some(dead), deadline)
+            done += self._topics.remove_dead(here, _some(dead), deadline)
         if done:
             _log.info(
                 "partition=%d removed %d records of %d subscriptions and up to %d topics that are gone",

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import Closed, Corrupt, Fenced, LayerError
-from pulsar_on_kafka.base.role_state import DutyName, DutyState
+from pulsar_on_kafka.base.role_state import RoleName, RoleState
 from pulsar_on_kafka.base.rounds import RoundsThread
 from pulsar_on_kafka.base.turns import Turns
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
@@ -162,10 +162,10 @@ class Maintenance:
                 self._thread.wake()
             return counted() >= wanted
 
-    def state(self) -> DutyState:
+    def state(self) -> RoleState:
         threads = ((self._thread.name, self._thread.is_alive()), ("pok-maintenance-group", self._group.is_alive()))
-        return DutyState(
-            DutyName.MAINTENANCE.value,
+        return RoleState(
+            RoleName.MAINTENANCE.value,
             self._group.answered,
             len(self.owned()),
             tuple(name for name, alive in threads if not alive and not self._thread.ended),

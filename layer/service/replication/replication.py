@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.role_state import DutyName, DutyState, ReplicatorState
+from pulsar_on_kafka.base.role_state import ReplicatorState, RoleName, RoleState
 from pulsar_on_kafka.base.turns import Turns
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.groups.shared_work import Assignment, SharedWork
@@ -81,12 +81,12 @@ class Replication:
 
     # Any thread ---------------------------------------------------------------------------------------------------
 
-    def state(self) -> DutyState:
+    def state(self) -> RoleState:
         threads = ((self._thread.name, self._thread.is_alive()), ("pok-replication-group", self._group.is_alive()))
         with self._lock:
             running, partitions = list(self._replicators.values()), len(self._assigned)
-        return DutyState(
-            DutyName.REPLICATION.value,
+        return RoleState(
+            RoleName.REPLICATION.value,
             self._group.answered,
             partitions,
             tuple(name for name, alive in threads if not alive and not self._ended.is_set()),

@@ -14,7 +14,7 @@ from pulsar_on_kafka.client.values.message_id import NativeMessageId
 from pulsar_on_kafka.mapping.names.topic_name import TopicName, kafka_topic
 from pulsar_on_kafka.mapping.records.record_headers import PRODUCER
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
-from pulsar_on_kafka.metadata.producers.heartbeats_and_fences import SignsAndFences
+from pulsar_on_kafka.metadata.producers.heartbeats_and_fences import HeartbeatsAndFences
 from pulsar_on_kafka.metadata.producers.known_fences import KnownFences
 from pulsar_on_kafka.statelog.view import LogView
 from tests.integration.sdk_support import nothing_comes, payloads, receive, until
@@ -55,7 +55,7 @@ def send_one(client: pulsar.Client, topic: str, text: bytes) -> NativeMessageId:
 def on_record(client: pulsar.Client, topic: str) -> KnownFences:
     node = client._session.node()
     name = str(TopicName.parse(topic))
-    view = LogView(node.log, PRODUCERS, PRODUCERS.partition_for(name), SignsAndFences, node.clock)
+    view = LogView(node.log, PRODUCERS, PRODUCERS.partition_for(name), HeartbeatsAndFences, node.clock)
     return view.ask(lambda state: state.fences.get(name, KnownFences()), Deadline.after(20))
 
 

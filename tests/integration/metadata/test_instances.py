@@ -13,7 +13,7 @@ import pulsar_on_kafka.asyncio
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import SERVICE
-from pulsar_on_kafka.base.role_state import DutyName
+from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.base.waiting import wait_until
 from pulsar_on_kafka.client.connection.connection import INSTANCE_VARIABLE
 from pulsar_on_kafka.embedded import EmbeddedBroker
@@ -75,7 +75,7 @@ def use_everything(url: str, instance: Instance) -> None:
         consumer.flush()
         client.create_reader(ORDERS, pulsar.MessageId.earliest).read_next(PATIENCE_MS)
         leave_many_holes(client)
-        duties = RunningDuties(admin.node, set(DutyName), SERVICE)
+        duties = RunningDuties(admin.node, set(RoleName), SERVICE)
         try:
             assert wait_until(lambda: all(each.joined for each in duties.states()), PATIENCE(120))
             assert wait_until(lambda: bool(admin.list_ledgers(f"{ORDERS}-partition-0")), PATIENCE(120))

@@ -16,7 +16,7 @@ from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import NoSuchTopic, NotAuthorized
 from pulsar_on_kafka.base.processes import SERVICE
-from pulsar_on_kafka.base.role_state import DutyName
+from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.embedded import EmbeddedBrokerError
 from pulsar_on_kafka.kafka.admin import KafkaAdmin
@@ -108,7 +108,7 @@ def work(cluster: SecureCluster, instance: str) -> None:
     topic = topic_of(instance)
     with ExitStack() as stack:
         service = stack.enter_context(cluster.admin_as("serving", instance=instance))
-        duties = RunningDuties(service.node, set(DutyName) - {DutyName.REPLICATION}, SERVICE)
+        duties = RunningDuties(service.node, set(RoleName) - {RoleName.REPLICATION}, SERVICE)
         stack.callback(lambda: duties.close(Deadline.after(30)))
         until(lambda: all(each.joined for each in duties.states()), "the service to have its shares", 120)
 

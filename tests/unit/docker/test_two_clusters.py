@@ -12,7 +12,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from pulsar_on_kafka.base.role_state import DutyName
+from pulsar_on_kafka.base.role_state import RoleName
 from pulsar_on_kafka.cli.commands import serve
 from pulsar_on_kafka.cli.main import app
 from pulsar_on_kafka.embedded.docker import IMAGE
@@ -141,7 +141,7 @@ def test_each_cluster_knows_its_name_the_other_and_what_to_copy(services: dict[s
 
 
 def test_a_service_for_each_cluster_replicates_and_has_the_time_to_stop(services: dict[str, Any]) -> None:
-    assert {DutyName.REPLICATION, DutyName.SUBSCRIPTIONS} <= serve._chosen((), ()), "unless told otherwise"
+    assert {RoleName.REPLICATION, RoleName.SUBSCRIPTIONS} <= serve._chosen((), ()), "unless told otherwise"
     single = _read("compose.yaml")["services"]["serve"]
     for name in _CLUSTERS:
         service = services[f"serve-{name}"]

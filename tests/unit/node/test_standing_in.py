@@ -13,7 +13,7 @@ from pulsar_on_kafka import exceptions
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import ConnectFailed, LayerError, NotAuthorized
 from pulsar_on_kafka.base.processes import SERVICE, STAND_IN, this_process
-from pulsar_on_kafka.base.role_state import DutyName, DutyState
+from pulsar_on_kafka.base.role_state import RoleName, RoleState
 from pulsar_on_kafka.client.connection.client_options import STAND_IN_VARIABLE
 from pulsar_on_kafka.kafka.records import GroupDescription, GroupMember
 from pulsar_on_kafka.kafka.settings import KafkaSettings
@@ -43,8 +43,8 @@ def member(kind: str, process: str) -> str:
 
 
 def test_transactions_and_other_clusters_need_nobody_to_stand_in() -> None:
-    elsewhere = {DutyName.SUBSCRIPTIONS, DutyName.REPLICATION}
-    assert set(DutyName) - set(DUTIES_OF_STAND_INS) == {DutyName.TRANSACTIONS, *elsewhere}
+    elsewhere = {RoleName.SUBSCRIPTIONS, RoleName.REPLICATION}
+    assert set(RoleName) - set(DUTIES_OF_STAND_INS) == {RoleName.TRANSACTIONS, *elsewhere}
 
 
 def test_moves() -> None:
@@ -90,7 +90,7 @@ class Duties:
         self._cluster = cluster
         cluster.members.append(member(STAND_IN, this_process()))
 
-    def states(self) -> list[DutyState]:
+    def states(self) -> list[RoleState]:
         return []
 
     def close(self, deadline: Deadline) -> None:

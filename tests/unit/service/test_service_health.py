@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import ConnectFailed, InvalidOption
-from pulsar_on_kafka.base.role_state import STALLED_S, DutyState, why_not_alive, why_not_ready
+from pulsar_on_kafka.base.role_state import STALLED_S, RoleState, why_not_alive, why_not_ready
 from pulsar_on_kafka.base.turns import Turns, TurnsSeen
 from pulsar_on_kafka.service.health import KafkaAnswers, ServiceHealth
 from pulsar_on_kafka.service.web import LIVE, READY, ServiceServer
@@ -55,16 +55,16 @@ def test_turns_tell_how_long_this_one_lasts_and_how_the_last_one_ended() -> None
 
 
 def test_dead_threads_and_hanging_turns_want_a_restart_and_failures_do_not() -> None:
-    failing = DutyState("a", True, 3, turns=(("x", TurnsSeen(0, 50, 5.0, 1.0, "ConnectFailed: away")),))
+    failing = RoleState("a", True, 3, turns=(("x", TurnsSeen(0, 50, 5.0, 1.0, "ConnectFailed: away")),))
     assert why_not_alive([failing]) == []
-    dead = DutyState("b", True, 3, dead=("pok-maintenance",))
-    hangs = DutyState("c", True, 0, turns=(("y", TurnsSeen(9, 0, STALLED_S + 1)),))
+    dead = RoleState("b", True, 3, dead=("pok-maintenance",))
+    hangs = RoleState("c", True, 0, turns=(("y", TurnsSeen(9, 0, STALLED_S + 1)),))
     assert why_not_alive([failing, dead, hangs]) == [
         "b: thread pok-maintenance has ended",
         "c: y has been at one turn for 601 s",
     ]
     assert why_not_ready([failing, dead], "") == []
-    waits = DutyState("d", False, 0)
+    waits = RoleState("d", False, 0)
     assert why_not_ready([failing, waits], "away") == [
         "Kafka: away",
         "d: its Kafka group has not given it a share yet",
@@ -103,7 +103,7 @@ def _get(server: ServiceServer, path: str) -> tuple[int, str]:
 
 def test_a_service_answers_from_before_it_reached_kafka_until_it_stops() -> None:
     health, brokers, clock = ServiceHealth(), Brokers(), SetClock()
-    state = DutyState("maintenance", False, 0)
+    state = RoleState("maintenance", False, 0)
     with _served(health) as server:
         assert _get(server, LIVE)[0] == 200
         health.waits_for("refused by 127.0.0.1:9092")
@@ -111,7 +111,7 @@ def test_a_service_answers_from_before_it_reached_kafka_until_it_stops() -> None
         assert (status, json.loads(text)["reasons"]) == (503, ["Kafka: refused by 127.0.0.1:9092"])
         health.runs(lambda: [state], KafkaAnswers(brokers, clock))
         assert _get(server, READY)[0] == 503
-        state = DutyState("maintenance", True, 16, turns=(("ledgers", TurnsSeen(4, 1, 0.0, 0.25, "")),))
+        state = RoleState("maintenance", True, 16, turns=(("ledgers", TurnsSeen(4, 1, 0.0, 0.25, "")),))
         status, text = _get(server, READY)
         assert (status, json.loads(text)["status"]) == (200, "ok")
         assert json.loads(text)["duties"]["maintenance"]["turns"]["ledgers"]["done"] == 4

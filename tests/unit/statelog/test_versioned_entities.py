@@ -108,7 +108,7 @@ def test_what_is_kept_of_a_value_is_all_that_readers_get() -> None:
 ANEW = EPOCH_VERSIONS + 1
 
 
-def test_what_begins_anew_is_behind_every_version_of_what_was_buried() -> None:
+def test_what_begins_anew_is_behind_every_version_of_what_was_removed() -> None:
     entities = folded("a/7/x", '["ep",1]', '["ep",3]', '-["ep",1]')
     assert entities.epochs == [3]
     assert entities.first_version == 3 * EPOCH_VERSIONS + 1
@@ -124,7 +124,7 @@ def test_who_begins_anew_what_somebody_else_began_meanwhile_has_lost() -> None:
     assert isinstance(judge(ANEW, "y", entities.state("a")), OutcomeUnknown)
 
 
-def test_who_comes_late_with_a_version_of_what_was_buried_has_lost() -> None:
+def test_who_comes_late_with_a_version_of_what_was_removed_has_lost() -> None:
     entities = folded(f"a/{ANEW}/y", "a/8/late", f"a/{ANEW + 1}/z")
     assert entities.state("a") == Versioned(ANEW + 1, 2, "z", b"a/%d/z" % (ANEW + 1))
     assert entities.to_clean("a") == [b"a/8/late", b"a/%d/y" % ANEW]

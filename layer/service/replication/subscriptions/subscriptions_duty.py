@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.base.role_state import DutyName, DutyState
+from pulsar_on_kafka.base.role_state import RoleName, RoleState
 from pulsar_on_kafka.base.rounds import RoundsThread
 from pulsar_on_kafka.base.turns import Turns
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
@@ -90,12 +90,12 @@ class ReplicatedSubscriptions:
                 self._moved.wait(min(self._every_s, deadline.remaining_s()))
             return self._rounds >= wanted
 
-    def state(self) -> DutyState:
+    def state(self) -> RoleState:
         threads = ((self._thread.name, self._thread.is_alive()), ("pok-subscriptions-group", self._group.is_alive()))
         with self._lock:
             partitions = len(self._assigned)
-        return DutyState(
-            DutyName.SUBSCRIPTIONS.value,
+        return RoleState(
+            RoleName.SUBSCRIPTIONS.value,
             self._group.answered,
             partitions,
             tuple(name for name, alive in threads if not alive and not self._thread.ended),

@@ -14,7 +14,7 @@ from pulsar_on_kafka.mapping.records.epoch_fences import Fence, replicator_marke
 from pulsar_on_kafka.mapping.records.message_record import Headers
 from pulsar_on_kafka.mapping.records.record_headers import ORIGINAL_ID, PRODUCER, REPLICATED_FROM
 from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
-from pulsar_on_kafka.metadata.producers.heartbeats_and_fences import SignsAndFences
+from pulsar_on_kafka.metadata.producers.heartbeats_and_fences import HeartbeatsAndFences
 from pulsar_on_kafka.metadata.producers.known_replicators import KnownReplicators
 from pulsar_on_kafka.metadata.producers.replicator_fences import ReplicatorFences
 from pulsar_on_kafka.metadata.topics import Topic
@@ -61,7 +61,7 @@ class Log:
 
 def test_a_bound_alone_makes_readers_look_for_the_marker_and_old_fences_go() -> None:
     state, data, soon = MemoryStateLog(), Log(), Deadline.after(20)
-    view = LogView(state, PRODUCERS, PRODUCERS.partition_for(PLACE), SignsAndFences, SystemClock())
+    view = LogView(state, PRODUCERS, PRODUCERS.partition_for(PLACE), HeartbeatsAndFences, SystemClock())
     nothing = KnownReplicators()
     fences = ReplicatorFences(
         state, cast("Any", data), lambda topic, ask, at: view.ask(lambda s: ask(s.replicators.get(topic, nothing)), at)

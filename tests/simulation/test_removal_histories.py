@@ -1,7 +1,7 @@
-"""Dead entities are buried while others begin them anew: the real `CompareAndSet` against random histories.
+"""Dead entities are removed while others begin them anew: the real `CompareAndSet` against random histories.
 
 Whoever reads, proposes, is stopped or waits for an append that comes late does so for less than `KEPT_S`, after which
-what is dead is buried; everything else may happen at any time. Whatever becomes of an entity follows what was there.
+what is dead is removed; everything else may happen at any time. Whatever becomes of an entity follows what was there.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KEPT_S: Final = 100
 class _Late(list[Callable[[], object]]):
     """Appends that come late, or never once they are too old."""
 
-    def __init__(self, history: BurialHistory) -> None:
+    def __init__(self, history: RemovalHistory) -> None:
         super().__init__()
         self._history = history
 
@@ -47,7 +47,7 @@ class _Late(list[Callable[[], object]]):
 class _Watched(MemoryStateLog):
     """Tells of every append as soon as it is in the log."""
 
-    def __init__(self, history: BurialHistory) -> None:
+    def __init__(self, history: RemovalHistory) -> None:
         super().__init__(history.clock)
         self._history = history
 
@@ -59,31 +59,31 @@ class _Watched(MemoryStateLog):
         return offsets
 
 
-class BurialHistory(ActorsHistory):
+class RemovalHistory(ActorsHistory):
     def __init__(self, seed: int, steps: int = 1200) -> None:
         super().__init__(seed, steps)
         self.log = _Watched(self)
         self.late = _Late(self)
         self.topic = simulated_topic(with_lag=True)
         self.attempts = 0
-        self.buried = 0
+        self.removed = 0
         self.begun_again = 0
         self.follows: dict[str, str | None] = {}
         """By attempt: which attempt was the state when it was proposed; None where there was none."""
         self.won: dict[str, dict[int, str]] = {}
         self.reader = self._view()
         self.far_behind = self._view()
-        self.buried_last: dict[str, str] = {}
+        self.removed_last: dict[str, str] = {}
         self.truth: dict[str, Versioned] = {}
 
     def _view(self) -> LogView[VersionedEntities[str]]:
         return LogView(self.log, self.topic, 0, lambda: VersionedEntities(Keys()), self.clock)
 
     def run(self) -> tuple[int, int]:
-        """How often something was buried, and begun again after that; raises AssertionError with the seed."""
+        """How often something was removed, and begun again after that; raises AssertionError with the seed."""
         self.begin(*[self._proposer] * 4, *[self._burier] * 2, then=self._proposer)
         self.play()
-        return self.buried, self.begun_again
+        return self.removed, self.begun_again
 
     def step(self, draw: float) -> None:
         if draw < 0.8:
@@ -147,8 +147,8 @@ class BurialHistory(ActorsHistory):
                     if state.value == DEAD and self.clock.seconds - self._written_s(state.offset) > KEPT_S:
                         dead[entity] = state.version
                 if dead:
-                    store.bury(dead, NEVER)
-                    self.buried += 1
+                    store.remove_dead(dead, NEVER)
+                    self.removed += 1
             except StoreError:
                 continue
             actor.pause()
@@ -172,12 +172,12 @@ class BurialHistory(ActorsHistory):
                 continue
             if now is None:
                 assert before is not None
-                assert before.value == DEAD, f"seed {self.seed}: {before} was buried alive"
-                self.buried_last[entity] = before.attempt
+                assert before.value == DEAD, f"seed {self.seed}: {before} was removed while it lived"
+                self.removed_last[entity] = before.attempt
                 continue
             follows = self.follows[now.attempt]
-            # Whoever has seen the dead one goes on from it, buried meanwhile or not.
-            there = (None, self.buried_last.get(entity)) if before is None else (before.attempt,)
+            # Whoever has seen the dead one goes on from it, removed meanwhile or not.
+            there = (None, self.removed_last.get(entity)) if before is None else (before.attempt,)
             assert follows in there, f"seed {self.seed}: {now} follows {follows}, but {before} was there"
             highest = max(self.won.get(entity, {}), default=0)
             assert now.version >= highest, f"seed {self.seed}: {entity} went back to {now} from version {highest}"
@@ -187,14 +187,14 @@ class BurialHistory(ActorsHistory):
         self.truth = truth
 
 
-def test_what_is_buried_is_begun_anew_by_whoever_comes_first() -> None:
-    buried, begun_again = map(sum, zip(*(BurialHistory(seed).run() for seed in range(2000, 2060)), strict=True))
-    assert buried > 60
+def test_what_is_removed_is_begun_anew_by_whoever_comes_first() -> None:
+    removed, begun_again = map(sum, zip(*(RemovalHistory(seed).run() for seed in range(2000, 2060)), strict=True))
+    assert removed > 60
     assert begun_again > 30
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(0)
-def test_thousands_of_burials() -> None:
+def test_thousands_of_removals() -> None:
     for seed in range(2060, 5060):
-        BurialHistory(seed).run()
+        RemovalHistory(seed).run()
