@@ -10,9 +10,7 @@ import pytest
 from pulsar_on_kafka.schema_compat.base.json_text import MAX_DEPTH
 from pulsar_on_kafka.schema_compat.base.schema_model import UnreadableSchema
 from pulsar_on_kafka.schema_compat.json_schema.fixed_point import MAX_PAIRS
-from pulsar_on_kafka.schema_compat.json_schema.greatest_matching import matching_size
 from pulsar_on_kafka.schema_compat.json_schema.json_schema_checker import JsonSchemaChecker
-from pulsar_on_kafka.schema_compat.json_schema.property_pattern import PropertyPattern
 from tests.unit.schema_compat.json_schema.json_documents import (
     ARRAY,
     DRAFT_2019,
@@ -176,31 +174,6 @@ def test_unions_too_large_to_be_matched_are_refused() -> None:
     old, new = ({"anyOf": [{"const": f"{side}{number}"} for number in range(1_000)]} for side in ("a", "b"))
     with pytest.raises(UnreadableSchema, match=f"more than {MAX_PAIRS} pairs"):
         found(new, old)
-
-
-@pytest.mark.parametrize(
-    "text", ["(a+)+$", "(a|a)*$", "(.*a){20}", "a*a*a*a*a*b", "[[a]", "(?i)a", "\\p{L}", "(", "a**"]
-)
-def test_patterns_that_could_cost_time_are_compared_as_text_alone(text: str) -> None:
-    assert PropertyPattern.read(text).matches("a" * 60) is None
-    same = obj({"b": STRING}, patternProperties={text: STRING}, additionalProperties=False)
-    assert found(same, same) == OK
-    assert found(obj(patternProperties={text: STRING}, additionalProperties=False), same) == [
-        ("PROPERTY_REMOVED_NOT_COVERED_BY_PARTIALLY_OPEN_CONTENT_MODEL", "#/properties/b")
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "name", "expected"), [("^a", "ab", True), ("^b", "ab", False), ("b{1,2}$", "abb", True)]
-)
-def test_other_patterns_are_searched_for_in_names(text: str, name: str, expected: bool) -> None:
-    assert PropertyPattern.read(text).matches(name) is expected
-
-
-def test_the_greatest_matching_moves_partners() -> None:
-    fits = {0: [0, 1], 1: [0], 2: [1, 2], 3: [2]}
-    assert matching_size(4, lambda left: iter(fits[left])) == 3
-    assert matching_size(3, lambda left: iter(fits[left])) == 3
 
 
 def test_the_same_documents_give_the_same_differences_in_any_order_of_names() -> None:
