@@ -19,7 +19,6 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from pyroaring import BitMap64
@@ -41,8 +40,6 @@ from pulsar_on_kafka.mapping.state.state_topics import PRODUCERS
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.statelog.api import LogRecord, StateLog
 from pulsar_on_kafka.statelog.view import LogView
-from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnStatus
-from pulsar_on_kafka.transactions.buffer.model import DataPartition
 
 _log = logging.getLogger(__name__)
 
@@ -79,12 +76,13 @@ class Records(Protocol):
     ) -> Iterator[Sequence[DataRecord]]: ...
 
 
-class Buffers(Protocol):
-    """The transaction buffers as `LookingOnly` reads them."""
+class Outcomes(Protocol):
+    """What is on record of transactions, as `LookingOnly` reads it."""
 
-    def ask_buffer(
-        self, topic: str, question: Callable[[BufferEntries], dict[TxnId, TxnStatus]], deadline: Deadline
-    ) -> dict[TxnId, TxnStatus]: ...
+    def outcomes(
+        self, topic: str, partition: int, incarnation: int, txns: Collection[TxnId], deadline: Deadline
+    ) -> dict[TxnId, bool | None]:
+        """Whether these transactions, which have records in the partition, are committed; None: they are open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +118,7 @@ class SequenceJournal:
         admin: Ends,
         fetcher: Records,
         clock: Clock,
-        buffers: Buffers,
+        transactions: Outcomes,
         hold_up: Callable[[Collection[TxnId]], None],
     ) -> None:
         """`hold_up` is told of open transactions that ids depend on, see `Abandoned`."""
@@ -128,7 +126,7 @@ class SequenceJournal:
         self._log = log
         self._admin = admin
         self._fetcher = fetcher
-        self._buffers = buffers
+        self._transactions = transactions
         self._clock = clock
         self._views: dict[int, LogView[_Snapshots]] = {}
         self._lock = threading.Lock()
@@ -278,15 +276,13 @@ class SequenceJournal:
         self, topic: Topic, partition: int, txns: Collection[TxnId], deadline: Deadline
     ) -> dict[TxnId, bool | None]:
         """Whether these transactions, which have records in the partition, are committed; None: they are open."""
-        where = DataPartition(str(topic.name), partition, topic.layout.incarnation)
-        names = list(txns)
-        question = partial(_statuses, where=where, txns=names)
-        found = self._buffers.ask_buffer(where.topic, question, deadline) if names else {}
-        if still_open := [txn for txn, status in found.items() if status is TxnStatus.OPEN]:
+        if not txns:
+            return {}
+        life = topic.layout.incarnation
+        found = self._transactions.outcomes(str(topic.name), partition, life, list(txns), deadline)
+        if still_open := [txn for txn, committed in found.items() if committed is None]:
             self._hold_up(still_open)
-        return {
-            txn: None if status is TxnStatus.OPEN else status is TxnStatus.COMMITTED for txn, status in found.items()
-        }
+        return found
 
     # Inside -------------------------------------------------------------------------------------------------------
 
@@ -349,10 +345,6 @@ class SequenceJournal:
             if view is None:
                 view = self._views[partition] = LogView(self._log, PRODUCERS, partition, _Snapshots, self._clock)
             return view
-
-
-def _statuses(entries: BufferEntries, where: DataPartition, txns: Iterable[TxnId]) -> dict[TxnId, TxnStatus]:
-    return {txn: entries.status(where, txn) for txn in txns}
 
 
 class _Noted(NamedTuple):

@@ -7,7 +7,7 @@ name after a crash goes on behind the id that it is told. In the end the log mus
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pytest
@@ -31,7 +31,8 @@ from pulsar_on_kafka.mapping.state.transactions.transaction_buffer import (
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
-from pulsar_on_kafka.transactions.buffer.entries import BufferEntries, TxnStatus
+from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
+from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from tests.simulation.turns import ManualClock
 
 NAME = "author"
@@ -98,10 +99,10 @@ class DataLog:
             self.put(txn, AbortedEntry(LIFE, 0, len(self.records), False, BitMap64()))
         self.put(txn, None)
 
-    def ask_buffer(
-        self, topic: str, question: Callable[[BufferEntries], dict[TxnId, TxnStatus]], deadline: Deadline
-    ) -> dict[TxnId, TxnStatus]:
-        return question(self.buffer)
+    def outcomes(
+        self, topic: str, partition: int, incarnation: int, txns: Collection[TxnId], deadline: Deadline
+    ) -> dict[TxnId, bool | None]:
+        return self.buffer.outcomes(DataPartition(topic, partition, incarnation), txns)
 
     def start_offsets(self, topic: str, partitions: Iterable[int], deadline: Deadline) -> Mapping[int, int]:
         return dict.fromkeys(partitions, 0)

@@ -17,7 +17,7 @@ transaction's records out. Bounds and offsets count in their own life.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import reduce
@@ -165,6 +165,13 @@ class BufferEntries:
         if known.opened and not self.is_over(txn):
             return TxnStatus.OPEN
         return TxnStatus.COMMITTED
+
+    def outcomes(self, where: DataPartition, txns: Iterable[TxnId]) -> dict[TxnId, bool | None]:
+        """Whether these transactions, which have records there, are committed; None: they are open."""
+        found = {txn: self.status(where, txn) for txn in txns}
+        return {
+            txn: None if status is TxnStatus.OPEN else status is TxnStatus.COMMITTED for txn, status in found.items()
+        }
 
     def void(self, where: DataPartition, txn: TxnId) -> BitMap64:
         """Records of this transaction that came after its end, as far as somebody met them."""

@@ -3,10 +3,11 @@ the cluster ever used a transaction, is as good as an empty one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Protocol, TypeVar
 
 from pulsar_on_kafka.base.deadline import Deadline
+from pulsar_on_kafka.mapping.ids.txn_id import TxnId
 from pulsar_on_kafka.mapping.state.state_topics import (
     TRANSACTION_BUFFER_SNAPSHOT,
     TRANSACTION_LOG,
@@ -14,6 +15,7 @@ from pulsar_on_kafka.mapping.state.state_topics import (
     StateTopic,
 )
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
+from pulsar_on_kafka.transactions.buffer.model import DataPartition
 from pulsar_on_kafka.transactions.coordinator.state import CoordinatorState
 from pulsar_on_kafka.transactions.pending_acks.log import PendingAckLog
 from pulsar_on_kafka.transactions.records.views import TransactionViews
@@ -39,6 +41,14 @@ class LookingOnly:
         if not self._there(TRANSACTION_BUFFER_SNAPSHOT, deadline):
             return question(BufferEntries())
         return self._views.ask_buffer(topic, question, deadline)
+
+    def outcomes(
+        self, topic: str, partition: int, incarnation: int, txns: Collection[TxnId], deadline: Deadline
+    ) -> dict[TxnId, bool | None]:
+        """Whether these transactions, which have records in this life of the partition, are committed; None: they are
+        open."""
+        where = DataPartition(topic, partition, incarnation)
+        return self.ask_buffer(topic, lambda entries: entries.outcomes(where, txns), deadline)
 
     def ask_pending_acks(self, topic: str, question: Callable[[PendingAckLog], T], deadline: Deadline) -> T:
         if not self._there(TRANSACTION_PENDING_ACK, deadline):
