@@ -12,9 +12,9 @@ from pulsar_on_kafka.admin.stats import (
     TopicStats,
 )
 from pulsar_on_kafka.admin.transaction_stats import TransactionDetails, VerifiedBuffer
+from pulsar_on_kafka.ledgers.inspection import LedgerInfo
 from pulsar_on_kafka.metadata.namespaces import CLUSTER
 from pulsar_on_kafka.registry.model import SchemaEntry, StoredSchema
-from pulsar_on_kafka.service.ledgers.reading import LedgerInfo
 from pulsar_on_kafka.transactions.records.inspection import CoordinatorStats, TransactionInfo
 from pulsar_on_kafka.transactions.records.place_inspection import (
     PartitionBufferStats,

@@ -11,16 +11,16 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.kafka.reading.range_reader import RangeReader
 from pulsar_on_kafka.ledgers.following import LogRange
+from pulsar_on_kafka.ledgers.inspection import LedgerInfo, infos
+from pulsar_on_kafka.ledgers.kafka_topics import KafkaDataTopics
 from pulsar_on_kafka.ledgers.machine import LedgerLists
+from pulsar_on_kafka.ledgers.owner import LedgerOwner
 from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.mapping.ids.ledger_ids import unpack_ledger_id
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.service.ledgers.kafka_topics import KafkaDataTopics
-from pulsar_on_kafka.service.ledgers.owner import LedgerOwner
-from pulsar_on_kafka.service.ledgers.reading import LedgerInfo, infos
 from pulsar_on_kafka.statelog.view import LogView
 
 _log: Final = logging.getLogger(__name__)

@@ -21,12 +21,12 @@ from pulsar_on_kafka.ledgers.first_left import first_kept
 from pulsar_on_kafka.ledgers.following import LogRange
 from pulsar_on_kafka.ledgers.machine import LedgerLists
 from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.owner import LedgerOwner, TopicLogs
 from pulsar_on_kafka.ledgers.trimming import Needs, Retention, Rollover
 from pulsar_on_kafka.ledgers.trusted import TrustedLedgers
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
 from pulsar_on_kafka.service.ledgers.open_trimming import OpenTrimming
-from pulsar_on_kafka.service.ledgers.owner import LedgerOwner, TopicLogs
 from pulsar_on_kafka.service.ledgers.retirement import KeptByRule, Retirement
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView

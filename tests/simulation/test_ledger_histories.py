@@ -18,11 +18,11 @@ from pulsar_on_kafka.base.errors import AppendFailed, Fenced, LayerError, StoreE
 from pulsar_on_kafka.ledgers.following import LogRange, Measured
 from pulsar_on_kafka.ledgers.machine import FOLLOWS, LedgerLists
 from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.owner import LedgerOwner, Stretch, TopicLogs
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
 from pulsar_on_kafka.mapping.state.state_keys import LedgerKey, decode_key
 from pulsar_on_kafka.mapping.state.state_topics import StateTopic
-from pulsar_on_kafka.service.ledgers.owner import LedgerOwner, Stretch, TopicLogs
 from pulsar_on_kafka.statelog.api import LogRecord
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 from pulsar_on_kafka.statelog.view import LogView

@@ -15,7 +15,7 @@ from pulsar_on_kafka.cli.shared.connection import admin_of
 from pulsar_on_kafka.cli.shared.output import progress_towards, show_pairs, show_result, show_table, write_json
 from pulsar_on_kafka.cli.shared.settings import Settings
 from pulsar_on_kafka.cli.shared.values import time_text
-from pulsar_on_kafka.service.ledgers.reading import LedgerInfo
+from pulsar_on_kafka.ledgers.inspection import LedgerInfo
 
 app = typer.Typer(help="Look at the ledgers of topics; have their lists made anew.", no_args_is_help=True)
 app.add_typer(deletions.app, name="deletions")

@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.ledgers.following import LogRange, Measured
+from pulsar_on_kafka.ledgers.owner import Stretch, TopicLogs
 from pulsar_on_kafka.ledgers.quotas import (
     EVICTION_TARGET,
     Exceeded,
@@ -32,7 +33,6 @@ from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.services import Services
 from pulsar_on_kafka.service.ledgers.expiring import ChangeCursors, ReadCursors
-from pulsar_on_kafka.service.ledgers.owner import Stretch, TopicLogs
 from pulsar_on_kafka.service.ledgers.sizes import Measure, Sizes
 
 _log: Final = logging.getLogger(__name__)

@@ -11,11 +11,11 @@ from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
+from pulsar_on_kafka.ledgers.owner import Stretch, TopicLogs
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import TopicRecord
 from pulsar_on_kafka.metadata.policies import COMPACTION_THRESHOLD
 from pulsar_on_kafka.node.services import Services
-from pulsar_on_kafka.service.ledgers.owner import Stretch, TopicLogs
 from pulsar_on_kafka.service.ledgers.sizes import Measure, Sizes
 
 _log: Final = logging.getLogger(__name__)

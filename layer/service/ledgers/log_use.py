@@ -13,6 +13,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import DeadlineExceeded, NoSuchNamespace, NoSuchTopic
 from pulsar_on_kafka.cursor.saved import Recovered
 from pulsar_on_kafka.ledgers.following import LogRange
+from pulsar_on_kafka.ledgers.owner import TopicLogs
 from pulsar_on_kafka.ledgers.trimming import MINUTE_MS, Needs, Retention, Rollover
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import TopicRecord
@@ -26,7 +27,6 @@ from pulsar_on_kafka.metadata.policies import (
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import LONGEST_LOOK_S, Topic
 from pulsar_on_kafka.node.services import Services
-from pulsar_on_kafka.service.ledgers.owner import TopicLogs
 from pulsar_on_kafka.service.ledgers.retirement import KeptByRule
 from pulsar_on_kafka.transactions.buffer.entries import BufferEntries
 from pulsar_on_kafka.transactions.buffer.model import BufferSnapshot, DataPartition

@@ -21,14 +21,14 @@ from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsume
 from pulsar_on_kafka.kafka.groups.shared_work import Assignment, SharedWork
 from pulsar_on_kafka.kafka.reading.range_reader import RangeReader
 from pulsar_on_kafka.ledgers.group import maintenance_group
+from pulsar_on_kafka.ledgers.kafka_topics import KafkaDataTopics
+from pulsar_on_kafka.ledgers.owner import LedgerOwner, TopicLogs, Turn
 from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.service.ledgers.backlogs import BacklogKeeper
 from pulsar_on_kafka.service.ledgers.compacting import Compacting
 from pulsar_on_kafka.service.ledgers.expiring import MessageExpiry
-from pulsar_on_kafka.service.ledgers.kafka_topics import KafkaDataTopics
 from pulsar_on_kafka.service.ledgers.open_trimming import OpenTrimming
-from pulsar_on_kafka.service.ledgers.owner import LedgerOwner, TopicLogs, Turn
 from pulsar_on_kafka.service.ledgers.retirement import Retired, Retirement
 from pulsar_on_kafka.service.ledgers.shares import Share
 from pulsar_on_kafka.service.ledgers.topic_deletion import TopicDeletion

@@ -22,9 +22,9 @@ from pulsar_on_kafka.base.clock import Clock
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.ledgers.machine import LedgerLists
 from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.owner import LedgerOwner, TopicLogs
 from pulsar_on_kafka.ledgers.trimming import MINUTE_MS, Needs, Rollover, is_full, open_trim
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerRecord, LedgerState
-from pulsar_on_kafka.service.ledgers.owner import LedgerOwner, TopicLogs
 from pulsar_on_kafka.service.ledgers.retirement import KeptByRule
 
 _log: Final = logging.getLogger(__name__)

@@ -23,10 +23,10 @@ from typing import Final, NamedTuple, Protocol
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.ledgers.machine import LedgerLists
 from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.owner import LedgerOwner, TopicLogs
 from pulsar_on_kafka.ledgers.trimming import Needs, Retention, trimmable
 from pulsar_on_kafka.ledgers.trusted import TrustedLedgers
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
-from pulsar_on_kafka.service.ledgers.owner import LedgerOwner, TopicLogs
 
 _log: Final = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from pulsar_on_kafka.base.clock import Clock
-from pulsar_on_kafka.service.ledgers.owner import TopicLogs
+from pulsar_on_kafka.ledgers.owner import TopicLogs
 
 SHARE_S: Final = 10.0
 AT_ONCE: Final = 50

@@ -9,7 +9,7 @@ from typing import Final, TypeAlias
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
 from pulsar_on_kafka.ledgers.following import Measured
-from pulsar_on_kafka.service.ledgers.owner import Stretch
+from pulsar_on_kafka.ledgers.owner import Stretch
 
 _log: Final = logging.getLogger(__name__)
 

@@ -21,6 +21,7 @@ from pulsar_on_kafka.ledgers.expiry import (
     topic_expired,
     unused_since,
 )
+from pulsar_on_kafka.ledgers.owner import TopicLogs
 from pulsar_on_kafka.mapping.names.replicator_names import cluster_of
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import TopicRecord
@@ -36,7 +37,6 @@ from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.services import Services
 from pulsar_on_kafka.service.ledgers.expiring import ReadCursors
-from pulsar_on_kafka.service.ledgers.owner import TopicLogs
 
 _log: Final = logging.getLogger(__name__)
 _TOPIC: Final = ""

@@ -11,10 +11,10 @@ from pulsar_on_kafka.ledgers.deletion import PartitionNow, Verdict, judge
 from pulsar_on_kafka.ledgers.first_left import first_kept
 from pulsar_on_kafka.ledgers.following import LogRange, Measured
 from pulsar_on_kafka.ledgers.model import Ledger, Place
+from pulsar_on_kafka.ledgers.owner import LedgerOwner, Stretch, TopicLogs
 from pulsar_on_kafka.ledgers.trimming import Needs
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.state.metadata.ledger_records import LedgerState
-from pulsar_on_kafka.service.ledgers.owner import LedgerOwner, Stretch, TopicLogs
 from pulsar_on_kafka.statelog.memory_log import MemoryStateLog
 
 NEVER = Deadline.never()

@@ -13,6 +13,7 @@ import pytest
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError, StoreError
 from pulsar_on_kafka.ledgers.following import LogRange, Measured
+from pulsar_on_kafka.ledgers.owner import Stretch, TopicLogs
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.cursors.cursor_requests import AcknowledgeUpTo
@@ -20,7 +21,6 @@ from pulsar_on_kafka.mapping.state.metadata.metadata_records import BacklogExcee
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.service.ledgers.backlogs import TOLD_MS, BacklogKeeper
 from pulsar_on_kafka.service.ledgers.compacting import Compacting
-from pulsar_on_kafka.service.ledgers.owner import Stretch, TopicLogs
 
 NAME = TopicName.parse("persistent://a/b/c")
 LAYOUT = LedgerLayout(1, 100)

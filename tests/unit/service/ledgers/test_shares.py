@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import pytest
 
 from pulsar_on_kafka.base.errors import StoreError
+from pulsar_on_kafka.ledgers.owner import TopicLogs
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
-from pulsar_on_kafka.service.ledgers.owner import TopicLogs
 from pulsar_on_kafka.service.ledgers.shares import AT_ONCE, Share
 from tests.clocks import SetClock
 

@@ -13,11 +13,11 @@ import pytest
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import SubscriptionBusy
 from pulsar_on_kafka.ledgers.following import LogRange
+from pulsar_on_kafka.ledgers.owner import TopicLogs
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import LifeState, TopicRecord, Unused
 from pulsar_on_kafka.metadata.topics import Topic
-from pulsar_on_kafka.service.ledgers.owner import TopicLogs
 from pulsar_on_kafka.service.ledgers.unused import UnusedThings
 from tests.seeds import for_each_seed
 

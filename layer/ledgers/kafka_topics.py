@@ -12,13 +12,13 @@ from pulsar_on_kafka.kafka.admin import KafkaAdmin
 from pulsar_on_kafka.kafka.reading.range_reader import OffsetRange, RangeReader
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of
 from pulsar_on_kafka.ledgers.following import LogRange, Measured
+from pulsar_on_kafka.ledgers.owner import Stretch, TopicLogs
 from pulsar_on_kafka.ledgers.sampling import Sampled, estimate, runs
 from pulsar_on_kafka.mapping.ids.ledger_ids import LedgerLayout
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.mapping.state.metadata.metadata_records import TopicRecord
 from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.metadata.topics import Topics
-from pulsar_on_kafka.service.ledgers.owner import Stretch, TopicLogs
 
 _AT_ONCE: Final = 100
 
