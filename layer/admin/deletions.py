@@ -10,14 +10,7 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.client.consumer.retry_letters import RECONSUMETIMES
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.kafka.records import KafkaRecord, headers_of
-from pulsar_on_kafka.ledgers.group import EVENTS, WORKER
-from pulsar_on_kafka.mapping.encoding.decimals import decimal_or_none
-from pulsar_on_kafka.mapping.errors import CorruptRecord
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.mapping.records.message_record import decode_headers
-from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
-from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.service.ledgers.deletion_topics import (
+from pulsar_on_kafka.ledgers.deletion_topics import (
     DEAD_LETTERS,
     OPERATOR,
     REASON,
@@ -25,6 +18,13 @@ from pulsar_on_kafka.service.ledgers.deletion_topics import (
     event_in,
     event_schema,
 )
+from pulsar_on_kafka.ledgers.group import EVENTS, WORKER
+from pulsar_on_kafka.mapping.encoding.decimals import decimal_or_none
+from pulsar_on_kafka.mapping.errors import CorruptRecord
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.mapping.records.message_record import decode_headers
+from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
+from pulsar_on_kafka.node.node import Node
 
 DEFAULT_LIMIT: Final = 100
 

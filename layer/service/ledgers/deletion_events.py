@@ -7,19 +7,41 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
 
+from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import AppendOutcomeUnknown, DeadlineExceeded, StoreError
 from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.client.producer.producer import Producer
 from pulsar_on_kafka.exceptions import PulsarException, Result
-from pulsar_on_kafka.ledgers.group import EVENTS
+from pulsar_on_kafka.ledgers.deletion_topics import DEAD_LETTERS, OPERATOR, RETRIES, event_of, event_schema
+from pulsar_on_kafka.ledgers.group import EVENTS, WORKER
 from pulsar_on_kafka.ledgers.model import Ledger
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.node.services import Services
-from pulsar_on_kafka.service.ledgers.deletion_topics import event_of, event_schema, make_topics
 
+PARTITIONS: Final = 4
+"""Pulsar's default number of parallel deletions."""
 VISIBLE_AFTER_S: Final = 5.0
 """An event is sent before the ledger leaves its list, and the worker would have to put off what comes too soon."""
 _PENDING: Final = 1_000
+
+
+def make_topics(services: Services, deadline: Deadline) -> None:
+    """Make what is missing of topics and subscriptions. Raises LayerErrors; a second call goes on."""
+    for name, subscription in ((EVENTS, WORKER), (RETRIES, WORKER), (DEAD_LETTERS, OPERATOR)):
+        parsed = TopicName.parse(name)
+        topic = services.topics.find(parsed, deadline)
+        if topic is None:
+            try:
+                topic = services.topics.create(parsed, PARTITIONS, deadline)
+            except errors.AlreadyExists:
+                topic = services.topics.open(parsed, deadline)
+        if services.subscriptions.find(topic, subscription, deadline) is None:
+            starts = services.admin.start_offsets(topic.kafka_topic, range(topic.partitions), deadline)
+            try:
+                services.subscriptions.create(topic, subscription, starts, deadline)
+            except errors.AlreadyExists:
+                continue
 
 
 class KafkaDeletionEvents:

@@ -9,8 +9,8 @@ from pulsar_on_kafka.client.client import Client
 from pulsar_on_kafka.client.consumer.retry_letters import DELAY_TIME, RECONSUMETIMES
 from pulsar_on_kafka.client.values.enums import ConsumerType, InitialPosition
 from pulsar_on_kafka.exceptions import Timeout
+from pulsar_on_kafka.ledgers.deletion_topics import DEAD_LETTERS, OPERATOR, REASON
 from pulsar_on_kafka.ledgers.group import EVENTS
-from pulsar_on_kafka.service.ledgers.deletion_topics import DEAD_LETTERS, OPERATOR, REASON
 
 _DROPPED: Final = (RECONSUMETIMES, DELAY_TIME, REASON)
 _QUIET_MS: Final = 5_000

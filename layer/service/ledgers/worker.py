@@ -26,12 +26,7 @@ from pulsar_on_kafka.client.values.enums import ConsumerType, InitialPosition
 from pulsar_on_kafka.client.values.message import Message
 from pulsar_on_kafka.exceptions import AuthorizationError, PulsarException
 from pulsar_on_kafka.ledgers.deletion import Judgement, Verdict, judge
-from pulsar_on_kafka.ledgers.group import EVENTS, WORKER
-from pulsar_on_kafka.ledgers.trusted import TrustedLedgers
-from pulsar_on_kafka.mapping.errors import MappingError
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.node.services import Services
-from pulsar_on_kafka.service.ledgers.deletion_topics import (
+from pulsar_on_kafka.ledgers.deletion_topics import (
     DATA,
     DEAD_LETTERS,
     MAX_REDELIVERIES,
@@ -40,8 +35,13 @@ from pulsar_on_kafka.service.ledgers.deletion_topics import (
     DeletionEvent,
     event_in,
     event_schema,
-    make_topics,
 )
+from pulsar_on_kafka.ledgers.group import EVENTS, WORKER
+from pulsar_on_kafka.ledgers.trusted import TrustedLedgers
+from pulsar_on_kafka.mapping.errors import MappingError
+from pulsar_on_kafka.mapping.names.topic_name import TopicName
+from pulsar_on_kafka.node.services import Services
+from pulsar_on_kafka.service.ledgers.deletion_events import make_topics
 from pulsar_on_kafka.service.ledgers.partition_look import PartitionLook
 
 _log: Final = logging.getLogger(__name__)

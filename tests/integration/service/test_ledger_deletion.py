@@ -12,6 +12,7 @@ import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.waiting import wait_until
+from pulsar_on_kafka.ledgers.deletion_topics import DEAD_LETTERS, RETRIES, PendingDeleteLedger, event_schema
 from pulsar_on_kafka.ledgers.group import EVENTS, deletion_group
 from pulsar_on_kafka.ledgers.machine import LedgerLists
 from pulsar_on_kafka.ledgers.model import Place
@@ -22,7 +23,6 @@ from pulsar_on_kafka.mapping.state.metadata.metadata_records import LifeState
 from pulsar_on_kafka.mapping.state.state_topics import LEDGERS
 from pulsar_on_kafka.metadata.topics import DATA_TOPIC_CONFIGS
 from pulsar_on_kafka.service.ledgers.deleting import LedgerDeletion
-from pulsar_on_kafka.service.ledgers.deletion_topics import DEAD_LETTERS, RETRIES, PendingDeleteLedger, event_schema
 from pulsar_on_kafka.service.ledgers.maintenance import Maintenance
 from pulsar_on_kafka.statelog.view import LogView
 from tests.integration.command_line import CommandLine

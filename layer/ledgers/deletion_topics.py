@@ -8,19 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.deadline import Deadline
-from pulsar_on_kafka.ledgers.group import EVENTS, WORKER
+from pulsar_on_kafka.ledgers.group import EVENTS
 from pulsar_on_kafka.ledgers.model import Ledger
-from pulsar_on_kafka.mapping.names.topic_name import TopicName
-from pulsar_on_kafka.node.services import Services
 from pulsar_on_kafka.schema import AvroSchema, Integer, Long, Map, Record, String
 
 RETRIES: Final = f"{EVENTS}-RETRY"
 DEAD_LETTERS: Final = f"{EVENTS}-DLQ"
-PARTITIONS: Final = 4
-"""Pulsar's default number of parallel deletions."""
-
 OPERATOR: Final = "operator"
 """The subscription on the dead letters: what it has acknowledged was replayed."""
 MAX_REDELIVERIES: Final = 10
@@ -72,21 +65,3 @@ def event_in(value: object) -> DeletionEvent | None:
 
 def event_schema() -> AvroSchema:
     return AvroSchema(PendingDeleteLedger)
-
-
-def make_topics(services: Services, deadline: Deadline) -> None:
-    """Make what is missing of topics and subscriptions. Raises LayerErrors; a second call goes on."""
-    for name, subscription in ((EVENTS, WORKER), (RETRIES, WORKER), (DEAD_LETTERS, OPERATOR)):
-        parsed = TopicName.parse(name)
-        topic = services.topics.find(parsed, deadline)
-        if topic is None:
-            try:
-                topic = services.topics.create(parsed, PARTITIONS, deadline)
-            except errors.AlreadyExists:
-                topic = services.topics.open(parsed, deadline)
-        if services.subscriptions.find(topic, subscription, deadline) is None:
-            starts = services.admin.start_offsets(topic.kafka_topic, range(topic.partitions), deadline)
-            try:
-                services.subscriptions.create(topic, subscription, starts, deadline)
-            except errors.AlreadyExists:
-                continue
