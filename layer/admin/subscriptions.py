@@ -10,6 +10,7 @@ from pulsar_on_kafka.admin.stats import ConsumerStats, PartitionCursorStats, Sub
 from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.processes import is_over
+from pulsar_on_kafka.client.connection.connection import peer_settings
 from pulsar_on_kafka.client.values.errors import pulsar_errors
 from pulsar_on_kafka.client.values.message_id import NativeMessageId, native
 from pulsar_on_kafka.cursor.saved import Recovered, UnreadableCursor
@@ -21,7 +22,6 @@ from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cu
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import acquire, release
 from pulsar_on_kafka.replicated.comparison import PartitionComparison
-from pulsar_on_kafka.service.replication.peers import peer_settings
 from pulsar_on_kafka.service.replication.subscriptions.comparing import compare_subscription
 
 

@@ -1,15 +1,20 @@
-"""The official client's arguments about TLS and login, as `Security`; and whose state is used there."""
+"""The official client's arguments about TLS and login, as `Security`; whose state is used there; and how a registered
+cluster is connected to."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Final
 
 from pulsar_on_kafka.client.values.authentication import Authentication, AuthenticationTLS
 from pulsar_on_kafka.client.values.options import check_type, check_type_or_none
+from pulsar_on_kafka.client.values.service_url import parse_service_url
 from pulsar_on_kafka.exceptions import InvalidConfiguration
 from pulsar_on_kafka.kafka.security import Security
+from pulsar_on_kafka.kafka.settings import KafkaSettings
 from pulsar_on_kafka.mapping.errors import InvalidInstanceName
+from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterAddress
 from pulsar_on_kafka.mapping.state.instances import Instance
 
 INSTANCE_VARIABLE: Final = "POK_INSTANCE"
@@ -83,3 +88,18 @@ def connection_security(
     sasl = "sasl.mechanisms" in login.options
     options["security.protocol"] = ("SASL_" if sasl else "") + ("SSL" if tls else "PLAINTEXT")
     return Security(options, login.tokens)
+
+
+def peer_settings(address: ClusterAddress, secrets: Mapping[str, str]) -> KafkaSettings:
+    """How to connect to a registered cluster; `secrets` are more of librdkafka's options."""
+    options = {**address.kafka_config, **secrets}
+    url = parse_service_url(address.service_url)
+    security = connection_security(
+        tls=url.tls,
+        authentication=None,
+        trust_certs_file_path=None,
+        allow_insecure_connection=False,
+        validate_hostname=False,
+        kafka_protocol=options.get("security.protocol"),
+    )
+    return KafkaSettings(url.bootstrap, options, security=security, instance=Instance(address.instance))

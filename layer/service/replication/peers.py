@@ -9,11 +9,8 @@ from typing import Final
 
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import LayerError
-from pulsar_on_kafka.client.connection.connection import connection_security
-from pulsar_on_kafka.client.values.service_url import parse_service_url
-from pulsar_on_kafka.kafka.settings import KafkaSettings
+from pulsar_on_kafka.client.connection.connection import peer_settings
 from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterAddress
-from pulsar_on_kafka.mapping.state.instances import Instance
 from pulsar_on_kafka.node.node import Node
 from pulsar_on_kafka.replicated.progress_log import ProgressLog
 from pulsar_on_kafka.service.replication.remote import RemoteCluster
@@ -22,21 +19,6 @@ _log: Final = logging.getLogger(__name__)
 
 _LOOK_S: Final = 10.0
 _AGAIN_S: Final = 30.0
-
-
-def peer_settings(address: ClusterAddress, secrets: Mapping[str, str]) -> KafkaSettings:
-    """How to connect to a registered cluster; `secrets` are more of librdkafka's options."""
-    options = {**address.kafka_config, **secrets}
-    url = parse_service_url(address.service_url)
-    security = connection_security(
-        tls=url.tls,
-        authentication=None,
-        trust_certs_file_path=None,
-        allow_insecure_connection=False,
-        validate_hostname=False,
-        kafka_protocol=options.get("security.protocol"),
-    )
-    return KafkaSettings(url.bootstrap, options, security=security, instance=Instance(address.instance))
 
 
 class Peers:

@@ -16,6 +16,7 @@ from pulsar_on_kafka.base import errors
 from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.role_state import ReplicatorState, RoleName, RoleState
 from pulsar_on_kafka.base.turns import Turns
+from pulsar_on_kafka.client.connection.connection import peer_settings
 from pulsar_on_kafka.kafka.groups.membership import GroupCallbacks, GroupConsumer
 from pulsar_on_kafka.kafka.groups.shared_work import Assignment, SharedWork
 from pulsar_on_kafka.mapping.names.replicator_names import cluster_of
@@ -25,7 +26,6 @@ from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTIONS
 from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS, applied
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.node.node import Node
-from pulsar_on_kafka.service.replication.peers import peer_settings
 from pulsar_on_kafka.service.replication.remote import RemoteCluster
 from pulsar_on_kafka.service.replication.replicator import Replicator
 

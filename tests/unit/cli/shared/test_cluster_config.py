@@ -8,8 +8,8 @@ import pytest
 import typer
 
 from pulsar_on_kafka.cli.shared.cluster_config import read_cluster_config
+from pulsar_on_kafka.client.connection.connection import peer_settings
 from pulsar_on_kafka.mapping.state.clusters.cluster_registry import ClusterAddress
-from pulsar_on_kafka.service.replication.peers import peer_settings
 
 US = ClusterAddress("kafka+ssl://us:9093", {"client.rack": "a", "sasl.username": "u"})
 
