@@ -21,8 +21,8 @@ from pulsar_on_kafka.mapping.state.metadata.metadata_records import ReplicatedBy
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription, cursor_identity
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import acquire, release
+from pulsar_on_kafka.node.sides.comparing import compare_subscription
 from pulsar_on_kafka.replicated.comparison import PartitionComparison
-from pulsar_on_kafka.service.replication.subscriptions.comparing import compare_subscription
 
 
 class SubscriptionAdmin(PolicyAdmin):

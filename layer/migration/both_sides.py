@@ -11,8 +11,8 @@ from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.migration.sides import Compared, SideBySide
 from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.node.sides.side_reading import LogRead, SideReading
 from pulsar_on_kafka.replicated.origins import Copied
-from pulsar_on_kafka.service.replication.subscriptions.side_reading import LogRead, SideReading
 
 _APART: Final = 50_000
 """Messages of one topic that one side is read ahead of the other, about."""

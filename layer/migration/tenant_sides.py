@@ -27,9 +27,9 @@ from pulsar_on_kafka.migration.inventory import inventory, lacking, not_persiste
 from pulsar_on_kafka.migration.metadata import sync_metadata
 from pulsar_on_kafka.migration.report import PartitionReport, Report
 from pulsar_on_kafka.migration.sides import Compared
+from pulsar_on_kafka.node.sides.carrying import bring_over, carry_over, compare_now
+from pulsar_on_kafka.node.sides.side_reading import CursorsOf, LogRead, SideReading
 from pulsar_on_kafka.replicated.comparison import PartitionComparison
-from pulsar_on_kafka.service.replication.subscriptions.carrying import bring_over, carry_over, compare_now
-from pulsar_on_kafka.service.replication.subscriptions.side_reading import CursorsOf, LogRead, SideReading
 
 _log: Final = logging.getLogger(__name__)
 _CALL_S: Final = 60.0

@@ -80,9 +80,7 @@ class Looks:
     """At a topic of one partition on two clusters, west and east."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, west: Log, east: Log) -> None:
-        monkeypatch.setattr(
-            "pulsar_on_kafka.service.replication.subscriptions.side_reading.RangeReader", lambda log: log
-        )
+        monkeypatch.setattr("pulsar_on_kafka.node.sides.side_reading.RangeReader", lambda log: log)
         self._both = BothSides(self._node(west), "west", self._node(east), "east")
 
     def __call__(self, remade: bool = False, settled: bool = False) -> Compared:

@@ -30,6 +30,7 @@ from pulsar_on_kafka.mapping.state.state_topics import SUBSCRIPTION_PROGRESS
 from pulsar_on_kafka.metadata.policies import REPLICATION_CLUSTERS
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.node.sides.origin_reading import OriginReading
 from pulsar_on_kafka.replicated.acks import Acks
 from pulsar_on_kafka.replicated.progress import (
     Progress,
@@ -46,7 +47,6 @@ from pulsar_on_kafka.replicated.progress_heads import HeadAt, Subject
 from pulsar_on_kafka.replicated.progress_log import ProgressLog
 from pulsar_on_kafka.service.replication.subscriptions.deliveries_sync import DeliveriesSync
 from pulsar_on_kafka.service.replication.subscriptions.made_for_others import MadeForOthers
-from pulsar_on_kafka.service.replication.subscriptions.origin_reading import OriginReading
 from pulsar_on_kafka.service.replication.subscriptions.progress_words import ProgressWords, subject_of
 from pulsar_on_kafka.service.replication.subscriptions.snapshot_sync import SnapshotSync
 from pulsar_on_kafka.service.replication.subscriptions.sync_round import NOTHING_DONE, STALE_S, SyncRound

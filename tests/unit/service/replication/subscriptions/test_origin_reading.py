@@ -11,8 +11,8 @@ from pulsar_on_kafka.mapping.records.epoch_fences import replicator_marker
 from pulsar_on_kafka.mapping.records.original_position import OriginalPosition, encode_original
 from pulsar_on_kafka.mapping.records.record_headers import ORIGINAL_ID, REPLICATED_FROM
 from pulsar_on_kafka.mapping.state.clusters.subscription_progress import Origin
+from pulsar_on_kafka.node.sides.origin_reading import OriginReading
 from pulsar_on_kafka.replicated.origin_index import Run
-from pulsar_on_kafka.service.replication.subscriptions.origin_reading import OriginReading
 
 LIFE = 5
 WEST = Origin("west", LIFE)

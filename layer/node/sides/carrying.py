@@ -10,12 +10,12 @@ from pulsar_on_kafka.base.side_by_side import side_by_side
 from pulsar_on_kafka.mapping.state.cursors.delivery_counts import Deliveries
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.node.sides.comparing import compare_partitions
+from pulsar_on_kafka.node.sides.side_reading import CursorsOf
 from pulsar_on_kafka.replicated.acks import Acks
 from pulsar_on_kafka.replicated.carried_deliveries import carried, joined
 from pulsar_on_kafka.replicated.comparison import PartitionComparison
 from pulsar_on_kafka.replicated.progress import Side, said, take_over, without_acknowledged, without_message
-from pulsar_on_kafka.service.replication.subscriptions.comparing import compare_partitions
-from pulsar_on_kafka.service.replication.subscriptions.side_reading import CursorsOf
 from pulsar_on_kafka.subscriptions.requests.acks_by_readers import acknowledge_ledgers
 
 

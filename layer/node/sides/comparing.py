@@ -10,9 +10,9 @@ from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.node.sides.side_reading import SideReading
 from pulsar_on_kafka.replicated.comparison import PartitionComparison, compare
 from pulsar_on_kafka.replicated.progress import Side
-from pulsar_on_kafka.service.replication.subscriptions.side_reading import SideReading
 
 
 def compare_subscription(

@@ -15,9 +15,9 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_requests import SaveNow
 from pulsar_on_kafka.metadata.subscriptions.subscription import Subscription
 from pulsar_on_kafka.metadata.topics import Topic
 from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.node.sides.origin_reading import AT_ONCE, OriginReading, Seen
 from pulsar_on_kafka.replicated.origin_index import OriginIndex
 from pulsar_on_kafka.replicated.progress import Side
-from pulsar_on_kafka.service.replication.subscriptions.origin_reading import AT_ONCE, OriginReading, Seen
 
 _QUEUE_KBYTES: Final = 4096
 

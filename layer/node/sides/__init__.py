@@ -1,0 +1,1 @@
+"""One cluster's side of subscriptions, beside that of another one: read, compared, carried over."""
