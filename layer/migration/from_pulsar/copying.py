@@ -1,6 +1,6 @@
 """Copies one partition of a Pulsar topic into its partition here, each entry once, whoever is killed when.
 
-What is there already of it is on record as a replicator has it (`service.replication.target`, decision 0018): the
+What is there already of it is on record as a replicator has it (`node.sides.target`, decision 0018): the
 entry's place stands for the original's offset, and the number of the run for the epoch.
 """
 
@@ -21,8 +21,7 @@ from pulsar_on_kafka.mapping.errors import MappingError
 from pulsar_on_kafka.migration.from_pulsar.entries import Copy, Entry, Origin, copies
 from pulsar_on_kafka.migration.from_pulsar.places import place_of
 from pulsar_on_kafka.migration.from_pulsar.schemas_here import SchemasHere
-from pulsar_on_kafka.service.replication.lane import produce_with_room
-from pulsar_on_kafka.service.replication.target import Copied, Target
+from pulsar_on_kafka.node.sides.target import Copied, Target, produce_with_room
 
 _log: Final = logging.getLogger(__name__)
 

@@ -39,8 +39,8 @@ from pulsar_on_kafka.migration.from_pulsar.places import Position, place_of, pos
 from pulsar_on_kafka.migration.from_pulsar.reading import PulsarAddress, PulsarReading
 from pulsar_on_kafka.migration.from_pulsar.schemas_here import SchemasHere
 from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.node.sides.target import Target
 from pulsar_on_kafka.replicated.progress import Side, without_acknowledged, without_message
-from pulsar_on_kafka.service.replication.target import Target
 from pulsar_on_kafka.subscriptions.requests.acks_by_readers import acknowledge_ledgers
 
 _log: Final = logging.getLogger(__name__)

@@ -1,1 +1,1 @@
-"""One cluster's side of subscriptions, beside that of another one: read, compared, carried over."""
+"""What another cluster has beside this one: copies of a topic, and its side of subscriptions."""

@@ -6,21 +6,18 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any, Final, NoReturn
 
-from pulsar_on_kafka.base import errors
-from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.kafka.errors import ours
 from pulsar_on_kafka.kafka.producer import KafkaProducer
 from pulsar_on_kafka.mapping.records.epoch_fences import Fence
+from pulsar_on_kafka.node.sides.target import Copied, Target, produce_with_room
 from pulsar_on_kafka.service.replication.copying import Copying, Headers
 from pulsar_on_kafka.service.replication.cursor import ReplicationCursor
-from pulsar_on_kafka.service.replication.target import Copied, Target
 from pulsar_on_kafka.subscriptions.records.read_committed import ReadCommitted
 from pulsar_on_kafka.subscriptions.records.readable import Readable
 
 _STEP: Final = 50
 """Records, of which some thousands are under way: so many are reported as one, and then reports are asked for. Less
 often, and the producer's own thread would wait for the GIL at each report."""
-_ROOM_S: Final = 0.01
 _FULL_S: Final = 30.0
 
 
@@ -196,16 +193,3 @@ def _raise(failure: Exception, what: str) -> NoReturn:
     if translated is failure:
         raise failure
     raise translated from failure
-
-
-def produce_with_room(producer: KafkaProducer, within_s: float, topic: str, *record: Any) -> None:
-    """`produce`, once the queue that all who copy to the cluster share has room. Raises AppendFailed after so long."""
-    deadline = Deadline.after(within_s)
-    while not deadline.passed():
-        producer.wait_for_reports(_ROOM_S)
-        try:
-            producer.produce(topic, *record)
-        except BufferError:
-            continue
-        return
-    raise errors.AppendFailed(f"{topic}: the queue to its cluster was full for {within_s:.0f} s")

@@ -13,9 +13,9 @@ from pulsar_on_kafka.mapping.names.replicator_names import replicator_subscripti
 from pulsar_on_kafka.mapping.names.topic_name import TopicName
 from pulsar_on_kafka.metadata.subscriptions.subscription_type import SubscriptionType
 from pulsar_on_kafka.node.node import Node
+from pulsar_on_kafka.node.sides.target import Target, target_topic
 from pulsar_on_kafka.service.replication.remote import RemoteCluster
 from pulsar_on_kafka.service.replication.session import ReplicationCounts, ReplicatorSession
-from pulsar_on_kafka.service.replication.target import Target, target_topic
 
 _log: Final = logging.getLogger(__name__)
 _OPEN_S: Final = 60.0

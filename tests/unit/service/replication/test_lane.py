@@ -13,10 +13,10 @@ from pulsar_on_kafka.cursor.identity import CursorIdentity
 from pulsar_on_kafka.cursor.machine import CursorState
 from pulsar_on_kafka.cursor.saved import Recovered
 from pulsar_on_kafka.mapping.records.record_headers import SCHEMA_VERSION
+from pulsar_on_kafka.node.sides.target import Copied, Target
 from pulsar_on_kafka.service.replication.copying import Copying
 from pulsar_on_kafka.service.replication.cursor import ReplicationCursor
 from pulsar_on_kafka.service.replication.lane import Lane
-from pulsar_on_kafka.service.replication.target import Copied, Target
 
 IDENTITY = CursorIdentity("t", 0, "pulsar.repl.us", "k", "i", 1, 9, 100)
 
