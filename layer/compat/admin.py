@@ -71,7 +71,7 @@ class Admin(Protocol):
         """This message comes next."""
 
     def set_deduplication(self, where: str, *, enabled: bool | None) -> None:
-        """Of a namespace or a topic; None removes the policy."""
+        """Set the policy of a namespace or a topic; None removes it."""
 
     def deduplication(self, where: str) -> bool | None:
         """What is set there itself."""
@@ -80,7 +80,7 @@ class Admin(Protocol):
         """Returns when it is done."""
 
     def set_policies(self, namespace: str, **policies: Any) -> None:
-        """By the names of `metadata.policies`."""
+        """Set policies by the names of `metadata.policies`."""
 
     def keep_up(self) -> None:
         """Have policies acted on from now on, as often as this cluster can."""

@@ -168,7 +168,7 @@ class Run:
 
     @property
     def logins(self) -> Logins:
-        """Of a secured scenario's cluster."""
+        """Logins of a secured scenario's cluster."""
         if self._target.logins is None:
             raise ValueError("only secured scenarios have logins: @scenario(..., secured=True)")
         return self._target.logins

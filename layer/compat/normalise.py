@@ -32,7 +32,7 @@ class Normaliser:
         self._ledgers: dict[int, dict[int, int]] = {}
 
     def call(self, name: str, label: str) -> None:
-        """From now on `name`, wherever it stands in a text, is `<label>`."""
+        """Call `name` `<label>` from now on, wherever it stands in a text."""
         self._labels[name] = f"<{label}>"
 
     def value(self, value: Any) -> Any:

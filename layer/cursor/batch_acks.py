@@ -102,7 +102,7 @@ class BatchAckSets:
         return self._ledgers.keys() | self._away.keys()
 
     def ledger(self, index: int) -> Mapping[int, BatchAckSet]:
-        """By offset."""
+        """The ledger's batch ack sets, by offset."""
         if index in self._away:
             self.bring_back(index)
         return self._ledgers.get(index, {})

@@ -41,7 +41,7 @@ class CheckpointFold:
         return max(sessions.values(), key=lambda found: (found.version, found.save), default=None)
 
     def all(self) -> dict[_Cursor, dict[str, CursorCheckpoint]]:
-        """By cursor (topic, partition, subscription) and session; a copy."""
+        """Checkpoints by cursor (topic, partition, subscription) and session; a copy."""
         return {cursor: dict(sessions) for cursor, sessions in self._by_cursor.items()}
 
 

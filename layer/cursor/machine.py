@@ -340,7 +340,7 @@ class CursorState:
         return self.deleted.is_away(index) or self.batches.is_away(index)
 
     def summary(self, index: int, size_bytes: int) -> LedgerSummary:
-        """Of a ledger that is here, whose segments take `size_bytes`."""
+        """The summary of a ledger that is here, whose segments take `size_bytes`."""
         bitmap = self.deleted.ledger(index)
         batches = len(self.batches.ledger(index))
         if not bitmap:

@@ -169,7 +169,7 @@ class CursorSegments:
     def _read(
         self, identity: CursorIdentity, wanted: Mapping[int, str], what: str, deadline: Deadline
     ) -> Mapping[int, bytes]:
-        """By offset; `wanted` says what nobody knows any more if the record there is gone."""
+        """Values by offset; `wanted` says what nobody knows any more if the record there is gone."""
         partition = CURSORS.partition_for(identity.topic)
         records: Mapping[int, LogRecord] = self._log.read_at(CURSORS, partition, sorted(wanted), deadline)
         values = {}

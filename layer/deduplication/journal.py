@@ -204,7 +204,7 @@ class SequenceJournal:
     def needed(
         self, topic: Topic, partitions: Iterable[int], deadline: Deadline, living: Callable[[], Collection[str]]
     ) -> dict[int, list[int]]:
-        """From which offsets of these partitions on a new holder of any name would have to read, as of now.
+        """The offsets from which on a new holder of any name would have to read these partitions, as of now.
 
         `living` gives the names of the topic's producers; it is only asked where one was not heard of for long.
         """
@@ -288,7 +288,7 @@ class SequenceJournal:
 
     @staticmethod
     def _newest(topic: Topic, known: Mapping[tuple[int, int], _Noted]) -> dict[int, _Noted]:
-        """By partition, the snapshot of the highest epoch."""
+        """The snapshot of the highest epoch, by partition."""
         newest: dict[int, _Noted] = {}
         for (_, partition), noted in sorted(known.items()):
             if noted.snapshot.topic_incarnation == topic.layout.incarnation:

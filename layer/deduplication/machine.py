@@ -85,7 +85,7 @@ class PartitionSequences:
         return min([end, *(held.offset for held in self._undecided.values())])
 
     def judge(self, sequence: int, txn: TxnId | None = None) -> Verdict:
-        """Of a message of the transaction `txn`, or of none."""
+        """The verdict on a message of the transaction `txn`, or of none."""
         if self._doubtful:
             return Verdict.UNKNOWN
         if sequence in self._absent:

@@ -103,7 +103,7 @@ def answer_for(refused: Exception) -> KafkaError:
 
 
 def is_certainly_not_stored(error: KafkaError) -> bool:
-    """Of a record that failed: no broker can have it. A time-out, say, leaves that open."""
+    """Whether no broker can have the record that failed with `error`. A time-out, say, leaves that open."""
     return error.code() in _NEVER_STORED
 
 

@@ -123,7 +123,7 @@ class LookupGateway:
         return self._map.place(tenant, asker), f"{domain}://{tenant}/{namespace}/{topic}"
 
     def _state(self, place: Place, topic: str) -> dict[str, Any]:
-        """Of each cluster that has something of it: while its tenant moves, both."""
+        """The state of the topic in each cluster that has something of it: while its tenant moves, both."""
         told: dict[str, Any] = {}
         missing: list[TopicNotFound] = []
         places = [place] if place.reached is None else [place, place.reached]

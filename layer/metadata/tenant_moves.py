@@ -65,7 +65,7 @@ def moved(record: TenantRecord | None, tenant: str, move: Move, cluster: str = "
 
 
 def described(record: TenantRecord | None) -> str:
-    """In words, behind "tenant x"."""
+    """The state in words, behind "tenant x"."""
     if record is None or record.state is TenantState.REMOVED:
         return "is on no cluster"
     if record.state is TenantState.SWITCHING:

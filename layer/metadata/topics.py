@@ -651,7 +651,7 @@ class Topics:
         return told
 
     def _set_state(self, life: TopicRecord, state: LifeState, deadline: Deadline) -> None:
-        """Of this life only, and from the state that it was seen in; nothing when it has left that."""
+        """Move this life only, and from the state that it was seen in; nothing when it has left that."""
 
         def changed(current: Versioned) -> bytes | None:
             record = decode_topic(current.value)

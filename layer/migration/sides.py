@@ -169,7 +169,7 @@ class SideBySide:
 
 
 def digest_of(place: int, record: KafkaRecord, headers: Headers) -> int:
-    """Of the original's offset, and of key, value and the headers that a copy keeps: 128 bits of BLAKE2b."""
+    """A digest of the original's offset, and of key, value and the headers that a copy keeps: 128 bits of BLAKE2b."""
     key, value = record.key(), record.value()
     kept = [header for header in headers if header[0] not in _OF_ONE_SIDE]
     sizes = [None if part is None else len(part) for part in (key, value)]

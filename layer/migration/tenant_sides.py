@@ -123,7 +123,7 @@ class TenantSides:
                 pause(_LOOK_S)
 
     def carry_progress(self) -> None:
-        """Of each subscription that both sides have, as it is now."""
+        """Carry the progress of each subscription that both sides have, as it is now."""
         with closing(SideReading(self._left.node)) as here, closing(SideReading(self._reached.node)) as there:
             for pair in self._pairs():
                 deadline = Deadline.after(_READ_S)
@@ -321,7 +321,7 @@ class TenantSides:
         return [topic for topic in found if topic is not None]
 
     def _pairs(self) -> list[_Pair]:
-        """Of the topics that both clusters have."""
+        """Pairs of the topics that both clusters have."""
         found = side_by_side([partial(self._pair, topic) for topic in self._topics(self._left)])
         return [pair for pair in found if pair is not None]
 

@@ -135,7 +135,7 @@ class MigrationWorker:
         self._advance(event)
 
     def _there(self) -> TenantSides:
-        """From the source to the target."""
+        """Both sides, from the source to the target."""
         source, target = Side(self.record.source, self.source), Side(self.record.target, self.target)
         return TenantSides(self.record.tenant, source, target, self._patience_s)
 

@@ -104,7 +104,8 @@ class AcknowledgedElsewhere:
     def of(
         self, cursor: CursorState, offsets: Sequence[int], records: Sequence[Any]
     ) -> tuple[list[int], dict[int, BatchSet]]:
-        """Of these records the offsets of entries, and the messages of batch entries, that are done with.
+        """The offsets of entries, and the messages of batch entries, that other clusters are done with, of these
+        records.
 
         Raises:
             StoreError: it cannot be found out now.

@@ -57,7 +57,7 @@ def carried(here: Side, there: Side) -> Deliveries | None:
 
 
 def joined(own: Deliveries | None, other: Deliveries | None) -> Deliveries | None:
-    """Of each message the higher count and the later time: both only grow wherever it is. None for nothing."""
+    """The higher count and the later time of each message: both only grow wherever it is. None for nothing."""
     both = [each for each in (own, other) if each is not None]
     counts: dict[int, tuple[int, int]] = {}
     due: dict[int, int] = {}

@@ -98,7 +98,7 @@ class OriginIndex:
         return {origin: len(runs.length) for origin, runs in self._origins.items()}
 
     def runs(self, origin: Origin, first: int = 0) -> Iterator[Run]:
-        """From number `first` on, in the order in which the copies lie here."""
+        """Runs of copies from number `first` on, in the order in which the copies lie here."""
         runs = self._origins.get(origin)
         if runs is not None:
             for number in range(first, len(runs.length)):

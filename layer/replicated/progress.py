@@ -49,7 +49,7 @@ def said(side: Side) -> Progress:
 
 
 def begun(side: Side, start: int) -> Progress:
-    """Of what is `said`, what lies below the subscription's first offset."""
+    """The part of `said` that lies below the subscription's first offset."""
     found = _by_origin(side, Acks(side.cursor.deleted.entries_per_ledger, start)) if start else {}
     return {origin: acks for origin, acks in found.items() if acks}
 

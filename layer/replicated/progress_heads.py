@@ -90,7 +90,7 @@ class ProgressHeads:
             yield subject, HeadAt(writer, heads[writer])
 
     def others_keys(self, subject: Subject, mine: Writer) -> list[tuple[Writer, bytes | None]]:
-        """Of writers below `mine`: (writer, key of a segment; None: its head)."""
+        """Keys of writers below `mine`: (writer, key of a segment; None: its head)."""
         found: list[tuple[Writer, bytes | None]] = [
             (writer, key) for writer, keys in self._segments.get(subject, {}).items() if writer < mine for key in keys
         ]

@@ -145,7 +145,7 @@ class ProgressLog:
         self.tombstone(subject, self.ask(subject.topic, keys, deadline), deadline)
 
     def tombstone(self, subject: Subject, keys: list[bytes], deadline: Deadline) -> None:
-        """Of a subject's own keys."""
+        """Tombstone these keys of the subject."""
         if keys:
             partition = SUBSCRIPTION_PROGRESS.partition_for(subject.topic)
             self.log.append_many(SUBSCRIPTION_PROGRESS, partition, [(key, None) for key in keys], deadline)
@@ -196,7 +196,7 @@ class ProgressWriter:
         head = ProgressHead(life, self._saved(progress, writer, partition, deadline), deliveries)
         value = encode_head(head)
         if len(value) > _LARGEST_HEAD_BYTES:
-            raise StoreError(f"what is said of {self.subject} takes {len(value)} bytes, a head has room for 1,000,000")
+            raise StoreError(f"the head of {self.subject} takes {len(value)} bytes and has room for 1,000,000")
         digest = hashlib.blake2b(value, digest_size=16).digest()
         if digest == self._last:
             return

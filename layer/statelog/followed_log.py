@@ -159,7 +159,7 @@ class _Follower:
         return found
 
     def follow(self, which: Which, start: int) -> None:
-        """From `start` on, unless it is followed already."""
+        """Follow a partition from `start` on, unless it is followed already."""
         with self._lock:
             if self._closed or which in self._windows:
                 return

@@ -77,7 +77,7 @@ class TakeOverFence:
 
     @property
     def owner(self) -> Owner | None:
-        """Who serves; None before the first TAKEOVER."""
+        """The owner that serves; None before the first TAKEOVER."""
         return self._owner
 
     @property

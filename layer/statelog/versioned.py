@@ -175,7 +175,7 @@ class VersionedEntities(Generic[E]):
         return {entity: _standing(versions) for entity, versions in self._versions.items()}
 
     def states_at(self, place: str) -> dict[E, Versioned]:
-        """Of the entities of one place alone. Raises LookupError without `place_of`."""
+        """The states of one place's entities alone. Raises LookupError without `place_of`."""
         if self._place_of is None:
             raise LookupError("nobody said which place an entity is of")
         return {entity: _standing(self._versions[entity]) for entity in self._at.get(place, ())}

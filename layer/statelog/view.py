@@ -62,7 +62,7 @@ class LogEnd(NamedTuple):
     """What was appended."""
 
     def since(self, before: LogEnd | None) -> LogEnd:
-        """Of two appends, one after the other, as if they were one."""
+        """The two appends, one after the other, as if they were one."""
         return self if before is None else LogEnd(before.asked, self.end, before.position, [*before.own, *self.own])
 
     def is_all_from(self, position: int) -> bool:

@@ -70,7 +70,8 @@ class Window:
                     return None
 
     def _between(self, start: int, end: int) -> list[LogRecord]:
-        """By going back from the newest: what is taken is nearly always the last that came."""
+        """The records of [start, end), found by going back from the newest: a caller nearly always takes the last that
+        came."""
         found: list[LogRecord] = []
         for record in reversed(self._records):
             if record.offset < start:

@@ -23,16 +23,20 @@ app = typer.Typer(help="Rights that programs need.", no_args_is_help=True)
 def print_rights(
     settings: Settings,
     role: Annotated[
-        Literal["producer", "consumer", "reader", "admin", "service"], typer.Option("--role", help="What it does.")
+        Literal["producer", "consumer", "reader", "admin", "service"],
+        typer.Option("--role", help="The program's role."),
     ],
     principal: Annotated[str, typer.Option("--principal", metavar="NAME", help="Who: alice, or User:CN=alice.")],
     topic: Annotated[
-        str, typer.Option("--topic", help="Which topic; of admin and service: any of the namespace that they serve.")
+        str,
+        typer.Option(
+            "--topic", help="The program's topic; for admin and service any topic of the namespace that they serve."
+        ),
     ],
     subscription: Annotated[str, typer.Option("--subscription", metavar="NAME", help="Of a consumer.")] = "",
     also: Annotated[
         Optional[list[Extra]],  # noqa: UP045 - evaluated by typer, also on Python 3.10
-        typer.Option("--also", help="What it uses besides. May be repeated."),
+        typer.Option("--also", help="A feature that it uses besides. May be repeated."),
     ] = None,
 ) -> None:
     """Print the kafka-acls lines for exactly what a program needs (docs/acls.md), in the instance of --instance.

@@ -38,7 +38,12 @@ ListenerOption = Annotated[
 ]
 
 PeerInstanceOption = Annotated[
-    str, typer.Option("--peer-instance", metavar="NAME", help="Whose state it is there; left out: that without a name.")
+    str,
+    typer.Option(
+        "--peer-instance",
+        metavar="NAME",
+        help="The instance whose state it is there; left out: the one without a name.",
+    ),
 ]
 
 
@@ -145,7 +150,7 @@ def local(
 
 
 def _listeners(given: Sequence[str]) -> dict[str, ClusterListener]:
-    """Of NAME=URL@CIDR,... each. Raises typer.BadParameter."""
+    """Listeners from NAME=URL@CIDR,... each. Raises typer.BadParameter."""
     found: dict[str, ClusterListener] = {}
     for item in given:
         name, separator, rest = item.partition("=")

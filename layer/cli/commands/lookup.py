@@ -90,7 +90,7 @@ def get(
     tenant: Annotated[str, typer.Argument(metavar="TENANT")],
     server: ServerOption = f"localhost:{DEFAULT_PORT}",
     listener: Annotated[
-        str, typer.Option("--listener", help="Which of the cluster's addresses; left out: that of your network.")
+        str, typer.Option("--listener", help="The listener whose address is wanted; left out: that of your network.")
     ] = "",
 ) -> None:
     """Ask a lookup service where a tenant is, as a client does."""

@@ -67,7 +67,9 @@ _End = Annotated[
 ]
 _Schema = Annotated[
     str,
-    typer.Option("--schema", metavar="latest|bytes|N", help="What values are read by: bytes as they are, N a version."),
+    typer.Option(
+        "--schema", metavar="latest|bytes|N", help="The schema that values are read by: bytes as they are, N a version."
+    ),
 ]
 _Master = Annotated[str, typer.Option("--master", help="Where Spark runs.")]
 _Executor = Annotated[

@@ -41,14 +41,14 @@ def doctor(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do it without asking.")] = False,
 ) -> None:
-    """What is wrong with this machine, this cluster, these rights: ok, warn or fail, and what to do.
+    """Examine this machine, this cluster and these rights: ok, warn or fail, and advice.
 
     Exit code 1 when a check fails.
     """
     if tombstone and not state:
         raise typer.BadParameter("it goes with --state", param_hint="--tombstone")
     if tombstone and not yes:
-        raise typer.BadParameter("what cannot be read is lost for good: say --yes", param_hint="--tombstone")
+        raise typer.BadParameter("unreadable records are lost for good: say --yes", param_hint="--tombstone")
     findings = list(_examine(settings, try_it, state=state, tombstone=tombstone))
     if settings.json:
         write_json([asdict(finding) for finding in findings])

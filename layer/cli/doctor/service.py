@@ -25,7 +25,7 @@ def check_service(admin: KafkaAdmin, instance: Instance) -> Finding:
 
 
 def judge_members(client_ids: Iterable[str]) -> Finding:
-    """By the client ids of those who maintain the cluster."""
+    """Judge the members that maintain the cluster, by their client ids."""
     there = list(client_ids)
     clients = sum(map(stands_in, there))
     services = len(there) - clients

@@ -109,7 +109,7 @@ def check_state(settings: KafkaSettings, admin: KafkaAdmin, *, tombstone: bool) 
             yield fail(
                 f"state of {each.topic.name}",
                 f"{said}; it is under {each.key[:_SHOWN_BYTES]!r}",
-                "what it is about cannot be used; a newer version may have written it, else what it said is lost: "
+                "its entity cannot be used; a newer version may have written it, else its content is lost: "
                 "pok doctor --state --tombstone makes it as if it had never been there",
             )
     if not found:

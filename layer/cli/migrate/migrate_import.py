@@ -50,7 +50,7 @@ class WhereOptions:
     ] = None
     name: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option("--name", help="What the Pulsar cluster is called; by default what it calls itself."),
+        typer.Option("--name", help="The Pulsar cluster's name; by default the one that it calls itself."),
     ] = None
 
 
@@ -65,7 +65,11 @@ class AccessOptions:
     trust_certs: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Option(
-            "--trust-certs", metavar="FILE", help="Who signed Pulsar's certificates.", exists=True, dir_okay=False
+            "--trust-certs",
+            metavar="FILE",
+            help="The authorities that signed Pulsar's certificates.",
+            exists=True,
+            dir_okay=False,
         ),
     ] = None
 

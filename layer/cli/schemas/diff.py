@@ -37,14 +37,14 @@ def register(app: typer.Typer) -> None:
 def diff(
     settings: Settings,
     old: Annotated[str, typer.Argument(metavar="OLD", help="A definition's file; with --topic a version's number.")],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="What would follow it, or did.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The definition that would follow it, or did.")],
     kind: Annotated[
         Optional[SchemaType],  # noqa: UP045 - evaluated by typer, also on Python 3.10
         typer.Option(
             "--type",
             parser=schema_type,
             metavar="TYPE",
-            help="What the files hold: avro, json, protobuf_native ... Left out: the files say it.",
+            help="The type of the files: avro, json, protobuf_native ... Left out: the files say it.",
             show_default=False,
         ),
     ] = None,
@@ -57,7 +57,7 @@ def diff(
         typer.Option("--property", "-p", metavar="NAME=VALUE", help="A property of both files. May be repeated."),
     ] = None,
 ) -> None:
-    """What differs between two definitions, field by field, and whether BACKWARD and FORWARD accept it.
+    """Compare two definitions, field by field, and say whether BACKWARD and FORWARD accept the change.
 
     A file is a definition of --type, or what `pok schemas get` and `extract --json` print; it needs no cluster.
     """

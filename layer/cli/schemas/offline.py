@@ -62,9 +62,7 @@ def check(
     ],
     kind: Annotated[
         SchemaType,
-        typer.Option(
-            "--type", parser=schema_type, metavar="TYPE", help="What they are: avro, json, protobuf_native ..."
-        ),
+        typer.Option("--type", parser=schema_type, metavar="TYPE", help="Their type: avro, json, protobuf_native ..."),
     ],
     strategy: Annotated[
         CompatibilityStrategy,

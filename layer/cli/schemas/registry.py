@@ -35,7 +35,7 @@ TypeOption = Annotated[
         "--type",
         parser=schema_type,
         metavar="TYPE",
-        help="What the definition is: avro, json, protobuf_native ... Left out: the file says it.",
+        help="The definition's type: avro, json, protobuf_native ... Left out: the file says it.",
         show_default=False,
     ),
 ]
@@ -200,9 +200,11 @@ def set_compatibility(
 def get_compatibility(
     settings: Settings,
     where: WhereArgument,
-    applied: Annotated[bool, typer.Option("--applied", help="What counts here, wherever it is set.")] = False,
+    applied: Annotated[
+        bool, typer.Option("--applied", help="Show the strategy that counts here, wherever it is set.")
+    ] = False,
 ) -> None:
-    """What is set here (UNDEFINED: nothing), or with --applied what counts here."""
+    """Show the strategy that is set here (UNDEFINED: nothing), or with --applied the one that counts here."""
     with admin_of(settings) as admin:
         found = admin.get_schema_compatibility_strategy(where, applied=applied)
     if settings.json:

@@ -20,7 +20,7 @@ ClusterConfigOption = Annotated[
 
 
 def read_cluster_config(given: Sequence[str]) -> dict[str, dict[str, str]]:
-    """By cluster, from `NAME:KEY=VALUE` and `NAME:FILE`; later ones win.
+    """Options by cluster, from `NAME:KEY=VALUE` and `NAME:FILE`; later ones win.
 
     Raises:
         typer.BadParameter: neither, or a reserved option.

@@ -23,7 +23,9 @@ KeyOption = Annotated[
 TokenOption = Annotated[
     str,
     typer.Option(
-        "--token-file", metavar="FILE", help="Who asks has to say the token in this file: Authorization: Bearer ..."
+        "--token-file",
+        metavar="FILE",
+        help="A file with the token that callers have to send: Authorization: Bearer ...",
     ),
 ]
 

@@ -22,10 +22,12 @@ ValueArgument = Annotated[
     str,
     typer.Argument(
         metavar="VALUE",
-        help="What the policy takes: true or false; a number; a word, in any case; a size as 10G; names with commas.",
+        help="The policy's value: true or false; a number; a word, in any case; a size as 10G; names with commas.",
     ),
 ]
-AppliedOption = Annotated[bool, typer.Option("--applied", help="What counts here, wherever it is set.")]
+AppliedOption = Annotated[
+    bool, typer.Option("--applied", help="Show the values that count here, wherever they are set.")
+]
 
 
 def set_policy(settings: Settings, where: str, name: str, value: str) -> None:

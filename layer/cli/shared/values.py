@@ -67,7 +67,7 @@ def parse_duration(text: str) -> int:
 
 
 def duration_text(milliseconds: int) -> str:
-    """In the largest two units that fit, as `1h30m`; `0s` below a second."""
+    """The duration in the largest two units that fit, as `1h30m`; `0s` below a second."""
     sign, seconds = ("-" if milliseconds < 0 else ""), abs(milliseconds) // 1000
     parts: list[str] = []
     for unit in ("d", "h", "m", "s"):

@@ -100,7 +100,7 @@ class JavaClient:
         return JavaReader(self._bridge, self._bridge.call(builder.create))
 
     def new_transaction(self, timeout_ms: int = 60_000) -> JavaTransaction:
-        """Of a client made with `enable_transaction=True`."""
+        """Begin a transaction, of a client made with `enable_transaction=True`."""
 
         def begun() -> Any:
             return self.native.newTransaction().withTransactionTimeout(timeout_ms, self._bridge.ms).build().get()

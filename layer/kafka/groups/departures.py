@@ -75,7 +75,7 @@ class Departures:
         """Why no good-byes can be said."""
 
     def company(self, group_id: str, client_id: str) -> Company:
-        """Of the member that this process will be in the group with this client id."""
+        """The company of the member that this process will be in the group with this client id."""
         return Company(self, group_id, client_id)
 
     def close(self) -> None:
@@ -174,7 +174,7 @@ class Company:
         """Processes of this machine."""
 
     def joining(self) -> None:
-        """Who is over shall not be waited for by this join."""
+        """Take members that are over out of the group, so that this join does not wait for them."""
         self.look()
         self._departures.watch(self)
 

@@ -95,7 +95,7 @@ class ComparedEntries:
 def compared_subscription(
     name: str, done: Acknowledged, cursor: CursorState, copies: CopiesHere, places: BitMap64
 ) -> ComparedSubscription:
-    """Of the entries at `places`, as far as they are here. Raises StoreError, as `of_cursor`."""
+    """Compare the entries at `places`, as far as they are here. Raises StoreError, as `of_cursor`."""
     both = copies.index.copies(copies.origin) & places
     there = BitMap64([place for place in both if place not in done])
     here = BitMap64()

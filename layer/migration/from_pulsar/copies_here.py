@@ -53,7 +53,7 @@ class CopiesHere:
         return self._late.get(place)
 
     def note_digest(self, place: int, digest: int) -> None:
-        """Of several copies the first counts."""
+        """Note a copy's digest; of several copies the first counts."""
         if not self._places or place > self._places[-1]:
             self._places.append(place)
             self._digests.append(digest)

@@ -118,7 +118,7 @@ def parse_cursor(cursor: dict[str, Any]) -> Acknowledged:
 
 
 def acknowledged(end: int, ranges: Iterable[tuple[int, int]]) -> Acknowledged:
-    """Of ranges in any order, which may touch and overlap, and lie below `end`."""
+    """Merge ranges in any order, which may touch and overlap, and lie below `end`."""
     merged: list[tuple[int, int]] = []
     for start, stop in sorted(ranges):
         if stop <= max(start, end):

@@ -378,7 +378,7 @@ class ImportedUpTo:
 
 
 def imported_upto(node: Node, record: ImportRecord, deadline: Deadline) -> list[ImportedUpTo]:
-    """Of each partition that was ever copied, from what is on record here. Raises StoreError."""
+    """The progress of each partition that was ever copied, from what is on record here. Raises StoreError."""
     found = []
     for namespace in node.namespaces.list(record.tenant, deadline):
         for each in node.topics.list(namespace, deadline):

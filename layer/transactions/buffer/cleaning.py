@@ -83,7 +83,8 @@ class BufferCleaning:
     def _is_over(
         self, entry: AbortedEntry, txn: TxnId, entries: BufferEntries, log_start: int | None, now_ms: int
     ) -> bool:
-        """Of a former life: no record that it must leave out can be in the partition, or come there."""
+        """Whether an entry of a former life is over: no record that it must leave out can be in the partition, or come
+        there."""
         here = entries.aborted(self._where, txn)
         sealed = entry.sealed or (here is not None and here.sealed)
         return sealed or (log_start is None and entry.late_until_ms < now_ms)

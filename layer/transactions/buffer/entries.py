@@ -132,7 +132,7 @@ class BufferEntries:
         return max((mark.least_bits for mark in self._low_water.get(coordinator, {}).values()), default=-1)
 
     def low_waters(self) -> dict[int, int]:
-        """By coordinator."""
+        """Low-water marks by coordinator."""
         return {coordinator: self.low_water(coordinator) for coordinator in self._low_water}
 
     def is_over(self, txn: TxnId) -> bool:
@@ -156,7 +156,8 @@ class BufferEntries:
     # Transactions -------------------------------------------------------------------------------------------------
 
     def status(self, where: DataPartition, txn: TxnId) -> TxnStatus:
-        """Of a transaction that a record below the data's end names, when that end was taken before this log's."""
+        """The status of a transaction that a record below the data's end names, when that end was taken before this
+        log's."""
         known = self._known(where, txn)
         if known is None:
             return TxnStatus.COMMITTED
@@ -235,7 +236,7 @@ class BufferEntries:
         return sorted(self._partitions)
 
     def count(self) -> int:
-        """Of all entries."""
+        """The number of all entries."""
         return sum(len(known) for transactions in self._partitions.values() for known in transactions.values())
 
     def entries(self, where: DataPartition, txn: TxnId) -> Iterator[tuple[TransactionBufferKey, BufferEntry]]:

@@ -150,8 +150,8 @@ class TransactionBuffer:
         return Judged(None, excluded, late)
 
     def fates(self, met: Sequence[Met]) -> tuple[BitMap64, BitMap64]:
-        """Of records that are read again one by one, in any order, after `learn`: those that are not readable yet, and
-        those that never are, markers among them."""
+        """Judge records that are read again one by one, in any order, after `learn`: those that are not readable yet,
+        and those that never are, markers among them."""
         waiting, excluded = BitMap64(), BitMap64()
         for one in met:
             outcome = self._known.get(one.txn)

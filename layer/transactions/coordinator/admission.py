@@ -33,5 +33,5 @@ class Admission:
 
     @property
     def begins(self) -> int:
-        """In the next turn: 4 for each millisecond of an append, 4 at least."""
+        """Transactions that begin in the next turn: 4 for each millisecond of an append, 4 at least."""
         return max(_LEAST, int(_A_SECOND_OF_KAFKA * min(self._fastest_s, self._before_s)))

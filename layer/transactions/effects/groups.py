@@ -126,7 +126,8 @@ class Effects:
     def _by_speed(
         self, wanted: Sequence[machine.Announce], now_s: float
     ) -> tuple[list[Announcement], list[Announcement]]:
-        """By transaction, those whose partitions worked, and those of which one has rested enough."""
+        """Announcements by transaction: those of partitions that worked, and those of which one partition has rested
+        enough."""
         fast: dict[TxnId, dict[TopicPartition, None]] = {}
         slow: dict[TxnId, dict[TopicPartition, None]] = {}
         for each in wanted:

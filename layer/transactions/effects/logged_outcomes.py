@@ -69,7 +69,7 @@ class DataPartitions(Protocol):
     """The calls on data topics that outcomes use. Thread-safe; raises LayerErrors."""
 
     def incarnation(self, topic: str, deadline: Deadline) -> int | None:
-        """Of the topic's present life; None when there is no such topic."""
+        """The incarnation of the topic's present life; None when there is no such topic."""
         ...
 
     def prepare(self, topic: str, deadline: Deadline) -> None:
@@ -294,7 +294,7 @@ class LoggedOutcomes:
         return _together(records), set(there) - ends.keys()
 
     def publish_low_water(self, coordinator: int, low_water: int, session: str, deadline: Deadline) -> None:
-        """In every partition of the buffer topic: a former owner that wakes up may write an OPEN to any."""
+        """Publish it in every partition of the buffer topic: a former owner that wakes up may write an OPEN to any."""
         self._append(outcome_records.low_water_records(coordinator, low_water, session), deadline)
 
     # Access -------------------------------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ class LoggedOutcomes:
     def _bounds(
         self, places: Mapping[DataPartition, Sequence[Ended]], deadline: Deadline
     ) -> dict[DataPartition, dict[TxnId, int]]:
-        """Of those with an OPEN there: below which offset none of their records lies."""
+        """Bounds of the transactions with an OPEN there: none of their records lies below."""
         found: dict[DataPartition, dict[TxnId, int]] = {where: {} for where in places}
         others: dict[DataPartition, list[TxnId]] = {}
         for where, ended in places.items():

@@ -44,7 +44,7 @@ class SlowPartitions:
                 self._resting.pop(each, None)
 
     def rested_s(self, partitions: Iterable[TopicPartition]) -> float:
-        """From when on something may be tried in all of these; minus infinity when none of them failed."""
+        """The time from which on something may be tried in all of these; minus infinity when none of them failed."""
         if not self._resting:
             return -inf
         return max((self._resting[each].until_s for each in partitions if each in self._resting), default=-inf)

@@ -119,7 +119,7 @@ class CursorAcks:
         self.ends: dict[TxnId, StoredEnd] = {}
 
     def count(self) -> int:
-        """Of acks and ENDs, those of former lives among them."""
+        """The number of acks and ENDs, those of former lives among them."""
         return len(self.ends) + sum(len(acks) for acks in self.lives.values())
 
     def __bool__(self) -> bool:
@@ -185,7 +185,7 @@ class PendingAckLog:
         return self._cursors
 
     def count(self) -> int:
-        """Of all acks and ENDs."""
+        """The number of all acks and ENDs."""
         return sum(acks.count() for acks in self._cursors.values())
 
     def _takeover(self, key: CursorTakeoverKey, record: LogRecord) -> None:

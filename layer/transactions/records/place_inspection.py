@@ -155,7 +155,7 @@ def in_buffer(entries: BufferEntries, where: DataPartition, txn: TxnId) -> Trans
 
 
 def all_in_buffer(entries: BufferEntries, where: DataPartition) -> list[TransactionInBuffer]:
-    """Of every transaction that anything is on record of, by id."""
+    """Every transaction that anything is on record of, by id."""
     return [in_buffer(entries, where, txn) for txn in sorted(entries.transactions(where))]
 
 
@@ -201,7 +201,7 @@ def in_pending_acks(acks: CursorAcks, name: CursorName, life: CursorLife, txn: T
 
 
 def all_in_pending_acks(acks: CursorAcks, name: CursorName, life: CursorLife) -> list[TransactionInPendingAck]:
-    """Of every transaction that holds something, or of which an outcome waits, by id."""
+    """Every transaction that holds something, or of which an outcome waits, by id."""
     txns = {*acks.life(life).transactions(), *acks.ends}
     return [in_pending_acks(acks, name, life, txn) for txn in sorted(txns)]
 

@@ -127,7 +127,7 @@ class Coordinators:
             return sorted(number for number, served in self._served.items() if served.coordinator.serving)
 
     def dead_threads(self) -> list[str]:
-        """Of coordinators that are to be served: names of threads that are not alive."""
+        """Names of dead threads, of coordinators that are to be served."""
         with self._lock:
             return [f"pok-coordinator-{number}" for number, served in self._served.items() if not served.is_alive()]
 

@@ -51,7 +51,7 @@ class StateSizes:
                     del sizes[partition]
 
     def totals(self) -> tuple[int, int]:
-        """Of buffers, and of pending acks, in all partitions that are cleaned here."""
+        """Sums over buffers, and over pending acks, in all partitions that are cleaned here."""
         with self._lock:
             return sum(self._buffers.values()), sum(self._pending_acks.values())
 
