@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
-if TYPE_CHECKING:
-    from pulsar_on_kafka.compat.driver import Run
+from pulsar_on_kafka.compat.driver import Run
 
-Play: TypeAlias = "Callable[[Run], None]"
+Play: TypeAlias = Callable[[Run], None]
 
 TIME_LIMIT_S: Final = 60.0
 """How long one side of a scenario may take, unless it says otherwise."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from pulsar_on_kafka.compat.java.bridge import Bridge
+from pulsar_on_kafka.compat.java.bridge import Bridge
 
 
 class JavaMessageId:

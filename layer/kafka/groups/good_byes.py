@@ -7,12 +7,10 @@ Kafka takes it from anybody with Read on the group, as members have. kafka-pytho
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.base.errors import NotSupportedYet
-
-if TYPE_CHECKING:
-    from pulsar_on_kafka.base.deadline import Deadline
 
 
 class GoodByes:
