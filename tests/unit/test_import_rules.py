@@ -1,122 +1,264 @@
-"""The import rules of the house (style.md), said in code."""
+"""The house's order, held for every module: floors, rooms, no circles, pure modules. Docs: docs/architecture.md.
+
+All imports count, also those inside of functions and under `TYPE_CHECKING`.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("mapping", "schema_compat", "layer", "spark_connector")
-PURE_LAYER_MODULES = (
-    "machine.py", "model.py", "positions.py", "strategy.py", "versioned.py", "partition.py", "intake.py",
-    "read_ahead.py", "entries.py", "handing_out.py", "acknowledging.py", "partition_saves.py", "key_order.py",
-    "delivery_guard.py", "coordinator_rules.py", "coordinator_state.py", "coordinator_machine.py",
-    "coordinator_timeouts.py", "record_groups.py", "inspection.py", "following.py", "sampling.py", "trimming.py",
-    "expiry.py", "quotas.py", "deletion.py",
+NAME = "pulsar_on_kafka"
+FOLDERS = {
+    "layer": NAME,
+    "mapping": f"{NAME}.mapping",
+    "schema_compat": f"{NAME}.schema_compat",
+    "spark_connector": f"{NAME}.spark",
+}
+
+FLOORS = (
+    "base", "mapping", "schema_compat", "kafka", "statelog", "cursor", "metadata", "registry", "schema", "crypto",
+    "transactions", "deduplication", "replicated", "ledgers", "subscriptions", "node", "lookup", "client", "asyncio",
+    "functions", "admin", "metrics", "service", "migration", "lookup_service", "embedded", "spark", "compat", "cli",
 )  # fmt: skip
-OF_SPARK = ("layer/cli/commands/spark.py",)
-"""The command line over the connector, which it loads when it is asked for it."""
-NO_IO = ("socket", "threading", "subprocess", "asyncio", "logging", "time", "confluent_kafka", "pyspark")
+"""A module imports from its own floor and from those before it."""
+ROOMS = {
+    "subscriptions": ("records", "partition", "dispatching", "leases", "member", "requests"),
+    "client": ("values", "connection", "producer", "receiving", "consumer", "reader", "following"),
+}
+"""Folders of a floor, in their order; what lies beside them on the floor comes behind them."""
+EVERYBODYS = f"{NAME}.exceptions"
+"""The one module of the root that the floors import: users know the exceptions by that name."""
+MOST_MODULES = 20
+
+PURE_FOLDERS = ("mapping", "schema_compat", "transactions.coordinator", "subscriptions.partition")
+PURE = re.compile(r"\bNo I/O\b|\bPure\b")
+"""A module outside of these folders is pure when its docstring says so."""
+NO_IO = ("socket", "threading", "subprocess", "asyncio", "time", "confluent_kafka", "pyspark")
 
 
-def _modules() -> list[Path]:
-    return sorted(path for package in PACKAGES for path in (ROOT / package).rglob("*.py"))
+@dataclass(frozen=True)
+class Import:
+    """`line` of `module` imports `of`, which is a module of ours or not."""
+
+    module: str
+    line: int
+    of: str
+
+    def __str__(self) -> str:
+        return f"{self.module}:{self.line} imports {self.of}"
 
 
 @cache
-def _imports(path: Path) -> frozenset[str]:
-    found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+def _files() -> Mapping[str, Path]:
+    found = {}
+    for folder, name in FOLDERS.items():
+        for path in sorted((ROOT / folder).rglob("*.py")):  # links are not followed
+            parts = [name, *path.relative_to(ROOT / folder).with_suffix("").parts]
+            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    assert len(found) > 700, "the modules were not found"
+    return found
+
+
+@cache
+def _tree(module: str) -> ast.Module:
+    return ast.parse(_files()[module].read_text(encoding="utf-8"))
+
+
+@cache
+def _imports(module: str) -> tuple[Import, ...]:
+    found = []
+    for node in ast.walk(_tree(module)):
         if isinstance(node, ast.Import):
-            found.update(alias.name for alias in node.names)
+            found += [Import(module, node.lineno, alias.name) for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:
-            found.add(node.module)
-    return frozenset(found)
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                found.append(Import(module, node.lineno, whole if whole in _files() else node.module))
+    return tuple(each for each in found if each.of != module)
+
+
+def _ours() -> Iterator[Import]:
+    return (each for module in _files() for each in _imports(module) if each.of in _files())
+
+
+def _inner(module: str) -> list[str]:
+    """Its path below the root; empty for the root."""
+    return module.split(".")[1:]
+
+
+def _folder(module: str) -> str:
+    return module if _files()[module].name == "__init__.py" else module.rpartition(".")[0]
+
+
+def _is_root(module: str) -> bool:
+    """A module of the package's root, which users import."""
+    return module == NAME or _files()[module].parent == ROOT / "layer"
 
 
 def _within(name: str, package: str) -> bool:
-    return name == package or name.startswith(package + ".")
+    return name == package or name.startswith(f"{package}.")
 
 
-def _offending(path: Path, forbidden: tuple[str, ...]) -> list[str]:
-    return sorted(name for name in _imports(path) if any(_within(name, package) for package in forbidden))
+def _none(offending: Iterable[object]) -> None:
+    told = sorted(str(each) for each in offending)
+    assert not told, "\n".join(told)
 
 
-def _name(path: Path) -> str:
-    return str(path.relative_to(ROOT))
+def test_every_module_is_on_a_floor() -> None:
+    _none(module for module in _files() if not _is_root(module) and _inner(module)[0] not in FLOORS)
 
 
-def test_imports_point_one_way() -> None:
-    offending = {}
-    for path in _modules():
-        package = path.relative_to(ROOT).parts[0]
-        forbidden = {
-            "mapping": ("layer", "schema_compat", "spark_connector", *NO_IO),
-            "schema_compat": ("layer", "mapping", "spark_connector", *NO_IO),
-            "layer": ("spark_connector", "tests", "examples"),
-            "spark_connector": ("tests", "examples", "confluent_kafka"),
-        }[package]
-        if _name(path) in OF_SPARK:
-            forbidden = tuple(package for package in forbidden if package != "spark_connector")
-        offending[_name(path)] = _offending(path, forbidden)
-    _check(offending)
+def test_the_page_of_architecture_has_these_floors_in_this_order() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    assert tuple(re.findall(r"^\| \[(\w+)\]\(", page, re.MULTILINE)) == FLOORS
 
 
-def test_only_layer_kafka_knows_librdkafka() -> None:
-    elsewhere = [path for path in _modules() if "layer" in path.parts and "kafka" not in path.parts]
-    _check({_name(path): _offending(path, ("confluent_kafka",)) for path in elsewhere})
-
-
-def test_state_machines_do_no_io() -> None:
-    adapters = (
-        "pulsar_on_kafka.kafka.producer",
-        "pulsar_on_kafka.kafka.reading.fetcher",
-        "pulsar_on_kafka.kafka.groups.membership",
-        "pulsar_on_kafka.kafka.admin",
-        "pulsar_on_kafka.node.services",
-        "pulsar_on_kafka.node.node",
+def test_floors_import_downwards() -> None:
+    level = {floor: number for number, floor in enumerate(FLOORS)}
+    _none(
+        each
+        for each in _ours()
+        if not _is_root(each.module)
+        and not _is_root(each.of)
+        and level[_inner(each.of)[0]] > level[_inner(each.module)[0]]
     )
-    pure = [path for path in _modules() if path.name in PURE_LAYER_MODULES]
-    _check({_name(path): _offending(path, (*adapters, *NO_IO)) for path in pure})
 
 
-def _check(offending: dict[str, list[str]]) -> None:
-    assert len(offending) > 10, "the modules were not found"
-    assert {name: found for name, found in offending.items() if found} == {}
+def test_nobody_imports_the_root_but_for_its_exceptions() -> None:
+    """What users import is made of the floors."""
+    _none(each for each in _ours() if _is_root(each.of) and each.of != EVERYBODYS and not _is_root(each.module))
+    _none(each for each in _imports(EVERYBODYS) if each.of in _files() and _inner(each.of)[0] != "base")
 
 
-def test_services_do_not_import_the_sdk() -> None:
-    services = ("kafka", "statelog", "cursor", "dispatch", "metadata", "registry", "embedded", "transactions")
-    offending = {
-        _name(path): _offending(path, ("pulsar_on_kafka.client", "pulsar_on_kafka.admin", "pulsar_on_kafka.cli"))
-        for service in services
-        for path in (ROOT / "layer" / service).rglob("*.py")
-    }
-    _check(offending)
+@pytest.mark.parametrize("floor", ROOMS)
+def test_rooms_of_a_floor_import_downwards(floor: str) -> None:
+    level = {f"{NAME}.{floor}.{room}": number for number, room in enumerate(ROOMS[floor])}
+    there = {_folder(module) for module in _files() if _within(module, f"{NAME}.{floor}")} - {f"{NAME}.{floor}"}
+    assert there == level.keys()
+    last = len(level)
+    _none(
+        each
+        for each in _ours()
+        if _within(each.module, f"{NAME}.{floor}") and _within(each.of, f"{NAME}.{floor}")
+        if level.get(_folder(each.of), last) > level.get(_folder(each.module), last)
+    )
+
+
+def test_no_folder_is_in_a_circle() -> None:
+    between: dict[str, dict[str, Import]] = defaultdict(dict)
+    for each in _ours():
+        if not _is_root(each.module) and not _is_root(each.of) and _folder(each.module) != _folder(each.of):
+            between[_folder(each.module)].setdefault(_folder(each.of), each)
+    _none(_circles(between))
+
+
+def test_no_module_is_in_a_circle_with_others_of_its_folder() -> None:
+    between: dict[str, dict[str, Import]] = defaultdict(dict)
+    for each in _ours():
+        if _folder(each.module) == _folder(each.of) and not _is_root(each.module):
+            between[each.module].setdefault(each.of, each)
+    _none(_circles(between))
+
+
+def _circles(between: Mapping[str, Mapping[str, Import]]) -> Iterator[str]:
+    """A circle for each start that has one: the imports that it is made of."""
+    for start in sorted(between):
+        came: dict[str, Import] = {}
+        left = [start]
+        while left and start not in came:
+            for there, by in between.get(left.pop(), {}).items():
+                if there not in came:
+                    came[there] = by
+                    left.append(there)
+        if start in came:
+            yield f"circle of {start}, such as by {came[start]}"
+
+
+def test_folders_hold_few_modules() -> None:
+    modules: dict[str, int] = defaultdict(int)
+    for module in _files():
+        if _folder(module) != module and not _within(module, f"{NAME}.compat.scenarios"):
+            modules[_folder(module)] += 1
+    _none(f"{folder} has {count} modules, more than {MOST_MODULES}" for folder, count in modules.items() if count > 20)
+
+
+def test_every_folder_and_module_says_what_it_is() -> None:
+    _none(f"{module} has no docstring" for module in _files() if not ast.get_docstring(_tree(module)))
+
+
+def _is_pure(module: str) -> bool:
+    if any(_within(module, f"{NAME}.{folder}") for folder in PURE_FOLDERS):
+        return True
+    return bool(PURE.search(ast.get_docstring(_tree(module)) or ""))
+
+
+def test_pure_modules_do_no_io() -> None:
+    """Of Kafka's floor they know what a record is."""
+    pure = [module for module in _files() if _is_pure(module)]
+    assert len(pure) > 150
+    _none(
+        each
+        for module in pure
+        for each in _imports(module)
+        if any(_within(each.of, io) for io in NO_IO)
+        or (_within(each.of, f"{NAME}.kafka") and each.of != f"{NAME}.kafka.records")
+    )
+
+
+def _nobody_but(modules: Callable[[str], bool], *libraries: str) -> None:
+    _none(
+        each
+        for module in _files()
+        if not modules(module)
+        for each in _imports(module)
+        if any(_within(each.of, library) for library in libraries)
+    )
+
+
+def test_only_kafka_s_floor_knows_its_clients() -> None:
+    _nobody_but(lambda module: _within(module, f"{NAME}.kafka"), "confluent_kafka", "kafka")
+
+
+def test_only_spark_s_floor_knows_spark() -> None:
+    """The broker for tests asks pyspark for its jars, as `pok spark` does."""
+    _nobody_but(
+        lambda module: _inner(module)[:1] in (["spark"], ["embedded"]) or module.startswith(f"{NAME}.cli"), "pyspark"
+    )
+
+
+def test_nobody_imports_tests_examples_or_folders_by_their_own_names() -> None:
+    _nobody_but(lambda module: False, "tests", "examples", *FOLDERS)
 
 
 def test_headers_are_asked_for_in_the_one_way_that_bears_those_of_others() -> None:
     """`record.headers()` of confluent-kafka gives null pointers for a name that is no UTF-8."""
-    calling = set()
-    for path in _modules():
-        if path.relative_to(ROOT).parts[0] != "layer":
+    for module in _files():
+        if _within(module, f"{NAME}.spark"):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(_tree(module)):
             if isinstance(node, ast.Call) and not node.args and getattr(node.func, "attr", "") == "headers":
-                calling.add(_name(path))
-    assert not calling, f"{sorted(calling)}: ask by pulsar_on_kafka.kafka.records.headers_of"
+                pytest.fail(f"{module}:{node.lineno}: ask by kafka.records.headers_of")
 
 
 def test_only_an_instance_makes_kafka_s_names_of_state() -> None:
     """Whoever made one by another way would write into the state of everybody, whatever instance a program is of."""
-    outside = [path for path in _modules() if path.relative_to(ROOT).parts[0] in ("layer", "spark_connector")]
-    offending: dict[str, list[str]] = {}
-    for path in outside:
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+    offending = []
+    for module in _files():
+        if _inner(module)[:1] in (["mapping"], ["schema_compat"]):
+            continue
+        tree = _tree(module)
         docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        offending[_name(path)] = [
-            ast.unparse(node)
+        offending += [
+            f"{module}: {ast.unparse(node)}"
             for node in ast.walk(tree)
             if (isinstance(node, ast.alias) and node.name == "kafka_topic")
             or (
@@ -126,4 +268,4 @@ def test_only_an_instance_makes_kafka_s_names_of_state() -> None:
                 and "pulsar.system" in node.value
             )
         ]
-    _check(offending)
+    _none(offending)
