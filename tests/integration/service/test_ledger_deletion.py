@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pytest
 from confluent_kafka import Producer
@@ -129,8 +130,9 @@ def test_what_is_old_goes_from_the_ledger_that_is_written_to(
 
 
 def test_a_topic_of_which_all_went_goes_on(
-    client: pulsar.Client, admin: AdminClient, deleting: Deleting, unique: Callable[..., str]
+    client: pulsar.Client, admin: AdminClient, unique: Callable[..., str]
 ) -> None:
+    """A list that is written while messages come is looked at again a quarter of an hour later: so they come before."""
     topic = unique()
     consumer = client.subscribe(topic, "s", initial_position=EARLIEST)
     admin.set_policy(topic, "managed_ledger_max_entries_per_ledger", 1)
@@ -138,14 +140,15 @@ def test_a_topic_of_which_all_went_goes_on(
     for _ in range(5):
         last = consumer.receive(30_000)
         consumer.acknowledge(last)
-    deleting.starts_at(topic, 5)
-    reader = client.create_reader(topic, pulsar.MessageId.earliest)
-    assert not reader.has_message_available()
-    assert admin.subscription_stats(topic, "s").backlog == 0
-    _send(client, topic, 1)
-    assert reader.read_next(30_000).message_id().entry_id() == 5
-    assert consumer.receive(30_000).message_id().entry_id() == 5
-    assert client.subscribe(topic, "late", initial_position=EARLIEST).receive(30_000).message_id().entry_id() == 5
+    with closing(Deleting(client, admin)) as deleting:
+        deleting.starts_at(topic, 5)
+        reader = client.create_reader(topic, pulsar.MessageId.earliest)
+        assert not reader.has_message_available()
+        assert admin.subscription_stats(topic, "s").backlog == 0
+        _send(client, topic, 1)
+        assert reader.read_next(30_000).message_id().entry_id() == 5
+        assert consumer.receive(30_000).message_id().entry_id() == 5
+        assert client.subscribe(topic, "late", initial_position=EARLIEST).receive(30_000).message_id().entry_id() == 5
 
 
 def test_what_every_subscription_acknowledged_goes_and_what_anybody_needs_stays(
