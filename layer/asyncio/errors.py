@@ -33,7 +33,7 @@ def as_asyncio(error: exceptions.PulsarException) -> PulsarException:
 
 @contextmanager
 def asyncio_errors() -> Iterator[None]:
-    """What the blocking classes raise, as the exception of this module; `ValueError` and `TypeError` stay."""
+    """Translate exceptions of the blocking classes to those of this module; `ValueError` and `TypeError` stay."""
     try:
         yield
     except exceptions.PulsarException as error:

@@ -70,7 +70,7 @@ def stands_in(client_id: str) -> bool:
 
 
 def process_of(client_id: str) -> str:
-    """What `this_process` was for a member; '' for a client id that does not tell."""
+    """The name that `this_process` gave a member's process; '' for a client id that does not tell."""
     return client_id.partition("@")[2]
 
 

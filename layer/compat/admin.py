@@ -74,7 +74,7 @@ class Admin(Protocol):
         """Set the policy of a namespace or a topic; None removes it."""
 
     def deduplication(self, where: str) -> bool | None:
-        """What is set there itself."""
+        """The value that is set there itself."""
 
     def compact(self, topic: str) -> None:
         """Returns when it is done."""

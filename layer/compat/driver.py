@@ -226,7 +226,7 @@ class Run:
         return messages
 
     def rest(self, consumer: Any, silence_ms: int = SILENCE_MS) -> list[Any]:
-        """What comes until nothing came for `silence_ms`."""
+        """The messages that come until nothing came for `silence_ms`."""
         found: list[Any] = []
         while True:
             try:

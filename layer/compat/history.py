@@ -65,7 +65,7 @@ class SideResult:
 
 
 def read_result(lines: Sequence[str]) -> tuple[tuple[Event, ...], dict[str, Any] | None]:
-    """What a worker wrote: its events, and its last word (None when it was cut off before)."""
+    """The result that a worker wrote: its events, and its last word (None when it was cut off before)."""
     events: list[Event] = []
     for line in lines:
         try:

@@ -39,7 +39,7 @@ class Sealer(Protocol):
     def over(self, produce: Produce) -> Produce: ...
 
     def overhead_bytes(self) -> int:
-        """What it adds to a record, header included."""
+        """Bytes that encryption adds to a record, header included."""
         ...
 
 

@@ -26,7 +26,7 @@ def positions(state: CursorState) -> BitMap64:
 
 
 def holes_at(state: CursorState, origin: int, offsets: Iterable[int]) -> Holes:
-    """What is known of these positions, relative to `origin`."""
+    """Holes at these positions, as far as they are known, relative to `origin`."""
     acked = BitMap()
     batches: dict[int, tuple[int, int]] = {}
     for offset in offsets:

@@ -116,7 +116,7 @@ def orphans(
 
 
 def of_this_life(identity: CursorIdentity, commit: CommittedOffset) -> CommitMetadata | None:
-    """What a commit says of this cursor; None for another life's, or a Kafka tool's. Raises Corrupt."""
+    """The metadata of a commit for this cursor; None for another life's, or a Kafka tool's. Raises Corrupt."""
     try:
         metadata = decode_commit_metadata(commit.metadata)
     except CorruptRecord as error:

@@ -349,7 +349,7 @@ class CursorState:
         return LedgerSummary(len(bitmap), low, high, leading_run(bitmap), count_runs(bitmap), batches, size_bytes)
 
     def holes_of(self, index: int) -> Holes:
-        """What is known of one ledger, by entry id; a copy."""
+        """Holes of one ledger, by entry id; a copy."""
         base = index * self.deleted.entries_per_ledger
         batches = {offset - base: (acks.batch_size, acks.acked) for offset, acks in self.batches.ledger(index).items()}
         bitmap = self.deleted.ledger(index)

@@ -293,7 +293,7 @@ class CursorStore:
     def prepare_without_segments(
         self, identity: CursorIdentity, state: CursorState, last: Saved, lineage: Lineage, deadline: Deadline
     ) -> Save | None:
-        """What can be saved while segments cannot be written: mark-delete, and holes as far as they fit the commit.
+        """A save without segments, while these cannot be written: mark-delete, and holes as far as they fit the commit.
 
         Nothing that the last save held is given up: its segments still count, and what rode in its commit goes first;
         then the lowest holes that no segment has. None when not even that fits. Writes nothing. Source:

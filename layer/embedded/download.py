@@ -42,7 +42,7 @@ class Downloader:
 
 
 def available() -> Iterator[Downloader]:
-    """What this machine has, the faster one first."""
+    """The downloaders that this machine has, the faster one first."""
     mvn = shutil.which("mvn")
     if mvn:
         yield Downloader("Maven", lambda libs, work: _with_maven(mvn, libs, work))

@@ -141,7 +141,7 @@ def _fetch_with(downloader: Downloader, jars: KafkaJars) -> None:
 
 
 def _damage(libs: Path) -> str | None:
-    """What is wrong with a directory of jars, reading all of it; None if nothing is."""
+    """The damage of a directory of jars, found by reading all of it; None if there is none."""
     jars = sorted(libs.glob("*.jar"))
     if len(jars) < FEWEST_JARS:
         return f"{len(jars)} jars instead of {FEWEST_JARS} or more"

@@ -11,7 +11,7 @@ HOST = "127.0.0.1"
 
 
 def common_properties() -> dict[str, str]:
-    """What `kafka.properties` says; the same for the embedded broker and for containers."""
+    """The content of `kafka.properties`; the same for the embedded broker and for containers."""
     return parse_properties(
         resources.files("pulsar_on_kafka.embedded").joinpath("kafka.properties").read_text(encoding="utf-8")
     )

@@ -146,7 +146,7 @@ class KafkaAdmin:
         return found
 
     def allowed_on_group(self, group_id: str, deadline: Deadline) -> frozenset[str]:
-        """What this user may do with a group, be it there or not."""
+        """This user's rights on a group, be it there or not."""
         what = f"describing group {group_id}"
         try:
             with _answer(what, on_group("Describe", group_id)):
@@ -361,7 +361,7 @@ class KafkaAdmin:
     def committed(
         self, group_id: str, topic: str, partitions: Sequence[int], deadline: Deadline, *, settled: bool = False
     ) -> dict[int, CommittedOffset]:
-        """What the group committed for these partitions; partitions without a commit are left out.
+        """The group's commits for these partitions; partitions without a commit are left out.
 
         Raises:
             OffsetsUnsettled: `settled`, and a transaction that changes one of them is under way (see `IdleOffsets`).

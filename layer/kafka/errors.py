@@ -95,7 +95,7 @@ def is_local_refusal(error: KafkaError) -> bool:
 
 
 def answer_for(refused: Exception) -> KafkaError:
-    """What a delivery report would say of a record that was refused when it was handed over."""
+    """The error that a delivery report would have for a record that was refused when it was handed over."""
     if isinstance(refused, KafkaException):
         error: KafkaError = refused.args[0]
         return error

@@ -79,7 +79,7 @@ def goes_by_ledgers(doomed: TopicRecord) -> bool:
 def judge(
     topic: str, partition: int, ledger_id: int, now: PartitionState, *, trusted: bool = False, former: int = 0
 ) -> Judgement:
-    """What to do with an event that names these.
+    """The judgement of an event that names these.
 
     Args:
         topic: full name of the partitioned topic, as `partition` and `ledger_id` from the event.

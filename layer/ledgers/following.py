@@ -66,7 +66,7 @@ class Change:
 def changes(
     listed: Sequence[Ledger], place: Place, layout: LedgerLayout, log: LogRange, *, look_again: bool = False
 ) -> list[Change]:
-    """What has to be written so that the list says what Kafka has; in the order of the log.
+    """Changes after which the list says what Kafka has; in the order of the log.
 
     Args:
         listed: the partition's list, in order.

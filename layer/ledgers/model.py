@@ -28,7 +28,7 @@ class Ledger(NamedTuple):
 
     @property
     def ledger_index(self) -> int:
-        """Which range of the partition's offsets it is."""
+        """The number of the ledger's range of the partition's offsets."""
         return self.fields.ledger_index
 
     @property

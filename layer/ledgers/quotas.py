@@ -70,7 +70,7 @@ class Quotas:
 
     @classmethod
     def of(cls, *levels: Mapping[str, Any]) -> Quotas:
-        """What counts where these policies are set: a topic's own, then what it inherits."""
+        """The quotas that count where these policies are set: a topic's own, then those that it inherits."""
         size, its_action = (
             applied(each, *levels) for each in (BACKLOG_QUOTA_LIMIT_SIZE, BACKLOG_QUOTA_LIMIT_SIZE_ACTION)
         )

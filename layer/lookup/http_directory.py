@@ -72,7 +72,8 @@ class HttpDirectory:
         return self._asked(path, min(_ANSWER_S, deadline.remaining_s()), decode_place)
 
     def topic_state(self, topic: str, deadline: Deadline) -> dict[str, Any]:
-        """What the service knows of a topic, `persistent://...`, on the clusters of its tenant. Raises LookupFailed."""
+        """The service's answer about a topic, `persistent://...`, on the clusters of its tenant. Raises
+        LookupFailed."""
         path = "/admin/v2/" + quote(topic.replace("://", "/", 1)) + "/state"
         return self._asked(path, deadline.remaining_s(), dict)
 

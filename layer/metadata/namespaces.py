@@ -73,14 +73,14 @@ class Namespaces:
             _log.debug("namespace=%s is there", namespace)
 
     def policies(self, namespace: str, deadline: Deadline) -> Mapping[str, Any]:
-        """What is set for the namespace itself (or `CLUSTER`), in one reading. Raises NoSuchNamespace."""
+        """Policies that are set for the namespace itself (or `CLUSTER`), in one reading. Raises NoSuchNamespace."""
         current = self._entities.read(namespace, namespace, deadline)
         if namespace not in _ALWAYS and not _is_active(current):
             raise errors.NoSuchNamespace(f"namespace {namespace} does not exist")
         return _policies(current)
 
     def policies_for_topics(self, namespace: str, deadline: Deadline) -> Mapping[str, Any]:
-        """What counts for the topics of a namespace that have none of their own: its own policies and the cluster's.
+        """Policies that count for the topics of a namespace that have none of their own: its own and the cluster's.
 
         Without the right to read them there are none, with one warning: the namespaces that are there from the start
         can be used all the same. This project's own state has none. Raises NoSuchNamespace.

@@ -391,7 +391,7 @@ def applied_retention(*levels: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def applied(policy: Policy, *levels: Mapping[str, Any]) -> Any:
-    """What counts where these are set: a topic's own, then its namespace's, then the cluster's."""
+    """The value that counts where these are set: a topic's own, then its namespace's, then the cluster's."""
     if policy.together == _RETENTION:
         return applied_retention(*levels)[policy is RETENTION_SIZE_IN_MB]
     for own in levels:
@@ -401,7 +401,7 @@ def applied(policy: Policy, *levels: Mapping[str, Any]) -> Any:
 
 
 def inherited(namespace: Mapping[str, Any], cluster: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the topics of a namespace with these policies have in a cluster with those: one level made of two."""
+    """Policies that the topics of a namespace with these inherit in a cluster with those: one level made of two."""
     if not cluster:
         return namespace
     set_below = {each.name for policy in POLICIES.values() if _is_set(policy, namespace) for each in _with(policy)}

@@ -177,7 +177,7 @@ def rights_of(
 
 
 def command_line(right: Right, principal: str) -> str:
-    """What Kafka's own tool grants it with; `--bootstrap-server` is the reader's to add."""
+    """The command of Kafka's own tool that grants it; `--bootstrap-server` is the reader's to add."""
     prefixed = right.name.endswith("*")
     name = right.name[:-1] if prefixed else right.name
     pattern = " --resource-pattern-type prefixed" if prefixed else ""

@@ -85,7 +85,7 @@ class Topic:
     """Whether there was too much that is not acknowledged when it was opened."""
 
     def partition_field(self, partition: int) -> int:
-        """What a message id shows as partition."""
+        """The partition that a message id shows."""
         return partition if self.partitioned else -1
 
 
@@ -161,7 +161,7 @@ class Topics:
         return described.partitions if topic.partitioned else 1
 
     def kafka_topic_id(self, name: TopicName, deadline: Deadline) -> str:
-        """Which Kafka topic holds the messages of an open topic; asks nothing where it is known since.
+        """The id of the Kafka topic that holds the messages of an open topic; asks nothing where it is known since.
 
         Raises:
             NoSuchTopic: there is no such topic.
@@ -332,7 +332,7 @@ class Topics:
         self._entities.update(str(name.base), str(name.base), compacted, deadline)
 
     def policies(self, name: TopicName, deadline: Deadline) -> Mapping[str, Any]:
-        """What is set for the topic itself. Raises NoSuchTopic, or InvalidOption for a partition."""
+        """Policies that are set for the topic itself. Raises NoSuchTopic, or InvalidOption for a partition."""
         return self._with_policies(name, deadline).policies
 
     def _with_policies(self, name: TopicName, deadline: Deadline) -> Topic:
@@ -344,13 +344,13 @@ class Topics:
         return topic
 
     def policies_of(self, names: Iterable[TopicName], deadline: Deadline) -> dict[TopicName, Mapping[str, Any]]:
-        """What is set for these topics themselves; nothing for one that does not exist."""
+        """Policies that are set for these topics themselves; nothing for one that does not exist."""
         return {
             name: {} if record is None else record.policies for name, record in self.records_of(names, deadline).items()
         }
 
     def records_of(self, names: Iterable[TopicName], deadline: Deadline) -> dict[TopicName, TopicRecord | None]:
-        """What is on record of these topics; None for one that never was."""
+        """Records of these topics; None for one that never was."""
         found = self._entities.read_together({str(name.base): str(name.base) for name in names}, deadline)
         return {
             TopicName.parse(name): None if current is None else decode_topic(current.value)

@@ -23,7 +23,7 @@ class Chosen(NamedTuple):
 
 
 def of_tenant(acls: Iterable[Acl], tenant: str, renamed: Mapping[str, str]) -> Chosen:
-    """Which ACLs are about a tenant's topics and subscriptions. Pure.
+    """The ACLs of a tenant's topics and subscriptions. Pure.
 
     Args:
         renamed: Kafka topics of the tenant on the source, and what they are called on the target.

@@ -94,7 +94,7 @@ def refuse_unless_compatible(
 def compatibility(
     info: SchemaInfo, history: SchemaHistory, load: Load, strategy: CompatibilityStrategy, checkers: Checkers
 ) -> CompatibilityResult:
-    """What `check_compatibility` says beside all live versions, which are looked at one by one, newest first."""
+    """The result of `check_compatibility` beside all live versions, which are looked at one by one, newest first."""
     asked: tuple[SchemaEntry, ...] = ()
     if strategy is not CompatibilityStrategy.ALWAYS_COMPATIBLE:
         asked = history.live[::-1] if strategy.is_transitive else history.live[-1:]
@@ -108,7 +108,7 @@ def compatibility(
 
 
 def strategy_for_readers(strategy: CompatibilityStrategy) -> CompatibilityStrategy:
-    """What is asked of a consumer's schema: under most strategies, whether it can read the latest one."""
+    """The strategy that judges a consumer's schema: under most strategies, whether it can read the latest one."""
     return CompatibilityStrategy.BACKWARD if strategy in _READERS_OF_THE_LATEST else strategy
 
 

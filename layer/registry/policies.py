@@ -18,7 +18,8 @@ from pulsar_on_kafka.schema_compat import CompatibilityStrategy
 
 
 def policies_when_opened(topic: Topic) -> SchemaPolicies | None:
-    """What counted when the topic was opened, at no further cost; None when its namespace was not read then.
+    """The policies that counted when the topic was opened, at no further cost; None when its namespace was not read
+    then.
 
     Raises: as `schema_policies`.
     """
@@ -30,7 +31,7 @@ def schema_policies(
     namespace: Mapping[str, Any],
     cluster_default: CompatibilityStrategy = CompatibilityStrategy.UNDEFINED,
 ) -> SchemaPolicies:
-    """What counts for a topic with these policies in a namespace with those.
+    """The policies that count for a topic with these in a namespace with those.
 
     Args:
         cluster_default: counts where neither names a strategy; UNDEFINED for Pulsar's own default, FULL.

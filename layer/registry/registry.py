@@ -128,7 +128,7 @@ class SchemaRegistry:
         return self._register(topic, life, info, deadline, policies) if known is None else known
 
     def upload(self, topic: TopicName, info: SchemaInfo, deadline: Deadline) -> SchemaVersion:
-        """What an admin registers, also where is_allow_auto_update_schema is false. Raises: as `for_producer`."""
+        """Register an admin's schema, also where is_allow_auto_update_schema is false. Raises: as `for_producer`."""
         return self._register(topic, self._life_of(topic, deadline), info, deadline, None, by_admin=True)
 
     def check_storable(self, topic: TopicName, info: SchemaInfo) -> None:
@@ -288,7 +288,7 @@ class SchemaRegistry:
     # Everybody ----------------------------------------------------------------------------------------------------
 
     def latest(self, topic: TopicName, deadline: Deadline) -> StoredSchema | None:
-        """What AUTO_PRODUCE_BYTES validates with, read to the end first. Raises UnreadableSchemas."""
+        """The schema that AUTO_PRODUCE_BYTES validates with, read to the end first. Raises UnreadableSchemas."""
         life = self._life_of(topic, deadline)
         return self._question(life, lambda history, load: next(load(history.live[-1:]), None), deadline)[1]
 
@@ -321,7 +321,7 @@ class SchemaRegistry:
         return self._question(life, lambda history, load: version_of(info, history, load), deadline)[1]
 
     def compatibility(self, topic: TopicName, info: SchemaInfo, deadline: Deadline) -> CompatibilityResult:
-        """What the topic's strategy says to a new schema; registers nothing.
+        """The answer of the topic's strategy to a new schema; registers nothing.
 
         Raises:
             UnreadableSchemas: a live one can never be read again.

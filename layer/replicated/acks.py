@@ -96,7 +96,7 @@ class Acks:
         return ((position, found) for position, found in self.batches.items() if start <= position < end)
 
     def blocks(self) -> dict[int, Holes]:
-        """What lies at or above `below`."""
+        """The blocks that lie at or above `below`."""
         sets: dict[int, dict[int, BatchSet]] = {}
         for position, found in self.batches.items():
             if not self.has(position):

@@ -46,7 +46,7 @@ def copied(headers: Headers, partition: int) -> Copied | None:
 
 @lru_cache(maxsize=256)
 def _of_all(cluster: bytes, behind_offset: bytes) -> tuple[Origin, int, int]:
-    """What the copies that one owner of a replicator makes of one partition have in common; raises ValueError."""
+    """The part that all copies of one partition by one owner of a replicator have in common; raises ValueError."""
     found = decode_original(b"0:" + behind_offset)
     return Origin(cluster.decode("utf-8"), found.incarnation), found.partition, found.epoch
 

@@ -55,7 +55,7 @@ def begun(side: Side, start: int) -> Progress:
 
 
 def begun_everywhere(all_begun: Sequence[Progress]) -> Progress:
-    """What lies below the beginnings of all of these."""
+    """The positions that lie below the beginnings of all of these."""
     found: Progress = {}
     if all_begun:
         tell(found, all_begun[0])
@@ -137,7 +137,7 @@ def without_begun(
 
 
 def without_acknowledged(found: Acks, cursor: CursorState) -> Acks:
-    """What a cursor has not acknowledged of these offsets. Raises StoreError."""
+    """The part of these offsets that a cursor has not acknowledged. Raises StoreError."""
     here = of_cursor(cursor)
     left = Acks(found.size)
     for block, bitmap in found.bitmaps.items():

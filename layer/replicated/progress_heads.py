@@ -79,7 +79,7 @@ class ProgressHeads:
         return HeadAt(writer, heads[writer])
 
     def next_version(self, subject: Subject) -> int:
-        """What a new writer takes."""
+        """The version that a new writer takes."""
         writers = [*self._heads.get(subject, ()), *self._segments.get(subject, ())]
         return max((writer.version for writer in writers), default=0) + 1
 

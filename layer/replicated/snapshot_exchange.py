@@ -133,7 +133,7 @@ class SnapshotExchange:
         return self._covered is None or self._last_message >= self._covered
 
     def lost(self) -> None:
-        """What was said to be written may not have been: there will be one more snapshot."""
+        """Markers that were to be written may be lost: there will be one more snapshot."""
         self._covered = None
 
     # Subscriptions -------------------------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ class Field:
         return self.avro_type
 
     def python_type(self) -> Any:
-        """What `isinstance` takes: a class, or a tuple of several."""
+        """The type for `isinstance`: a class, or a tuple of several."""
         return self.python_types if len(self.python_types) > 1 else self.python_types[0]
 
     def validate_type(self, name: str, val: Any) -> Any:

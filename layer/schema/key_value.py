@@ -70,7 +70,7 @@ class KeyValueSchema(Schema):
         return _framed(self._encoded_key(obj)) + _framed(value)
 
     def encode_key(self, obj: Any) -> bytes | None:
-        """What becomes the message's key where it is separated; None for a None."""
+        """The message's key where it is separated; None for a None."""
         self._validate_object_type(obj)
         return self._encoded_key(obj)
 

@@ -96,7 +96,7 @@ def _descriptor(record_cls: Any) -> Any:
 
 
 def _definition(root: Any) -> dict[str, str]:
-    """What Java's `ProtobufNativeSchemaData` holds: every file that the root's needs, imports first."""
+    """The content of Java's `ProtobufNativeSchemaData`: every file that the root's needs, imports first."""
     from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
     files = FileDescriptorSet()

@@ -38,7 +38,7 @@ def avro_text(message: Any) -> str:
 
 
 def parsing_info(message: Any) -> str:
-    """What Java keeps beside it: number, name, type and label of the message's own fields, as JSON."""
+    """The parsing info that Java keeps beside it: number, name, type and label of the message's own fields, as JSON."""
     from google.protobuf.descriptor_pb2 import DescriptorProto
 
     proto = DescriptorProto()

@@ -68,7 +68,7 @@ class TakeOverFence:
         return valid
 
     def tombstone(self, key: bytes) -> None:
-        """What stood under `key` is gone, as if it had never been there."""
+        """The record under `key` is gone, as if it had never been there."""
         self._takeovers.pop(key, None)
         self._records.pop(key, None)
         self._void.pop(key, None)

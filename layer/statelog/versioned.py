@@ -86,7 +86,7 @@ Outcome: TypeAlias = Won | Lost | OutcomeUnknown
 
 
 def judge(version: int, attempt: str, state: Versioned | None, winner: Versioned | None = None) -> Outcome:
-    """What became of the proposal (version, attempt), given the state at an end that was asked for after its append.
+    """The outcome of the proposal (version, attempt), given the state at an end that was asked for after its append.
 
     A lower version stands there only when the append was not acknowledged: the record may still arrive, and win.
     A higher one proves nothing either way: compaction may have taken the evidence. Where winners are never cleaned it
@@ -163,7 +163,7 @@ class VersionedEntities(Generic[E]):
 
     @property
     def first_version(self) -> int:
-        """Which version an entity begins with that is not there."""
+        """The version that an entity begins with that is not there."""
         return max(self._epochs, default=0) * EPOCH_VERSIONS + 1
 
     def state(self, entity: E) -> Versioned | None:
@@ -212,7 +212,7 @@ class VersionedEntities(Generic[E]):
         return [self._key(entity, winner) for winner in winners[:-1]]
 
     def keys_below(self, entity: E, end: float) -> list[bytes]:
-        """What to tombstone, in the order of `to_clean`, of versions below `end` that nobody will ask for again."""
+        """Keys to tombstone, in the order of `to_clean`, of versions below `end` that nobody will ask for again."""
         winners = self.winners(entity)
         every = (*self._losers(entity, winners), *winners)
         return [self._key(entity, record) for record in every if record.version < end]

@@ -324,7 +324,8 @@ _views_lock: Final = threading.Lock()
 
 
 def unreadable(logs: Collection[StateLog]) -> Counter[tuple[str, str]]:
-    """What this process's views of these logs have met and could not read, by state topic and part (`key`, `value`)."""
+    """Counts of what this process's views of these logs have met and could not read, by state topic and part (`key`,
+    `value`)."""
     most: dict[tuple[str, str, int], int] = {}
     with _views_lock:
         views = [view for view in _views if any(view._log is log for log in logs)]

@@ -34,7 +34,7 @@ class Window:
         self._moved = threading.Condition()
 
     def put(self, records: Sequence[LogRecord], reached: int) -> None:
-        """What follows in the log, and up to where (exclusive) it was read by now."""
+        """Add the records that follow in the log, and up to where (exclusive) it was read by now."""
         with self._moved:
             for record in records:
                 self._records.append(record)

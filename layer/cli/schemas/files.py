@@ -81,7 +81,8 @@ def _uploaded(path: Path, data: bytes, name: str, properties: Mapping[str, str])
 
 
 def _definition(path: Path, value: Mapping[str, Any]) -> bytes:
-    """What `schema` says as text, or `schema_base64` for binary ones, as `pok schemas get` writes them."""
+    """The definition that `schema` gives as text, or `schema_base64` for binary ones, as `pok schemas get` writes
+    them."""
     given = [value[field] for field in ("schema", "schema_base64") if field in value]
     if len(given) != 1 or not isinstance(given[0], str):
         raise CommandFailed(f"{path}: expected either schema, a text, or schema_base64, got {given!r:.60}")

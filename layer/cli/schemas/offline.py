@@ -79,7 +79,7 @@ def check(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Short for --output json.")] = False,
 ) -> None:
-    """Whether the last definition may follow the others: exit code 0, or 1 with every place that forbids it."""
+    """Check whether the last definition may follow the others: exit code 0, or 1 with every place that forbids it."""
     if len(files) < 2:
         raise typer.BadParameter("expected an existing definition and the new one behind it", param_hint="OLD... NEW")
     try:

@@ -42,7 +42,7 @@ def complain(line: str) -> None:
 
 
 def one_line(error: BaseException) -> str:
-    """What an exception says. Types are named only where the message alone would say nothing."""
+    """An exception in one line. Types are named only where the message alone would say nothing."""
     if isinstance(error, (KeyboardInterrupt, Interrupted)):
         return "interrupted"
     # librdkafka's exceptions carry an object that knows the words.

@@ -32,7 +32,7 @@ def write_line(text: str) -> None:
 
 
 def show_result(settings: Settings, sentence: str, result: Mapping[str, Any]) -> None:
-    """What a command did."""
+    """Print the result of a command."""
     if settings.json:
         write_json(result)
     else:

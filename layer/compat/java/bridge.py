@@ -101,7 +101,7 @@ class Bridge:
             raise kind(f"{thrown.getClass().getName()}: {thrown.getMessage()}") from error
 
     def settled(self, future: Any) -> tuple[Any, Any]:
-        """What became of a CompletableFuture: the official Result, and Java's value (None for a failure)."""
+        """The outcome of a CompletableFuture: the official Result, and Java's value (None for a failure)."""
         try:
             value = self.call(future.get)
         except self._errors.PulsarException as failure:

@@ -80,7 +80,7 @@ class IdleOffsets:
     def settled(
         self, author: str, group: str, topic: str, partitions: Sequence[int], deadline: Deadline
     ) -> dict[int, CommittedOffset]:
-        """What the group committed, once nothing is under way; what is for longer than a second is ended.
+        """The group's commits, once nothing is under way; a transaction that is open for longer than a second is ended.
 
         Raises:
             OffsetsUnsettled: it may not be ended by this client, and Kafka has not done so yet.

@@ -30,7 +30,7 @@ _REASON: Final = "its process died"
 
 
 def connection(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What kafka-python needs to reach the cluster of these librdkafka options. Other options are left out.
+    """kafka-python's options to reach the cluster of these librdkafka options. Other options are left out.
 
     Raises:
         NotSupportedYet: an option about security that has no counterpart there.

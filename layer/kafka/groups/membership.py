@@ -178,7 +178,7 @@ class GroupConsumer:
         return on_topic("Read", self._topic), on_group("Read", self._group_id)
 
     def forbidden(self, error: KafkaError) -> errors.LayerError | None:
-        """What an ACL that stands behind this error forbids, or None when none does."""
+        """The right that an ACL behind this error forbids, or None when none does."""
         if not is_not_authorized(error):
             return None
         return translate(error, f"reading {self._topic} in group {self._group_id}", *self._needed())
@@ -213,7 +213,7 @@ class GroupConsumer:
         return str(self._handle.memberid() or "")
 
     def committed(self, partitions: Sequence[int], timeout_s: float) -> dict[int, CommittedOffset]:
-        """What the group committed; partitions without a commit are left out."""
+        """The group's commits; partitions without a commit are left out."""
         self._refuse_if_owed()
         try:
             found = self._handle.committed([TopicPartition(self._topic, p) for p in partitions], timeout=timeout_s)

@@ -142,7 +142,7 @@ def copies(
 
 
 def record_bytes(key: bytes | None, value: bytes | None, headers: Iterable[tuple[str, bytes | None]]) -> int:
-    """What Kafka's limits count, but for a record's frame."""
+    """The bytes that Kafka's limits count, but for a record's frame."""
     sizes = sum(len(name.encode()) + len(header or b"") + _PER_HEADER_BYTES for name, header in headers)
     return sizes + len(key or b"") + len(value or b"")
 

@@ -245,7 +245,7 @@ class ImportWorker:
     # Looking ------------------------------------------------------------------------------------------------------
 
     def lacking(self) -> list[str]:
-        """What of Pulsar's metadata is not here, or otherwise, one sentence each."""
+        """Pulsar's metadata that are not here, or otherwise, one sentence each."""
         node, found = self._node, []
         known = set(node.namespaces.list(self.record.tenant, self._call()))
         for name, namespace in self._pulsar.namespaces(self.record.tenant).items():
@@ -263,7 +263,7 @@ class ImportWorker:
         return found
 
     def left_out(self) -> list[str]:
-        """What is set in Pulsar and has no counterpart here, one sentence each."""
+        """Settings of Pulsar that have no counterpart here, one sentence each."""
         namespaces = self._pulsar.namespaces(self.record.tenant).items()
         return [
             f"{what} of namespace {name} has no counterpart here" for name, ns in namespaces for what in ns.left_out

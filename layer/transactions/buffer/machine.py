@@ -164,7 +164,7 @@ class TransactionBuffer:
         return waiting, excluded
 
     def unknown(self, met: Sequence[Met]) -> list[TxnId]:
-        """What to `learn` before `fates` is asked."""
+        """Transactions to `learn` before `fates` is asked."""
         return list(dict.fromkeys(one.txn for one in met if one.ended is None and one.txn not in self._known))
 
     def rewind(self) -> None:

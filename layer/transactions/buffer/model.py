@@ -43,7 +43,7 @@ class Met(NamedTuple):
         return [self.offset, *self.more]
 
     def from_offset(self, start: int) -> Met | None:
-        """What of it lies at or above `start`."""
+        """The part of it that lies at or above `start`."""
         if self.offset >= start:
             return self
         at = bisect_left(self.more, start)

@@ -167,7 +167,7 @@ def in_place(transaction: Transaction, by: int) -> Write:
 
 
 def committed(transaction: Transaction) -> bool:
-    """Which way it ends. Only for a transaction that is not open."""
+    """Whether it commits. Only for a transaction that is not open."""
     return transaction.status is COMMITTED or TRANSITIONS.get((transaction.status, Move.IN_PLACE)) is COMMITTED
 
 

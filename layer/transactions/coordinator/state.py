@@ -241,7 +241,7 @@ class CoordinatorState:
         return self._folded(local_id, found) if isinstance(found, dict) else found
 
     def _folded(self, local_id: int, records: dict[bytes, bytes]) -> Transaction:
-        """What these records say, NEW being the first."""
+        """The transaction that these records make, NEW being the first."""
         new, *rest = [(key, decode_log_value(data)) for key, data in records.items()]
         transaction = Transaction(txn_id(self.coordinator, local_id), cast("NewTransaction", new[1]), records)
         for key, value in rest:
@@ -352,7 +352,7 @@ class CoordinatorState:
         return list(filter(None, map(self._found, sorted(self._ending))))
 
     def begun_by(self, request: str) -> Transaction | None:
-        """What a request to begin opened."""
+        """The transaction that a request to begin opened."""
         local_id = self._begun.get(request)
         return None if local_id is None else self._found(local_id)
 

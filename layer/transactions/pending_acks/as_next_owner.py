@@ -12,7 +12,8 @@ from pulsar_on_kafka.transactions.pending_acks.log import CursorAcks
 
 
 def held_by_open(acks: CursorAcks, low_waters: Mapping[int, int], life: CursorLife, cursor: CursorState) -> Holdings:
-    """What open transactions hold. What committed ones held is acknowledged in `cursor`, which may have it already.
+    """Acks that open transactions hold. Those of committed ones are acknowledged in `cursor`, which may have them
+    already.
 
     As an owner that takes over: an ack without END at or below its coordinator's low-water mark was left over, and
     counts as aborted.

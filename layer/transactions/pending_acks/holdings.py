@@ -73,7 +73,7 @@ class Holdings:
         return offset in self._whole or any(offset < _whole_below(ack) for ack in self._cumulative.values())
 
     def batch(self, offset: int) -> BatchAckSet | None:
-        """Which messages of a batch entry that is not held as a whole are held."""
+        """The held messages of a batch entry that is not held as a whole."""
         found = self._batches.get(offset)
         for ack in self._cumulative.values():
             if ack.offset == offset and ack.batch_size:
@@ -215,7 +215,7 @@ def has(held: TxnAck, ack: TxnAck) -> bool:
 
 
 def apply_to(cursor: CursorState, ack: TxnAck, through: Callable[[int], object] | None = None) -> None:
-    """What a committed transaction held is acknowledged; again if need be, which changes nothing.
+    """Acknowledge everything that a committed transaction held; again if need be, which changes nothing.
 
     `through`, if not the cursor itself, acknowledges everything up to an offset (inclusive).
 

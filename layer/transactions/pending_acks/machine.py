@@ -223,7 +223,7 @@ class PendingAcks:
         return decision
 
     def failed(self, failure: LayerError) -> list[Answer]:
-        """What was decided was not appended, or nobody knows: these transactions have to be aborted."""
+        """The decision was not appended, or nobody knows: these transactions have to be aborted."""
         answers = [Answer(ticket, failure) for ticket in self._asked]
         self._asked.clear()
         return answers

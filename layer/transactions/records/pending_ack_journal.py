@@ -87,7 +87,7 @@ class PendingAckJournal:
         return found
 
     def on_record(self, names: Sequence[CursorName], deadline: Deadline) -> dict[CursorName, CursorAcks]:
-        """What is on record of these cursors of one topic. Makes no state topic. Raises StoreError, Corrupt."""
+        """The pending acks of these cursors of one topic. Makes no state topic. Raises StoreError, Corrupt."""
         if not names or not self._is_there(deadline):
             return {name: CursorAcks() for name in names}
 

@@ -41,7 +41,7 @@ class Writing:
         return bool(self._records)
 
     def drop(self) -> None:
-        """What was not appended is decided anew."""
+        """Forget the records that were not appended: they are decided anew."""
         self._records = []
 
     def write(self, write: machine.Write, waiting: Waiting | None = None) -> list[bytes]:

@@ -197,7 +197,7 @@ class Upkeep:
         return done
 
     def _over(self, topic: str, seen: Mapping[CursorName, list[CursorLife]], deadline: Deadline) -> list[_Cursor]:
-        """Which of the lives that were seen are over."""
+        """The lives that are over, of those that were seen."""
         life = self._topics.last_life(TopicName.parse(topic), deadline)
         if life is None:
             return []
