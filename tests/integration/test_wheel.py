@@ -83,3 +83,4 @@ def test_it_lives_beside_a_user_s_own_modules(service_url: str, unique: Callable
     assert version is not None
     assert version.group(1) == pulsar_on_kafka.__version__
     assert f"pok {version.group(1)} " in _run(own, *pok[:1], "--version")
+    assert f"\n## [{version.group(1)}] - " in (ROOT / "CHANGELOG.md").read_text()
