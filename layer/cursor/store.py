@@ -79,7 +79,7 @@ class CursorStore:
         `candidates.newest`). Without any the checkpoint counts, then `start_offset`.
 
         Not `with_holes`: as if nothing were acknowledged above mark-delete. What says otherwise need not be readable;
-        it is left to be tidied.
+        it is left to housekeeping.
 
         Raises:
             UnreadableCursor: metadata, marker or segment claims to be this cursor's and cannot be read.

@@ -77,7 +77,7 @@ class Records(Protocol):
 
 
 class Outcomes(Protocol):
-    """What is on record of transactions, as `LookingOnly` reads it."""
+    """Outcomes of transactions, as `LookingOnly` reads them."""
 
     def outcomes(
         self, topic: str, partition: int, incarnation: int, txns: Collection[TxnId], deadline: Deadline
@@ -134,7 +134,8 @@ class SequenceJournal:
     def recover(
         self, topic: Topic, name: str, epoch: int, partitions: Iterable[int], deadline: Deadline
     ) -> dict[int, Recovered]:
-        """What `name` has stored in these partitions, for its new holder with this epoch; on record when it returns.
+        """The ids that `name` has stored in these partitions, for its new holder with this epoch; on record when it
+        returns.
 
         Raises:
             DeadlineExceeded: a tail was too long for the time given. What was read counts for the next attempt.
@@ -304,7 +305,7 @@ class SequenceJournal:
     def _scan(
         self, topic: Topic, name: str, epoch: int, partition: int, before: Recovered, end: int, deadline: Deadline
     ) -> Recovered:
-        """What is known when the log is read on, from `before` to `end`."""
+        """Read the log on, from `before` to `end`, and give the ids that are known then."""
         began_s = self._clock.monotonic()
         noted = start = before.upto
         highest, held = before.highest, dict(before.undecided)

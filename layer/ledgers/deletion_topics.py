@@ -1,4 +1,4 @@
-"""Where deletions are asked for: three plain topics of the system, used through the SDK, and what is in them.
+"""Deletions are asked for in three plain topics of the system, used through the SDK; their messages are events.
 
 Source: PIP-186. All three have partitions from the start, so that no setting ever splits events over two topics, and
 their subscriptions from their beginnings, so that no event is older than its worker.
@@ -47,7 +47,7 @@ def event_of(ledger: Ledger) -> PendingDeleteLedger:
 
 
 class DeletionEvent(NamedTuple):
-    """What an event says; nothing of it is believed yet."""
+    """The content of an event; nothing of it is believed yet."""
 
     topic: str
     partition: int

@@ -1,4 +1,4 @@
-"""What a topic's lists of ledgers say, brought up to what its log has now: for those who look, in any process."""
+"""A topic's lists of ledgers, brought up to what its log has now: for those who look, in any process."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ _APPENDED_AT_ONCE: Final = 100
 
 
 class Stretch(NamedTuple):
-    """Of a partition's log: [start, end), not empty."""
+    """A stretch of a partition's log: [start, end), not empty."""
 
     kafka_topic: str
     partition: int
@@ -64,7 +64,7 @@ class TopicLogs(NamedTuple):
 
 
 class DataTopics(Protocol):
-    """What is asked of Kafka."""
+    """The calls on Kafka's topics that an owner uses."""
 
     def living(self, state_partition: int, deadline: Deadline) -> Sequence[TopicLogs]:
         """Every persistent topic whose lists lie in this partition. One that is missing here is gone for good."""
@@ -76,7 +76,7 @@ class DataTopics(Protocol):
 
 
 class Turn(NamedTuple):
-    """What a turn did."""
+    """The counts of one turn."""
 
     topics: int
     written: int

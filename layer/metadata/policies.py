@@ -22,7 +22,8 @@ MAX_BYTES: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What a policy may be set to. A topic's own value counts, then its namespace's, the cluster's, and `default`.
+    """A policy: its values, their meaning and its default. A topic's own value counts, then its namespace's, the
+    cluster's, and `default`.
 
     `choices` are all the values of a policy that takes a word; the `undefined` one is as if nothing were set.
     """

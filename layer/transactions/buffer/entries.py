@@ -180,7 +180,7 @@ class BufferEntries:
         return _union([] if known is None else [entry.offsets for entry in _of_life(known.void, where)])
 
     def aborted(self, where: DataPartition, txn: TxnId) -> AbortedEntry | None:
-        """What all sessions say of an aborted transaction, together."""
+        """The entries of all sessions on an aborted transaction, together."""
         known = self._known(where, txn)
         return None if known is None else _together(known.aborted, where)
 
@@ -222,7 +222,7 @@ class BufferEntries:
         return [] if known is None else list(_kept(known, kind))
 
     def void_of_session(self, where: DataPartition, txn: TxnId, session: str) -> BitMap64:
-        """What this session has on record as void; its next VOID entry must hold it, too."""
+        """The offsets that this session has on record as void; its next VOID entry must hold them, too."""
         known = self._known(where, txn)
         entries = {} if known is None else {key: e for key, e in known.void.items() if key.session == session}
         return _union([entry.offsets for entry in _of_life(entries, where)])

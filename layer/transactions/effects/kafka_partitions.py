@@ -121,8 +121,8 @@ class KafkaDataPartitions:
         return life
 
     @contextmanager
-    def _looking_again(self, topic: str) -> Iterator[None]:
-        """When the topic may be another one than it was: who asks next, asks the cluster."""
+    def _forgetting_on_failure(self, topic: str) -> Iterator[None]:
+        """Forget the topic on a failure, when it may be another one than it was: the next question asks the cluster."""
         try:
             yield
         except LayerError:
@@ -164,7 +164,7 @@ class KafkaDataPartitions:
 
     def end_offset(self, topic: str, partition: int, deadline: Deadline) -> int:
         life = self._opened(topic, deadline)
-        with self._looking_again(topic):
+        with self._forgetting_on_failure(topic):
             _, end = self._fetcher.watermarks(life.topic.kafka_topic, partition, deadline)
             self._note_end(life, partition, end)
         return end
@@ -197,7 +197,7 @@ class KafkaDataPartitions:
             asked = [where for where, each in places.items() if each not in found]
             for where, end in self._admin.ends_now(asked, patience).items():
                 each = places[where]
-                with self._left_out(each), self._looking_again(each.topic):
+                with self._left_out(each), self._forgetting_on_failure(each.topic):
                     self._note_end(lives[each.topic], each.partition, end)
                     found[each] = end
             return len(found) == len(places)
@@ -235,9 +235,9 @@ class KafkaDataPartitions:
             ]
             groups.append((life.topic.kafka_topic, partition, records))
             lives.append(life)
-        with ExitStack() as looking_again:
+        with ExitStack() as forgetting:
             for topic in dict.fromkeys(topic for topic, _ in markers):
-                looking_again.enter_context(self._looking_again(topic))
+                forgetting.enter_context(self._forgetting_on_failure(topic))
             try:
                 written = append_apart(self._producer, groups, deadline)
             except SomeNotAppended as failure:
@@ -301,7 +301,7 @@ class KafkaDataPartitions:
     ) -> Iterator[Met]:
         """The messages and markers of these in [start, end)."""
         kafka_topic = self._opened(topic, deadline).topic.kafka_topic
-        with self._looking_again(topic):
+        with self._forgetting_on_failure(topic):
             low, _ = self._fetcher.watermarks(kafka_topic, partition, deadline)
             for batch in self._fetcher.read(kafka_topic, partition, max(start, low), end, deadline):
                 yield from _met(batch, txns)
