@@ -289,6 +289,8 @@ class Stand:
         print(f"\n    {self.type}: {found}")
         for line in found.broken:
             print(f"    BROKEN {line}")
+        for line in found.evidence:
+            print(f"      {line}")
         return found
 
     def missing_after_compaction(self) -> list[str]:

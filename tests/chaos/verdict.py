@@ -13,6 +13,7 @@ owner hands out that has not learnt yet, by an answer of Kafka's, that its parti
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,6 +31,11 @@ from tests.chaos.processes import WorkerProcess
 UNEXPLAINED: Final = "same process"
 """A message came again to who had it, and nothing says why."""
 _SHOWN = 5
+_MESSAGE = re.compile(r"(?:Position\(partition=|\b)(\d+)(?:, offset=|:)(\d+)(?:, index=|:)(\d+)\b")
+_ABOUT_ALL = "sbqckKExf"
+"""What workers say of themselves, whatever partition it concerns."""
+_LINE, _LINES = 100, 200
+"""Of the evidence that is shown of one message: characters, and lines at the end."""
 _ON_ITS_WAY_S = 2.0
 """From a lease in the log to an inbox, on a busy machine."""
 
@@ -56,6 +62,8 @@ class Verdict:
     unexplained: list[str] = field(default_factory=list)
     """Of each message that came again for no reason that is known here, what is known."""
     broken: list[str] = field(default_factory=list)
+    evidence: list[str] = field(default_factory=list)
+    """All that was written down about the first message of each finding."""
 
     def __str__(self) -> str:
         causes = ", ".join(f"{cause} {count}" for cause, count in sorted(self.duplicates.items())) or "none"
@@ -142,6 +150,23 @@ class Case:
         shown = list(examples)
         if shown:
             self._verdict.broken.append(f"invariant {invariant}: {what}: {len(shown)}, such as {shown[:_SHOWN]}")
+            message = _MESSAGE.search(str(shown[0]))
+            if message is not None:
+                self._verdict.evidence += self._evidence_of(Position(*map(int, message.groups())))
+
+    def _evidence_of(self, position: Position) -> list[str]:
+        """The lines about a message and about its partition, of all processes, by time."""
+        about, partition = {mark + str(position) for mark in ("", "a", "A")}, str(position.partition)
+        found: list[tuple[float, str]] = []
+        for worker in self._workers.values():
+            for line in worker.testimony.path.read_text(errors="replace").splitlines():
+                kind, at, *words = line.split(" ")
+                said = about.intersection(words)
+                owned = kind in "olv" and partition in (words[:1] if kind == "o" else words)
+                if said or owned or kind in _ABOUT_ALL:
+                    told = " ".join([*said] if kind in "hd" else words)
+                    found.append((float(at), f"{at} {worker.name} {kind} {told[:_LINE]}"))
+        return [f"{position}:", *(line for _, line in sorted(found)[-_LINES:])]
 
     def _nothing_lost(self) -> None:
         """What nobody acknowledged is still there for the next consumer; what was never sent is not."""
