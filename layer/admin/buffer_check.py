@@ -1,4 +1,4 @@
-"""A topic's data read to its end, and compared with what is on record of transactions in it."""
+"""The buffer check reads a topic's data to its end, and compares it with what is on record of transactions in it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ _ROUNDS: Final = 4
 
 
 class BufferCheck:
-    """Of one topic, partition by partition. Reads the log from its start to its end, then what is on record; whatever
-    differs then is looked at again, with what the log got meanwhile: only what stays is a difference."""
+    """The check compares one topic's log with its transaction buffer, partition by partition. It reads the log from its
+    start to its end, then what is on record; whatever differs then is looked at again, with what the log got meanwhile:
+    only what stays is a difference."""
 
     def __init__(self, node: Node, topic: Topic, progress: Callable[[int, int], None], deadline: Deadline) -> None:
         """`progress` hears how many offsets of all are done."""

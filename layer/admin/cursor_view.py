@@ -1,4 +1,5 @@
-"""A cursor as it was last saved, for the eye: what is acknowledged where, and what each ledger of it costs. Pure."""
+"""A cursor view shows a cursor as it was last saved: what is acknowledged where, and what each ledger of it costs.
+Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from pulsar_on_kafka.mapping.state.cursors.cursor_marker import SavedLedger
 
 @dataclass(frozen=True, slots=True)
 class LedgerCost:
-    """What is known above mark-delete of one ledger, and what that takes on Kafka.
+    """A ledger's cost counts what is acknowledged in it above mark-delete, and the bytes that this takes on Kafka.
 
     `acknowledged` counts entries, `holes` the unacknowledged ranges before an acknowledged entry of it, `batches` the
     batch entries of which some messages are acknowledged. `record`: `commit` (the group commit's metadata), or

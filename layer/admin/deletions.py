@@ -52,14 +52,15 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class Deletions:
-    """`count`: of all that there are, messages of others in these topics among them; `first` are the oldest ones."""
+    """A list of deletions has the oldest ones in `first`; `count` is the number of all, messages of others in these
+    topics among them."""
 
     count: int
     first: list[Deletion]
 
 
 class DeletionAdmin:
-    """What is shown is as last saved, up to a second old. Ours, not Pulsar's."""
+    """Deletions are shown as last saved, up to a second old. Ours, not Pulsar's."""
 
     @property
     def node(self) -> Node:

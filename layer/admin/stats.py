@@ -1,4 +1,4 @@
-"""What an operator sees of topics and subscriptions. Plain values."""
+"""Statistics describe topics and subscriptions to an operator. Plain values."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ from pulsar_on_kafka.replicated.comparison import PartitionComparison
 
 
 class SubscriptionAdmin(PolicyAdmin):
-    """What is shown is what was saved last. What moves a cursor goes through its owner when there is one."""
+    """Cursors are shown as they were saved last; a call that moves one goes through its owner when there is one."""
 
     def create_subscription(self, topic: str, subscription: str, *, from_earliest: bool = False) -> None:
         """Make a subscription at the topic's end (or its beginning). Raises NotAllowedError when it exists."""

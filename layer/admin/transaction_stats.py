@@ -1,4 +1,5 @@
-"""What an operator sees of one transaction, and of a comparison of a buffer with its log. Plain values."""
+"""Statistics describe one transaction, and the comparison of a transaction buffer with its log, to an operator. Plain
+values."""
 
 from __future__ import annotations
 

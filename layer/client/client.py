@@ -117,7 +117,7 @@ class Client:
         many topics one pattern may open; each is a membership in a Kafka group), `cursor_memory_limit_bytes` (1 MiB or
         more: how much of what is acknowledged out of order is kept in memory; the largest limit of the process's
         Clients of a cluster counts), `metrics_port` (where `GET /metrics` answers with this process's metrics, 0
-        for a free port; docs/metrics.md), `stand_in` (whether this process may do the duties of `pok serve` while
+        for a free port; docs/metrics.md), `stand_in` (whether this process may take over the roles of `pok serve` while
         no service is there; None: as the environment's POK_STAND_IN says, and else yes; layer/service/README.md) and
         `instance` (whose state it is, where several share a cluster who do not trust one another: 1 to 40 of a-z, 0-9
         and single hyphens between them, '' for the one without a name; None: as the environment's POK_INSTANCE says,

@@ -1,4 +1,5 @@
-"""What the cluster itself knows of topics and subscriptions, as Prometheus metrics: asked with every collection."""
+"""The cluster collector asks the cluster for the state of topics and subscriptions with every collection of Prometheus
+metrics."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ _SUBSCRIPTION = ("topic", "subscription")
 
 
 class ClusterCollector(Collector):
-    """Of some topics, or of all of a namespace's. Cursors as last saved, at most a persist interval old.
+    """The collector gives metrics of some topics, or of all topics of a namespace. Cursors are as last saved, at most a
+    persist interval old.
 
     Collecting reads each subscription's cursors from Kafka and disturbs nobody.
     """

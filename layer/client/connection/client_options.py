@@ -99,7 +99,7 @@ class ClientOptions:
         not_yet("log_conf_file_path (use logger)", when=self.log_conf_file_path is not None)
 
     def stands_in(self) -> bool:
-        """Whether the client's process may do a service's duties. Raises InvalidConfiguration."""
+        """Whether the client's process may take over a service's roles. Raises InvalidConfiguration."""
         if self.stand_in is not None:
             return self.stand_in
         said = os.environ.get(STAND_IN_VARIABLE, "").strip().lower()

@@ -1,4 +1,4 @@
-"""`AutoClusterFailover` at work: which of several clusters answers.
+"""The failover of `AutoClusterFailover` probes several clusters, and moves the client to one that answers.
 
 Source: `AutoClusterFailover.cc` of the C++ client, which pulsar-client 3.13.0 is built on.
 """
@@ -24,7 +24,7 @@ Probe = Callable[[ServiceInfo], bool]
 
 
 class Failover:
-    """Which cluster to use, by what probes say. One thread."""
+    """The failover chooses the cluster in use by the answers to probes. One thread."""
 
     def __init__(self, config: AutoClusterFailover, probe: Probe) -> None:
         self._config = config
@@ -60,7 +60,7 @@ class Failover:
 
 
 class ProbedClusters(ServiceInfoProvider):
-    """Tells the client of the cluster that answers. One thread from `initialize` until `close`."""
+    """The provider tells the client which cluster answers. One thread from `initialize` until `close`."""
 
     def __init__(self, config: AutoClusterFailover, connect_timeout_s: float) -> None:
         """`connect_timeout_s`: how long one broker may take to accept a connection."""

@@ -14,7 +14,7 @@ _TURN: Final = 100
 
 
 class ListenerThreads:
-    """`count` threads; each consumer is served by one of them, so its messages are handled one at a time, in order.
+    """`count` threads serve the consumers, each by one of them, so its messages are handled one at a time, in order.
 
     A task is called until it returns False (nothing left), at most `_TURN` times in a row. A task that is scheduled
     already is not queued twice, so the queues are bounded by the number of consumers.

@@ -1,4 +1,5 @@
-"""Tells producers and readers that their partitioned topic has grown. Consumers learn it from their group."""
+"""Partition discovery tells producers and readers that their partitioned topic has grown. Consumers learn it from their
+group."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ class Grows(Protocol):
 
 
 class Growth:
-    """Asks Kafka for the number of partitions of the topics in use, once for each topic every `LOOK_EVERY_S`.
+    """Partition discovery asks Kafka for the number of partitions of the topics in use, once for each topic every
+    `LOOK_EVERY_S`.
 
     Memory: an entry for each producer and reader of a partitioned topic while the client holds it.
     """

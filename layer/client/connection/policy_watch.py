@@ -1,4 +1,4 @@
-"""Tells producers what the policies of their topics say, and that there is too much backlog."""
+"""The policy watch tells producers what the policies of their topics say, and that there is too much backlog."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Follows(Protocol):
 
 
 class PolicyWatch:
-    """Reads the state topics `topics` and `namespaces`, those of their partitions that hold topics in use.
+    """The watch reads the state topics `topics` and `namespaces`, those of their partitions that hold topics in use.
 
     Memory: an entry for each producer while the client holds it.
     """

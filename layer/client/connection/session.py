@@ -1,4 +1,4 @@
-"""What one Client has open, from its first producer or consumer until its `close`."""
+"""A session holds what one Client has open, from its first producer or consumer until its `close`."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 
 
 class OpenProducer(Grows, Follows, Protocol):
-    """What a session asks of a producer."""
+    """A session calls these methods of a producer."""
 
     def stats_line(self) -> StatsLine: ...
     def close(self) -> None: ...
 
 
 class OpenConsumer(Protocol):
-    """What a session asks of a consumer."""
+    """A session calls these methods of a consumer."""
 
     def stats_lines(self) -> list[StatsLine]: ...
     def stop_receiving(self) -> None: ...
@@ -43,7 +43,7 @@ class OpenConsumer(Protocol):
 
 
 class OpenReader(Grows, Protocol):
-    """What a session asks of a reader."""
+    """A session calls these methods of a reader."""
 
     @property
     def opened_topic(self) -> Topic: ...

@@ -1,4 +1,5 @@
-"""Publishes dead letters: copies of messages that were delivered often enough, for somebody to look at."""
+"""The dead-letter writer publishes dead letters: copies of messages that were delivered often enough, for somebody to
+look at."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ def letter_producers(session: Session) -> OpenLetterProducer:
 
 
 class DeadLetterWriter:
-    """One consumer's dead letters. A thread of its own opens topics and publishes, from the first letter on.
+    """The writer publishes one consumer's dead letters. A thread of its own opens topics and publishes, from the first
+    letter on.
 
     A letter is acknowledged when every in-sync replica has it. It carries payload, key, ordering key and properties,
     and `REAL_TOPIC` and `ORIGIN_MESSAGE_ID` as properties. Source: ConsumerImpl.processPossibleToDLQ of the official
@@ -89,7 +91,7 @@ class DeadLetterWriter:
         return self._policy.getMaxRedeliverCount()
 
     def bury(self, letters: Sequence[Delivery], kept: Kept) -> None:
-        """See `subscriptions.records.endpoint.DeadLetters`."""
+        """Queue the letters for the writer's thread; a closed writer gives them to `kept` at once."""
         if self._closed:
             for letter in letters:
                 kept(letter)

@@ -1,4 +1,4 @@
-"""What dead letters and retry letters say of where they come from: properties with the official names."""
+"""Dead letters and retry letters name their origin in properties with the official names."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ REAL_SUBSCRIPTION: Final = "REAL_SUBSCRIPTION"
 
 
 def origin(message: Message) -> dict[str, str]:
-    """As the C++ and Python clients write it. Source: ConsumerImpl::processPossibleToDLQ."""
+    """The origin's properties as the C++ and Python clients write them. Source: ConsumerImpl::processPossibleToDLQ."""
     return {ORIGIN_MESSAGE_ID: str(message.message_id()), REAL_TOPIC: message.topic_name()}
 
 
 def origin_as_java(message: Message, subscription: str, *, put_off: bool) -> dict[str, str]:
-    """As Java's client writes it, which alone knows retry letters: with its form of ids, and the topic of what was
-    put off without its partition. Source: ConsumerImpl.getPropertiesMap.
+    """The origin's properties as Java's client writes them, which alone knows retry letters: with its form of ids, and
+    the topic of what was put off without its partition. Source: ConsumerImpl.getPropertiesMap.
     """
     message_id = java_text(message.message_id())
     return {

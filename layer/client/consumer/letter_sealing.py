@@ -1,4 +1,5 @@
-"""Copies of messages (dead letters, retry letters): what was encrypted stays so, and they have headers of their own.
+"""Copies of messages (dead letters, retry letters) keep the encryption of their messages, and have headers of their
+own.
 
 Ours beyond the official clients.
 """
@@ -20,7 +21,7 @@ _KEPT: Final = (ENCRYPTION, BATCH)
 
 
 class LetterSealing:
-    """Whoever could read the message can read its copy, and nobody else.
+    """Sealing keeps a copy readable for those who could read its message, and for nobody else.
 
     What the consumer decrypted is encrypted again with the data key that came with it, so no public key is needed; what
     it could not decrypt is copied as it is. What was in clear stays so. Thread-safe.
@@ -41,7 +42,7 @@ class LetterSealing:
             self._copied.headers = ()
 
     def over(self, produce: Produce) -> Produce:
-        """As `Encryptor.over`."""
+        """librdkafka's `produce` for copies: each gets the encryption of its message, and headers of its own."""
 
         def produce_sealed(
             topic: str, value: bytes | None, key: Any, partition: int, callback: Any, alias: Any, timestamp: int,

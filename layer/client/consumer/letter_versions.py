@@ -1,4 +1,4 @@
-"""Which schema version a copy of a message carries: that of the schema which wrote its payload.
+"""A copy of a message carries the version of the schema that its payload was written with.
 
 Source: ConsumerImpl.processPossibleToDLQ and doReconsumeLater of Java's client, whose copies carry the reader schema
 of each message. Differs from Pulsar: the C++ and Python clients' copies carry the consumer's own schema, whatever wrote
@@ -27,7 +27,7 @@ _ACCEPTED: Final = SchemaPolicies(strategy=CompatibilityStrategy.ALWAYS_COMPATIB
 
 
 class LetterVersions:
-    """Thread-safe. Registers each schema in the topic of the copies, which is known from then on."""
+    """The schema of a copied message is registered in the topic of the copies, and known from then on. Thread-safe."""
 
     def __init__(self, schemas: SchemaRegistry, timeout_s: float) -> None:
         self._schemas = schemas

@@ -1,4 +1,4 @@
-"""The inboxes of several topics, seen as one."""
+"""A merged inbox joins the inboxes of several topics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TURN: Final = 20
 
 
 class MergedInbox:
-    """Takes turns among the endpoints that have messages. Thread-safe.
+    """The merged inbox takes turns among the endpoints that have messages. Thread-safe.
 
     Memory: nothing of its own; each endpoint is bounded by its share (see `share`).
     """

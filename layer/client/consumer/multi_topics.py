@@ -46,7 +46,8 @@ OpenOne = Callable[[str, int, int, bool], Consumer]
 
 
 class MultiTopicsConsumer(Consumer):
-    """Receives the messages of all its topics in turns, and passes what it is told on to the one it is about.
+    """The consumer receives the messages of all its topics in turns, and passes each call about a message on to the
+    topic's own consumer.
 
     Each topic has a consumer of its own inside, with the same subscription name. Source: the official client's
     `MultiTopicsConsumerImpl`. Memory: that of its consumers; their inboxes share `max_total`.
@@ -194,7 +195,7 @@ class MultiTopicsConsumer(Consumer):
         txn: Transaction | None = None,
         wait: bool = False,
     ) -> None:
-        """As of one topic.
+        """Acknowledge the message with the consumer of its topic.
 
         Raises:
             OperationNotSupported: an id that does not say its topic (`message.message_id()` does, and
@@ -207,7 +208,7 @@ class MultiTopicsConsumer(Consumer):
     def begin_acknowledging(
         self, message: Message | NativeMessageId | MessageId | Any, txn: Transaction
     ) -> AckUnderWay:
-        """As of one topic. Raises as `acknowledge` does."""
+        """`acknowledge` in a transaction, up to where its answer has to be waited for. Raises as `acknowledge` does."""
         consumer = self._one(message, "acknowledge")
         gone = self._came_from_a_gone_topic(message)
         return nothing_to_acknowledge() if gone else consumer.begin_acknowledging(message, txn)
@@ -231,7 +232,7 @@ class MultiTopicsConsumer(Consumer):
     def begin_acknowledging_cumulative(
         self, message: Message | NativeMessageId | MessageId | Any, txn: Transaction
     ) -> AckUnderWay:
-        """As `begin_acknowledging`; raises as `acknowledge_cumulative` does."""
+        """The same of `acknowledge_cumulative`, and raises as that does."""
         consumer = self._one_for_cumulative(message)
         gone = self._came_from_a_gone_topic(message)
         return nothing_to_acknowledge() if gone else consumer.begin_acknowledging_cumulative(message, txn)
@@ -244,7 +245,8 @@ class MultiTopicsConsumer(Consumer):
         return self._one(message, "acknowledge_cumulative")
 
     def negative_acknowledge(self, message: Message | NativeMessageId) -> None:
-        """As of one topic. Raises OperationNotSupported as `acknowledge` does; does nothing on a closed consumer."""
+        """Have the consumer of its topic deliver the message again. Raises OperationNotSupported as `acknowledge` does;
+        does nothing on a closed consumer."""
         if not self._closed:
             consumer = self._one(message, "negative_acknowledge")
             if not self._came_from_a_gone_topic(message):

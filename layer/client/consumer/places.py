@@ -1,4 +1,4 @@
-"""What messages and ids stand for in a subscription: a partition, an offset, a place in a batch."""
+"""Messages and ids stand for places in a subscription: a partition, an offset, an index in a batch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ from pulsar_on_kafka.subscriptions.records.endpoint import PartitionSlot
 
 
 class Places:
-    """Of one consumer. Thread-safe. Asking Kafka takes `timeout_s` at most; the official exceptions are raised."""
+    """The places of one consumer's messages are computed from their ids, or asked of Kafka. Thread-safe. Asking Kafka
+    takes `timeout_s` at most; the official exceptions are raised."""
 
     def __init__(self, node: Node, subscription: Subscription, member: SubscriptionMember, timeout_s: float) -> None:
         self._node = node

@@ -1,4 +1,5 @@
-"""Retry letters: copies of messages that an application wants to see again later. Ours beyond the official client."""
+"""Retry letters are copies of messages that an application wants to see again later. Ours beyond the official
+client."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ def check_retry(message: object, delay_ms: object, properties: dict[str, str] | 
 
 @dataclass(frozen=True, slots=True)
 class RetryTopics:
-    """Where one consumer's letters go, and after how many retries. Source: ConsumerBuilderImpl.subscribeAsync."""
+    """One consumer's letters go to the retry topic, and after so many retries to the dead letter topic. Source:
+    ConsumerBuilderImpl.subscribeAsync."""
 
     subscription: str
     retry_topic: str
@@ -92,7 +94,7 @@ class RetryTopics:
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """What is sent besides the message's payload, keys and event time."""
+    """A letter has a topic, properties and a delay of its own; payload, keys and event time are its message's."""
 
     topic: str
     initial_subscription: str
@@ -103,7 +105,8 @@ class Letter:
 
 
 class RetryLetterWriter:
-    """Publishes the retry letters of one consumer. Thread-safe. Source: ConsumerImpl.doReconsumeLater of Java's client.
+    """The writer publishes the retry letters of one consumer. Thread-safe. Source: ConsumerImpl.doReconsumeLater of
+    Java's client.
 
     Memory: two producers at most; each caller waits for its letter, so what is under way is bounded by their number.
     """

@@ -118,7 +118,8 @@ def _consumer(
 
 
 class _PatternWatch:
-    """Looks which topics match now, and has the consumer open the new ones and leave those that are gone."""
+    """The watch looks which topics match a pattern now, and has the consumer open the new ones and leave those that are
+    gone."""
 
     def __init__(self, pattern: TopicPattern, consumer: MultiTopicsConsumer, session: Session) -> None:
         self._pattern = pattern

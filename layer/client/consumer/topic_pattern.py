@@ -1,4 +1,4 @@
-"""Which topics a pattern subscription takes. Pure."""
+"""A topic pattern selects the topics of a pattern subscription. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DOMAINS = {
 
 @dataclass(frozen=True, slots=True)
 class TopicPattern:
-    """A regular expression over the names of one namespace's topics."""
+    """The pattern matches the names of one namespace's topics with a regular expression."""
 
     name: TopicName
     """The pattern read as a topic's name; it tells the namespace, which therefore has to be written out."""

@@ -1,4 +1,4 @@
-"""What a client has open on the cluster that a tenant is about to reach."""
+"""A client opens a session on the cluster that a tenant is about to reach, before the tenant is there."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ Look = Callable[[Session], None]
 
 
 class Ahead:
-    """A session that connects, and reads metadata there, while the tenant is still between two clusters. Nothing is
-    produced, consumed or made. One thread until that is done; what fails is tried by whoever arrives. Thread-safe.
+    """A session connects to the next cluster, and reads metadata there, while the tenant is still between the two.
+    Nothing is produced, consumed or made. One thread until that is done; what fails is tried by whoever arrives.
+    Thread-safe.
     """
 
     def __init__(self, place: Place, session: Session, looks: Sequence[Look]) -> None:

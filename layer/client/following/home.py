@@ -1,4 +1,4 @@
-"""Where one tenant's producers, consumers and readers of one client are, and how they get from cluster to cluster."""
+"""A home moves one tenant's producers, consumers and readers of one client from cluster to cluster."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ OpenSession = Callable[[Place], Session]
 
 
 class Traveller(Protocol):
-    """A producer, consumer or reader that moves. Called by one thread of the home at a time, in this order; others
-    travel at the same time."""
+    """A traveller is a producer, consumer or reader that moves with its tenant. It is called by one thread of the home
+    at a time, in this order; others travel at the same time."""
 
     def pause(self) -> None:
         """Take nothing more from the application, give it nothing more. Does not wait."""
@@ -57,8 +57,9 @@ class Traveller(Protocol):
 
 
 class TenantHome:
-    """Thread-safe; one thread, which asks for changes from the first producer, consumer or reader until `close`, and up
-    to 16 more while everybody leaves a cluster, or arrives.
+    """The home follows one tenant through the map, and takes the tenant's travellers along. Thread-safe; one thread,
+    which asks for changes from the first producer, consumer or reader until `close`, and up to 16 more while everybody
+    leaves a cluster, or arrives.
 
     While nobody tells where the tenant is, everything stays where it is. While it is between two clusters, and it is
     told where it goes, the next one is connected to and its metadata is read.

@@ -1,4 +1,4 @@
-"""The tenants that one client uses, each at home on some cluster."""
+"""Each tenant that a client uses has a home, which is on some cluster."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ Topics = str | list[str] | re.Pattern[str]
 
 
 class Homes:
-    """Thread-safe. Memory: a home, with a thread, for each tenant that the client has used."""
+    """The homes of one client open its producers, consumers and readers where their tenants are. Thread-safe. Memory: a
+    home, with a thread, for each tenant that the client has used."""
 
     def __init__(
         self, directory: Directory, open_session: OpenSession, options: ClientOptions, *, together: bool = False

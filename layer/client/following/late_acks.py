@@ -1,4 +1,4 @@
-"""Acknowledgements of messages whose cluster was left: they are made on the copies, where those lie now.
+"""Late acknowledgements, those of messages whose cluster was left, are made on the copies, where those lie now.
 
 A message is the same one in both logs only by where it was first published (decision 0017), so nothing else is ever
 acknowledged: what has no copy, or whose copy is not found, comes again.
@@ -31,7 +31,8 @@ MOST: Final = 100_000
 
 
 class LateAcks:
-    """Of one subscription. Thread-safe. Memory: about 200 bytes for each, `MOST` at most."""
+    """The late acknowledgements of one subscription wait here for its next cluster. Thread-safe. Memory: about 200
+    bytes for each, `MOST` at most."""
 
     def __init__(self, subscription: str) -> None:
         self._subscription = subscription

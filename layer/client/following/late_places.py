@@ -1,4 +1,4 @@
-"""Which records late acknowledgements name, in the log of the cluster that a tenant is on now.
+"""Late acknowledgements name records in the log of the cluster that a tenant is on now.
 
 A record is the same one in two logs only by where it was first published. So of everything that a program has done with
 up to a message, those records count that were first published on the cluster where that message was read, or, when it
@@ -27,7 +27,7 @@ _AT_ONCE: Final = 1_000
 
 
 class Extent(Enum):
-    """What of a log an acknowledgement names."""
+    """An acknowledgement names a record of a log, the chunks of a message, or everything up to a record."""
 
     RECORD = "record"
     CHUNKS = "chunks"
@@ -52,8 +52,8 @@ class Late(NamedTuple):
 
 
 class Log(NamedTuple):
-    """A partition on the cluster that the tenant is on: its records in [low, end), of which this `incarnation` of the
-    topic has all. Nothing below `next_unacked` is unacknowledged."""
+    """A log has the records of a partition in [low, end) on the cluster that has the tenant; all of them are of this
+    `incarnation` of the topic. Nothing below `next_unacked` is unacknowledged."""
 
     reads: Reads
     kafka_topic: str

@@ -1,5 +1,5 @@
-"""What producers, consumers and readers ask of a cluster when they open there, asked before: each state topic is read
-from its start once, each broker is connected to. Nothing is made that is not there.
+"""Metadata that producers, consumers and readers ask a cluster for when they open there is read before: each state
+topic is read from its start once, each broker is connected to. Nothing is made that is not there.
 
 Raise LayerError: it cannot be read now.
 """

@@ -1,4 +1,4 @@
-"""A consumer that moves with its tenant from cluster to cluster."""
+"""A moving consumer goes with its tenant from cluster to cluster."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ Look = Callable[[Session], None]
 
 
 class MovingConsumer(Consumer):
-    """Receives from a consumer of the cluster that has the tenant. Thread-safe.
+    """The moving consumer receives from an inner consumer on the cluster that has the tenant. Thread-safe.
 
     When the tenant begins to switch it hands out nothing more, lets the application acknowledge what it has (until it
     asks for the next message and, on Shared and Key_Shared, nothing is unacknowledged or nothing was acknowledged for
@@ -112,7 +112,6 @@ class MovingConsumer(Consumer):
     # Moving -------------------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """See `Traveller`."""
         with self._changing:
             self._inner = None
         self._grace = Deadline.after(GRACE_S)
@@ -121,7 +120,6 @@ class MovingConsumer(Consumer):
             last.stop_receiving()
 
     def depart(self) -> None:
-        """See `Traveller`."""
         last = self._attached
         if last is None or self._gone:
             return
@@ -150,11 +148,9 @@ class MovingConsumer(Consumer):
         return max(0, sum(endpoint.unacked for endpoint in last.endpoints()) - self._unreceived)
 
     def look_ahead(self, session: Session) -> None:
-        """See `Traveller`."""
         self._look_ahead(session)
 
     def arrive(self, session: Session) -> None:
-        """See `Traveller`."""
         options = self._options
         if options.message_listener is not None:
             options = replace(options, message_listener=self._listened)
@@ -178,7 +174,7 @@ class MovingConsumer(Consumer):
             self.receive_async(callback)
 
     def expire(self) -> None:
-        """See `Traveller`. Whoever waits for a message has a deadline of its own."""
+        """Nothing: whoever waits for a message has a deadline of its own."""
 
     def _current(self, deadline: Deadline) -> Consumer:
         """The inner consumer, waited for. Raises Timeout, AlreadyClosed."""
@@ -202,7 +198,8 @@ class MovingConsumer(Consumer):
     # Receiving ----------------------------------------------------------------------------------------------------
 
     def receive(self, timeout_millis: int | None = None) -> Message:
-        """As `Consumer.receive`; between two clusters it waits as it does where there is no message."""
+        """The next message; between two clusters it is waited for as where there is none. Raises as
+        `Consumer.receive`."""
         self._asking.append(None)
         try:
             if timeout_millis is None:
@@ -213,7 +210,8 @@ class MovingConsumer(Consumer):
             self._asking.pop()
 
     def batch_receive(self) -> list[Message]:
-        """As `Consumer.batch_receive`; a batch that a switch interrupts begins anew on the next cluster."""
+        """The next batch; one that a switch interrupts begins anew on the next cluster. Raises as
+        `Consumer.batch_receive`."""
         self._asking.append(None)
         try:
             return self._call(Consumer.batch_receive, Deadline.never())
@@ -221,8 +219,6 @@ class MovingConsumer(Consumer):
             self._asking.pop()
 
     def receive_async(self, callback: ReceiveCallback) -> None:
-        """As `Consumer.receive_async`."""
-
         def told(result: Result, message: Message | None) -> None:
             if result is Result.AlreadyClosed and not self._gone:
                 self._receive_on_the_next(callback)
@@ -259,7 +255,8 @@ class MovingConsumer(Consumer):
             self._listening.pop()
 
     def pause_message_listener(self) -> None:
-        """As `Consumer.pause_message_listener`; it stays paused on the next cluster."""
+        """Stop calling the listener, also on the next cluster; messages wait. Raises as
+        `Consumer.pause_message_listener`."""
         self._call(Consumer.pause_message_listener, self._patience())
         self._listener_paused = True
 
@@ -272,7 +269,8 @@ class MovingConsumer(Consumer):
     def acknowledge(
         self, message: Message | NativeMessageId | Any, *, txn: Transaction | None = None, wait: bool = False
     ) -> None:
-        """As `Consumer.acknowledge`. With `wait` it is durable on the message's own cluster.
+        """Acknowledge a message; with `wait` that is durable on the message's own cluster. Raises as
+        `Consumer.acknowledge`, and:
 
         Raises:
             NotConnected: in a transaction, when it comes too late: the transaction cannot hold it.
@@ -305,7 +303,7 @@ class MovingConsumer(Consumer):
     def acknowledge_cumulative(
         self, message: Message | NativeMessageId | Any, *, txn: Transaction | None = None, wait: bool = False
     ) -> None:
-        """As `Consumer.acknowledge_cumulative`, on the message's own cluster.
+        """Acknowledge this message and every one before it in its partition, on the message's own cluster.
 
         Raises:
             CumulativeAcknowledgementNotAllowedError: on a Shared or Key_Shared subscription.
@@ -326,13 +324,14 @@ class MovingConsumer(Consumer):
         self._acknowledge_late(message, cumulative=True)
 
     def negative_acknowledge(self, message: Message | NativeMessageId) -> None:
-        """As `Consumer.negative_acknowledge`; a message of a cluster that was left comes again anyway."""
+        """Have the message delivered again; one of a cluster that was left comes again anyway."""
         attached = self._attached
         if attached is not None and not self._is_former(message):
             attached.negative_acknowledge(message)
 
     def reconsume_later(self, message: Message, delay_ms: int, properties: dict[str, str] | None = None) -> None:
-        """As `Consumer.reconsume_later`; nothing for a message of a cluster that was left: it comes again."""
+        """Have a copy delivered after `delay_ms`, and acknowledge the message; nothing for one of a cluster that was
+        left: it comes again. Raises as `Consumer.reconsume_later`."""
         attached = self._of(message)
         if attached is not None:
             attached.reconsume_later(message, delay_ms, properties)
@@ -343,7 +342,8 @@ class MovingConsumer(Consumer):
             attached.redeliver_unacknowledged_messages()
 
     def flush(self, timeout_millis: int | None = None) -> None:
-        """As `Consumer.flush`; leaving a cluster saves what is acknowledged there."""
+        """Return when everything acknowledged on the cluster in use is durable; leaving a cluster saves what is
+        acknowledged there. Raises as `Consumer.flush`."""
         self._call(lambda now: now.flush(timeout_millis), self._patience())
 
     def _of(self, message: object) -> Consumer | None:
@@ -409,7 +409,7 @@ class MovingConsumer(Consumer):
     # Positions ----------------------------------------------------------------------------------------------------
 
     def seek(self, messageid: NativeMessageId | Any) -> None:
-        """As `Consumer.seek`, on the cluster that has the tenant.
+        """Seek on the cluster that has the tenant. Raises as `Consumer.seek`, and:
 
         Raises:
             InvalidMessage: an id of a cluster that was left.
@@ -419,7 +419,6 @@ class MovingConsumer(Consumer):
         self._call(lambda now: now.seek(messageid), self._patience())
 
     def get_last_message_id(self) -> NativeMessageId:
-        """As `Consumer.get_last_message_id`."""
         return self._call(Consumer.get_last_message_id, self._patience())
 
     # Itself -------------------------------------------------------------------------------------------------------
@@ -443,12 +442,11 @@ class MovingConsumer(Consumer):
         return []
 
     def unsubscribe(self) -> None:
-        """As `Consumer.unsubscribe`, on the cluster that has the tenant."""
+        """Delete the subscription on the cluster that has the tenant. Raises as `Consumer.unsubscribe`."""
         self._call(Consumer.unsubscribe, self._patience())
         self._end()
 
     def close(self) -> None:
-        """As `Consumer.close`."""
         if self._close_called:
             raise ValueError(f"consumer of {self._options.subscription_name} is closed already")
         self._close_called = True
@@ -467,7 +465,6 @@ class MovingConsumer(Consumer):
             attached.leave()
 
     def abandon(self) -> None:
-        """See `Traveller`."""
         with self._changing:
             self._gone = True
             self._inner = None
@@ -486,7 +483,7 @@ class MovingConsumer(Consumer):
 
 
 class _Still:
-    """Whether a count has not changed for so many seconds. Asked again and again by one thread."""
+    """A count is still when it has not changed for so many seconds. Asked again and again by one thread."""
 
     def __init__(self, count: Callable[[], int], for_s: float) -> None:
         self._count = count

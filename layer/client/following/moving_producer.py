@@ -1,4 +1,4 @@
-"""A producer that moves with its tenant from cluster to cluster."""
+"""A moving producer goes with its tenant from cluster to cluster."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class _Held:
 
 
 class MovingProducer(Producer):
-    """Sends through a producer of the cluster that has the tenant; what is sent while it has none waits, for
-    `send_timeout_millis` at most, and goes to the next one in order. Thread-safe.
+    """The moving producer sends through an inner producer on the cluster that has the tenant; what is sent while it has
+    none waits, for `send_timeout_millis` at most, and goes to the next one in order. Thread-safe.
 
     Each message is stored on one cluster, or reported as failed: what is under way when the tenant begins to switch is
     waited for. Where the cluster may be dead (`TenantHome.leave_s`) that takes two seconds at most; what is unanswered
@@ -73,7 +73,6 @@ class MovingProducer(Producer):
     # Sending ------------------------------------------------------------------------------------------------------
 
     def send_async(self, content: Any, callback: SendCallback | None, *args: Any, **options: Any) -> None:
-        """As `Producer.send_async`."""
         self._entered.append(None)
         inner = self._inner
         if inner is None:
@@ -153,12 +152,11 @@ class MovingProducer(Producer):
     # Moving -------------------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """See `Traveller`."""
         with self._changing:
             self._inner = None
 
     def depart(self) -> None:
-        """See `Traveller`. Returns when everything that was sent is answered, or failed."""
+        """Return when everything that was sent is answered, has failed, or waits for the next cluster."""
         last = self._last
         if last is None or self._gone:
             return
@@ -189,11 +187,9 @@ class MovingProducer(Producer):
             _log.warning("topic=%s leaving its cluster: %s", self._asked, failure)
 
     def look_ahead(self, session: Session) -> None:
-        """See `Traveller`."""
         producer_ahead(self._asked, self._options, session)
 
     def arrive(self, session: Session) -> None:
-        """See `Traveller`."""
         former, options = self._last, self._options
         if former is not None:
             numbered = former.last_sequence_id()
@@ -232,7 +228,6 @@ class MovingProducer(Producer):
         self._send_noted(inner, held, unanswered)
 
     def expire(self) -> None:
-        """See `Traveller`."""
         while True:
             with self._changing:
                 if not self._held or not self._held[0].deadline.passed():
@@ -242,7 +237,6 @@ class MovingProducer(Producer):
             self._fail(held, _too_late(self._asked))
 
     def abandon(self) -> None:
-        """See `Traveller`."""
         for each in self._end()[0]:
             self._fail(each, AlreadyClosed(f"producer of {self._asked} is closed"))
 
@@ -265,7 +259,8 @@ class MovingProducer(Producer):
         return self._known().producer_name()
 
     def last_sequence_id(self) -> int:
-        """As `Producer.last_sequence_id`; it goes on over all clusters."""
+        """Sequence id of the message that was stored last, as `Producer.last_sequence_id` gives it; numbering goes on
+        over all clusters."""
         return self._known().last_sequence_id()
 
     def send_counts(self) -> SendCounts:
@@ -300,7 +295,8 @@ class MovingProducer(Producer):
             return
 
     def close(self) -> None:
-        """As `Producer.close`; what waits for the tenant to arrive fails with AlreadyClosed."""
+        """Wait for what is under way, then refuse further calls; what waits for the tenant to arrive fails with
+        AlreadyClosed. Raises as `Producer.close`."""
         if self._gone:
             raise AlreadyClosed(f"producer of {self._asked} is closed")
         held, inner = self._end()

@@ -1,4 +1,4 @@
-"""A reader that moves with its tenant from cluster to cluster."""
+"""A moving reader goes with its tenant from cluster to cluster."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _Given(NamedTuple):
 
 
 class MovingReader(Reader):
-    """Reads with a reader of the cluster that has the tenant. Thread-safe.
+    """The moving reader reads with an inner reader on the cluster that has the tenant. Thread-safe.
 
     On the next cluster it goes on behind the copy of the last message that it gave, in each partition, also inside a
     batch; where nothing was given, behind the copy of the last one before its start.
@@ -70,12 +70,10 @@ class MovingReader(Reader):
     # Moving -------------------------------------------------------------------------------------------------------
 
     def pause(self) -> None:
-        """See `Traveller`."""
         with self._changing:
             self._inner = None
 
     def depart(self) -> None:
-        """See `Traveller`."""
         last = self._last
         if last is None or self._gone:
             return
@@ -91,11 +89,9 @@ class MovingReader(Reader):
             _log.warning("topic=%s a reader leaves its cluster: %s", self._asked, failure)
 
     def look_ahead(self, session: Session) -> None:
-        """See `Traveller`."""
         topic_ahead(self._asked, session)
 
     def arrive(self, session: Session) -> None:
-        """See `Traveller`."""
         with pulsar_errors():
             cluster = self._home.cluster_of(session)
         options = replace(self._options, listener=None)
@@ -143,7 +139,7 @@ class MovingReader(Reader):
         return starts
 
     def expire(self) -> None:
-        """See `Traveller`. Whoever waits for a message has a deadline of its own."""
+        """Nothing: whoever waits for a message has a deadline of its own."""
 
     def _call(self, call: Callable[[Reader], _T], deadline: Deadline) -> _T:
         """On the cluster that has the tenant, again when that is left meanwhile. Raises Timeout, AlreadyClosed."""
@@ -163,7 +159,8 @@ class MovingReader(Reader):
     # Reading ------------------------------------------------------------------------------------------------------
 
     def read_next(self, timeout_millis: int | None = None) -> Message:
-        """As `Reader.read_next`; between two clusters it waits as it does where there is no message."""
+        """The next message; between two clusters it is waited for as where there is none. Raises as
+        `Reader.read_next`."""
         deadline = Deadline.never() if timeout_millis is None else Deadline.after_ms(timeout_millis)
 
         def read(inner: Reader) -> Message:
@@ -203,11 +200,12 @@ class MovingReader(Reader):
             self._listening_with(self, message)
 
     def has_message_available(self) -> bool:
-        """As `Reader.has_message_available`, on the cluster that has the tenant."""
+        """Whether the cluster that has the tenant has a message for `read_next`. Raises as
+        `Reader.has_message_available`."""
         return self._call(Reader.has_message_available, self._patience())
 
     def seek(self, messageid: NativeMessageId | Any) -> None:
-        """As `Reader.seek`, on the cluster that has the tenant.
+        """Seek on the cluster that has the tenant. Raises as `Reader.seek`, and:
 
         Raises:
             InvalidMessage: an id of a cluster that was left.
@@ -250,7 +248,6 @@ class MovingReader(Reader):
         """The inner one is told by its own client."""
 
     def close(self) -> None:
-        """As `Reader.close`."""
         if self._close_called:
             raise ValueError(f"reader of {self._asked} is closed already")
         self._close_called = True
@@ -267,7 +264,6 @@ class MovingReader(Reader):
             inner.leave()
 
     def abandon(self) -> None:
-        """See `Traveller`."""
         with self._changing:
             self._gone = True
             self._inner = None

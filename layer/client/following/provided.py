@@ -1,5 +1,4 @@
-"""Where a `ServiceInfoProvider` says that the client's cluster is, in the form of a map of tenants that has one place
-for all."""
+"""A `ServiceInfoProvider` names the client's cluster; its answers make a map of tenants that has one place for all."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ProvidedPlace(Place):
-    """`cluster` is '': nobody says what it is called."""
+    """A provided place has no name for its cluster: `cluster` is ''."""
 
     info: ServiceInfo = None  # type: ignore[assignment]  # behind fields with defaults, and always given
 
@@ -29,7 +28,7 @@ class ProvidedPlace(Place):
 
 
 class ProvidedPlaces:
-    """A `Directory`. Thread-safe."""
+    """The directory gives every tenant the place that the provider named last. Thread-safe."""
 
     def __init__(self, provider: ServiceInfoProvider, check: Callable[[ServiceInfo], None]) -> None:
         """Asks for the initial place; `begin` for the next ones.
@@ -65,7 +64,8 @@ class ProvidedPlaces:
         return self._now.info
 
     def update(self, info: ServiceInfo) -> None:
-        """See `ServiceInfoProvider.initialize`."""
+        """Have the client move to the cluster of `info`; nothing once it is closed. Raises ValueError for what it
+        cannot use."""
         if self._closed:
             return
         with self._changed:
@@ -81,11 +81,12 @@ class ProvidedPlaces:
         )
 
     def place(self, tenant: str, deadline: Deadline) -> Place:
-        """See `Directory.place`; the same for every tenant."""
+        """The same place for every tenant."""
         return self._now
 
     def changed(self, known: Place, wait_s: float) -> Place:
-        """See `Directory.changed`."""
+        """The place as soon as it is not `known`, or when `wait_s` are over. Raises LookupFailed: the client is
+        closed."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._now.version != known.version, wait_s)
             if self._closed:

@@ -1,4 +1,4 @@
-"""Messages that wait to go into one record, and how their senders hear of it."""
+"""A batch collects messages for one record, and tells their senders what became of it."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ class Batch:
 
 
 class Container:
-    """What is collected for one partition: one batch, or with key-based batching one for each key.
+    """A container collects the messages of one partition in one batch, or with key-based batching in one for each key.
 
     Source: BatchMessageContainer and BatchMessageKeyBasedContainer: the limits count all keys together.
     """

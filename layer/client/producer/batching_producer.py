@@ -95,7 +95,8 @@ class BatchingProducer(Producer):
         *,
         txn: Transaction | None = None,
     ) -> None:
-        """As `Producer.send_async`; the callback hears of the message when its batch is stored."""
+        """Put a message into a batch; the callback hears of it when the batch is stored. Raises as
+        `Producer.send_async`."""
         if txn is not None:
             self._send_in(
                 txn, callback, content, properties, partition_key, ordering_key, sequence_id, replication_clusters,
@@ -281,7 +282,6 @@ class BatchingProducer(Producer):
             self._timer.call_at(container.opened_s + self._delay_s, self._on_time)
 
     def grow(self, partitions: int, deadline: Deadline) -> None:
-        """As `Producer.grow`."""
         with self._gate:
             self._containers += [Container(number) for number in range(len(self._containers), partitions)]
         super().grow(partitions, deadline)

@@ -1,4 +1,4 @@
-"""Messages that are too big for one record, sent as several. Source: ProducerImpl::sendAsyncWithStatsUpdate of the
+"""A message that is too big for one record is sent as several. Source: ProducerImpl::sendAsyncWithStatsUpdate of the
 official client."""
 
 from __future__ import annotations
@@ -381,8 +381,8 @@ def _offset(origin: PartitionOrigin, message_id: NativeMessageId) -> int | None:
 
 
 class ChunkingProducer(Chunking):
-    """Of a topic that has other producers."""
+    """This producer sends chunks to a topic that other producers may write to, too."""
 
 
 class ConfirmedChunkingProducer(Chunking, ConfirmedProducer):
-    """Of a topic that it has for itself."""
+    """This producer sends chunks to a topic that it has for itself."""

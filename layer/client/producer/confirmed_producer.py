@@ -67,7 +67,7 @@ class ConfirmedProducer(Producer):
     def _taking_part(
         self, txn: Transaction, callback: SendCallback | None
     ) -> tuple[TransactionalSend, SendCallback] | None:
-        """As `Producer._taking_part`: the transaction hears of it when the receipt is confirmed."""
+        """The send as an operation of the transaction, which hears of it when the receipt is confirmed."""
         assert isinstance(callback, Receipt)  # noqa: S101 - `send_async` saw to that
         part = taking_part(txn, callback.sender)
         return None if part is None else (part, self._receipts.taken(part))

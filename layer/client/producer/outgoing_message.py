@@ -1,4 +1,4 @@
-"""A message that is about to be sent: what a router sees of it, and its metadata."""
+"""A message that is about to be sent has content, which a router sees, and metadata."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pulsar_on_kafka.mapping.records.message_record import MessageMetadata, key_
 
 
 class OutgoingMessage:
-    """What a `message_router` sees of a message that is about to be sent."""
+    """A `message_router` gets this view of a message that is about to be sent."""
 
     __slots__ = ("_event_timestamp", "_key", "_ordering_key", "_payload", "_properties")
 

@@ -1,4 +1,4 @@
-"""What a producer's schema makes of a message: payload, key, and marks, the headers that most messages share.
+"""A producer's schema makes a message's payload, key and marks, which are the headers that most messages share.
 
 Source: ProducerImpl and TypedMessageBuilderImpl of Java's client.
 """
@@ -36,7 +36,8 @@ Shaped = tuple[bytes | None, str | RecordKey | None, Marks]
 
 
 class LetterSchema(BytesSchema):
-    """Of producers of copies: each copy names the version that it was written with (`letter_schemas.py`)."""
+    """Producers of copies have this schema: each copy names the version that it was written with
+    (`letter_versions.py`)."""
 
 
 class OutgoingSchema:
@@ -74,7 +75,8 @@ class SeparatedKeys(OutgoingSchema):
     schema: KeyValueSchema
 
     def shape(self, content: Any, partition_key: str | RecordKey | None) -> Shaped:
-        """As `OutgoingSchema.shape`; an empty key is a key, None is none."""
+        """Payload, key and marks of a message with this content; an empty key is a key, None is none. Raises as
+        `OutgoingSchema.shape`."""
         if partition_key is not None:
             raise ValueError(f"partition_key is {partition_key!r:.60}, but the key of a separated KeyValue is the key")
         if content is None:
@@ -85,7 +87,7 @@ class SeparatedKeys(OutgoingSchema):
 
 
 class TopicsLatest(OutgoingSchema):
-    """AUTO_PRODUCE_BYTES: payloads of whatever schema the topic has, each checked against the latest one.
+    """AUTO_PRODUCE_BYTES takes payloads of whatever schema the topic has, and checks each against the latest one.
 
     Differs from Pulsar: Java's client takes the schema that is the latest one when the producer is made. Here a later
     one is taken up within `LATEST_FOR_S`, and at once when a payload does not fit; so one round trip in five seconds.
@@ -113,7 +115,8 @@ class TopicsLatest(OutgoingSchema):
         return found
 
     def shape(self, content: Any, partition_key: str | RecordKey | None) -> Shaped:
-        """As `OutgoingSchema.shape`. Raises InvalidMessage for bytes that the topic's schema cannot read."""
+        """Payload, key and marks of a message with these bytes. Raises InvalidMessage for bytes that the topic's schema
+        cannot read."""
         recent = time.monotonic() - self._looked_s < LATEST_FOR_S
         latest, marks = self._latest if recent else self._look_again()
         try:

@@ -1,4 +1,4 @@
-"""Where a producer's records leave: one Kafka producer at a time, a ticket for each message under way."""
+"""An outlet passes a producer's records to one Kafka producer at a time, with a ticket for each message under way."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def now() -> int:
 
 
 class MoreThanPlain(Protocol):
-    """Has it on record that readers of the topic need headers."""
+    """The callback puts on record that readers of the topic need headers."""
 
     def __call__(self, *, chunks: bool = False, markers: bool = False) -> None:
         """`chunks`: and that they have to put chunks together; `markers`: only that markers lie among the messages.
@@ -46,8 +46,8 @@ def _said_before(*, chunks: bool = False, markers: bool = False) -> None:
 
 
 class Outlet:
-    """What a producer has of Kafka. Thread-safe. A Kafka producer that librdkafka gives up is replaced by another one;
-    what was on its way through the former is answered there.
+    """The outlet holds the Kafka producer of one producer, and its tickets. Thread-safe. A Kafka producer that
+    librdkafka gives up is replaced by another one; what was on its way through the former is answered there.
 
     Memory: at most `max_pending` tickets.
     """

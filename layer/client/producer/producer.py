@@ -36,7 +36,7 @@ _THROW_OUT_TIMEOUT_S: Final = 5.0
 
 
 class Producer(TransactionalProducer):
-    """Publishes to one topic. Thread-safe. Source: `pulsar.Producer`.
+    """A producer publishes to one topic. Thread-safe. Source: `pulsar.Producer`.
 
     Memory: at most `max_pending_messages` unanswered messages; beyond that `send_async` waits
     (`block_if_queue_full`) or answers `ProducerQueueIsFull`.

@@ -1,4 +1,4 @@
-"""Stands between a producer and librdkafka while the backlog quota of its topic is exceeded.
+"""The quota gate stands between a producer and librdkafka while the backlog quota of its topic is exceeded.
 
 As the official client does while it cannot reconnect: under `producer_request_hold` messages wait, count as under way,
 and end with `Timeout` when they waited as long as a send may; under `producer_exception` they are refused. Source:
@@ -38,7 +38,8 @@ class _Held(NamedTuple):
 
 
 class QuotaGate:
-    """Thread-safe; open at first. Memory: the records that wait, whose messages count as under way."""
+    """The gate holds a producer's records back, or refuses them, while it is closed. Thread-safe; open at first.
+    Memory: the records that wait, whose messages count as under way."""
 
     def __init__(self, send_timeout_ms: int) -> None:
         """`send_timeout_ms`: how long a message waits at most; 0 for as long as it takes."""

@@ -1,4 +1,4 @@
-"""Which partition a producer's message goes to."""
+"""Routing chooses the partition that a producer's message goes to."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MessageRouter = Callable[[OutgoingMessage, int], int]
 
 
 class Routing:
-    """Chooses the partition of each message of one producer. Thread-safe.
+    """The routing of one producer chooses the partition of each message. Thread-safe.
 
     `fixed` is the partition that the producer was made for, when it was made for one.
     """

@@ -33,7 +33,7 @@ class TransactionalSend:
         return self._txn.txn_id
 
     def headers(self, metadata: MessageMetadata) -> Headers:
-        """As `encode_headers`."""
+        """The headers for `metadata`; those that name the transaction alone are encoded once. Raises MappingError."""
         txn = self._txn
         return txn.plain_headers if metadata is txn.plain_metadata else encode_headers(metadata)
 

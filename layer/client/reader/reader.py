@@ -27,7 +27,8 @@ ReaderListener = Callable[["Reader", Message], None]
 
 
 class Reader:
-    """Reads every message behind a place, in order, and keeps no trace of it. Thread-safe. Source: `pulsar.Reader`.
+    """A reader reads every message behind a place, in order, and keeps no trace of it. Thread-safe. Source:
+    `pulsar.Reader`.
 
     Its position is in memory only. It joins no group, so it starts without waiting for one and holds nobody up.
     Memory: an inbox of `receiver_queue_size` messages, and what its `Tail` says.

@@ -1,4 +1,4 @@
-"""What the application's side of a consumer's messages can do."""
+"""An inbox gives the messages of a consumer to the application."""
 
 from __future__ import annotations
 

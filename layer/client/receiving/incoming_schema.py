@@ -1,4 +1,4 @@
-"""What a consumer's schema makes of payloads: values, each read with the schema that it was written with.
+"""A consumer's schema makes values of payloads, each read with the schema that it was written with.
 
 Source: the Java client's MessageImpl.getValue and AutoConsumeSchema, and the Python client's AvroSchema.decode_message.
 """
@@ -41,7 +41,7 @@ class Written(Protocol):
 
 
 class KeptMessage(NamedTuple):
-    """What a value needs of a message. 80 bytes besides key and payload."""
+    """A kept message has what its value is made of: 80 bytes besides key and payload."""
 
     version: bytes | None
     key: bytes | None

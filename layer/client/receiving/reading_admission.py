@@ -1,4 +1,4 @@
-"""Whether a consumer or reader may read a topic with its schema."""
+"""The registry decides whether a consumer or reader may read a topic with its schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every consumer does to receive: waiting, asynchronous receives, batches, and the message listener."""
+"""A consumer receives by waiting, by asynchronous receives, in batches, or with a message listener."""
 
 from __future__ import annotations
 

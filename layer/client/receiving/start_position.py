@@ -1,4 +1,4 @@
-"""From a message id, or a time, to the offset at which reading begins."""
+"""A message id, or a time, determines the offset at which reading begins."""
 
 from __future__ import annotations
 

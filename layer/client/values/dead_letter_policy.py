@@ -1,4 +1,4 @@
-"""When a message counts as dead, and where it goes then. Names as in `pulsar-client`."""
+"""A dead letter policy says when a message counts as dead, and where it goes then. Names as in `pulsar-client`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterPolicy:
-    """What `DeadLetterPolicyBuilder.build` gives. Source: `_pulsar.DeadLetterPolicy`."""
+    """The policy holds what `DeadLetterPolicyBuilder` was given. Source: `_pulsar.DeadLetterPolicy`."""
 
     _max_redeliver_count: int
     _dead_letter_topic: str = ""
@@ -27,7 +27,7 @@ class DeadLetterPolicy:
 
 
 class DeadLetterPolicyBuilder:
-    """Source: `_pulsar.DeadLetterPolicyBuilder`."""
+    """A builder checks the settings of a `DeadLetterPolicy` one by one. Source: `_pulsar.DeadLetterPolicyBuilder`."""
 
     def __init__(self) -> None:
         self._count = 2**31 - 1

@@ -78,7 +78,8 @@ class EncryptionKey:
 
 
 class EncryptionContext:
-    """What an application needs to decrypt a message itself. Source: `pulsar.EncryptionContext`.
+    """The encryption context has what an application needs to decrypt a message itself. Source:
+    `pulsar.EncryptionContext`.
 
     Differs from Pulsar: compression is Kafka's and undone before, so that `compression_type` is always NONE.
     """

@@ -73,7 +73,8 @@ class RegexSubscriptionMode(_Named):
 
 
 class SubscriptionMode(_Named):
-    """Source: the Java client's `SubscriptionMode`; the official Python client has none."""
+    """A subscription's mode says whether messages are kept for it. Source: the Java client's `SubscriptionMode`; the
+    official Python client has none."""
 
     Durable = 0
     """The subscription stays, with everything that is not acknowledged."""

@@ -1,4 +1,4 @@
-"""Our errors to the exceptions that a Pulsar program catches, once."""
+"""Our errors become the exceptions that a Pulsar program catches, in one place."""
 
 from __future__ import annotations
 

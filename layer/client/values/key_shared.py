@@ -1,4 +1,5 @@
-"""How a Key_Shared consumer wants its keys. Source: `pulsar.ConsumerKeySharedPolicy`, `_pulsar.KeySharedPolicy`."""
+"""A Key_Shared policy says how a consumer wants its keys. Source: `pulsar.ConsumerKeySharedPolicy`,
+`_pulsar.KeySharedPolicy`."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from pulsar_on_kafka.subscriptions.records.hash_ranges import KeySharedRule
 
 
 class KeySharedPolicy:
-    """Mode, ranges of hash slots (both ends inclusive) and whether order may be given up when consumers change."""
+    """The policy has a mode, ranges of hash slots (both ends inclusive), and says whether order may be given up when
+    consumers change."""
 
     def __init__(self) -> None:
         self._mode = KeySharedMode.AutoSplit
@@ -60,7 +62,7 @@ class KeySharedPolicy:
 
 
 class ConsumerKeySharedPolicy:
-    """What `subscribe(key_shared_policy=...)` takes."""
+    """A consumer takes this policy with `subscribe(key_shared_policy=...)`."""
 
     def __init__(
         self,

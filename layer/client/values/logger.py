@@ -1,4 +1,4 @@
-"""Where the client's log lines go: `ConsoleLogger`, `FileLogger`, or a logger of Python's own."""
+"""The client's log lines go to a `ConsoleLogger`, a `FileLogger`, or a logger of Python's own."""
 
 from __future__ import annotations
 

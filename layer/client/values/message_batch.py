@@ -68,7 +68,7 @@ class ParsedMessage(Message):
 
 
 class MessageBatch:
-    """Source: `pulsar.MessageBatch`."""
+    """A message batch takes the payload of a Pulsar batch apart. Source: `pulsar.MessageBatch`."""
 
     def __init__(self) -> None:
         self._id = NativeMessageId(-1, -1, -1, -1)

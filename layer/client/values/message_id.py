@@ -124,7 +124,8 @@ class NativeMessageId:
 
 
 class PartitionOrigin:
-    """What the ids of one partition's records have in common. `partition` is -1 on a non-partitioned topic."""
+    """The origin of a partition's records has what their ids have in common. `partition` is -1 on a non-partitioned
+    topic."""
 
     __slots__ = ("layout", "partition", "topic")
 

@@ -1,4 +1,4 @@
-"""What a client does every so often: look for new topics and new partitions."""
+"""Periodic tasks of a client look for new topics and partitions, read policies and log statistics."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _log = logging.getLogger(__name__)
 
 
 class Periodic:
-    """One thread, begun with the first task, for tasks that are called at intervals, one at a time."""
+    """One thread, begun with the first task, calls tasks at intervals, one at a time."""
 
     def __init__(self, name: str) -> None:
         self._name = name

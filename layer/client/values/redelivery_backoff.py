@@ -1,4 +1,5 @@
-"""How the delay of redeliveries grows. Ours beyond the official Python client; names after the Java client's."""
+"""A redelivery backoff says how long each redelivery of a message is delayed. Ours beyond the official Python client;
+names after the Java client's."""
 
 from __future__ import annotations
 

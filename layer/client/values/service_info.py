@@ -1,4 +1,4 @@
-"""Where a cluster is, as one object: `ServiceInfo`, and the official classes that switch between several."""
+"""A `ServiceInfo` says where a cluster is; the other official classes switch between several."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pulsar_on_kafka.client.values.options import check_type, check_type_or_none
 
 
 class ServiceInfo:
-    """How one cluster is reached. Source: `pulsar.ServiceInfo`."""
+    """A service info says how one cluster is reached. Source: `pulsar.ServiceInfo`."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class ServiceInfo:
 
 
 class ServiceInfoProvider:
-    """To be subclassed: tells a client where its cluster is, and when that changes.
+    """A provider tells a client where its cluster is, and when that changes; applications subclass it.
 
     Source: `pulsar.ServiceInfoProvider`.
     """

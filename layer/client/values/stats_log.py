@@ -1,4 +1,4 @@
-"""`stats_interval_in_seconds`: what producers, consumers and readers did lately, in the log.
+"""The statistics log says every `stats_interval_in_seconds` what producers, consumers and readers did lately.
 
 Source: pulsar-client-cpp, ProducerStatsImpl and ConsumerStatsImpl, which log a line for each producer and consumer at
 INFO level. Differs from Pulsar: the form of the lines; who did nothing gets none.
@@ -25,7 +25,7 @@ class StatsLine:
 
 
 class StatsLog:
-    """Logs every `interval_s` seconds from the first `start` on; 0 seconds is never."""
+    """The statistics log writes lines every `interval_s` seconds from the first `start` on; 0 seconds is never."""
 
     def __init__(self, interval_s: int, lines: Callable[[], Iterable[StatsLine]], periodic: Periodic) -> None:
         self._interval_s = interval_s

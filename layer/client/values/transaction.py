@@ -22,7 +22,8 @@ _OVER: Final = (TransactionState.COMMITTED, TransactionState.ABORTED)
 
 
 class Transaction:
-    """Made by `Client.new_transaction`; thread-safe. Source: the Java client's Transaction.
+    """A transaction makes messages and acknowledgements take effect together. Made by `Client.new_transaction`;
+    thread-safe. Source: the Java client's Transaction.
 
     In a `with` it is committed at the end, and aborted when the block raises. Unless it is ended within its time-out it
     is aborted. Messages and acknowledgements in it are sent and held before it ends; nobody sees them before `commit`.
@@ -107,11 +108,12 @@ class Transaction:
             )
 
     def register_partition(self, topic: str, partition: int, partitions: int = 1) -> None:
-        """See `ClientTransaction.register_partition`; what may pass is tried again for the operation timeout."""
+        """Register a partition before its first record; a failure that may pass is tried again for the operation
+        timeout."""
         self._registered(lambda deadline: self._inner.register_partition(topic, partition, deadline, partitions))
 
     def register_subscription(self, topic: str, partition: int, subscription: str) -> None:
-        """The same of `ClientTransaction.register_subscription`."""
+        """The same of a subscription, before its first acknowledgement."""
         self._registered(lambda deadline: self._inner.register_subscription(topic, partition, subscription, deadline))
 
     def _registered(self, register: Callable[[Deadline], None]) -> None:
