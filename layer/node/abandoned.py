@@ -38,7 +38,7 @@ _MOST: Final = 1_000
 
 
 class Logs(Protocol):
-    """What is asked of `LookingOnly`."""
+    """The call on `LookingOnly` that reads a coordinator's log."""
 
     def ask_coordinator(
         self, coordinator: int, question: Callable[[CoordinatorState], list[float]], deadline: Deadline
@@ -47,8 +47,8 @@ class Logs(Protocol):
 
 @dataclass(slots=True)
 class _Held:
-    """When a transaction was last said to hold somebody up, and when its coordinator's log is read, on the monotonic
-    clock."""
+    """A transaction that holds somebody up: when that was said last, and when its coordinator's log is read, on the
+    monotonic clock."""
 
     last_s: float
     look_s: float

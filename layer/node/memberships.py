@@ -312,7 +312,8 @@ class Memberships:
         return any(not is_over(member.client_id) for member in members)
 
     def acknowledge(self, subscription: Subscription, acks: Mapping[int, LedgerAcks], deadline: Deadline) -> int:
-        """See `acks_by_readers.acknowledge_ledgers`."""
+        """Acknowledge these entries by their owners, or by saves where nobody owns a cursor; gives how many requests
+        that took. Raises as `acknowledge_ledgers`."""
         return acknowledge_ledgers(self.live_cursors, self._services.admin, subscription, acks, deadline)
 
     def detach(self, subscription: Subscription, endpoint: Endpoint, deadline: Deadline) -> None:

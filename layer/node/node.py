@@ -1,4 +1,5 @@
-"""What all Clients of a process share for one cluster: its services, memberships, readers, coordinators and timer."""
+"""A node is what all Clients of a process share for one cluster: its services, memberships, readers, coordinators and
+timer."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ class Node(Services):
     """This process's presence in one cluster. Use `acquire` and `release`; thread-safe."""
 
     begin_standing_in: ClassVar[Callable[[Node], RunsRoles]]
-    """Begins the duties of a stand-in. The package's root hands it in: the service is made of Clients and lies above
+    """Begins the roles of a stand-in. The package's root hands it in: the service is made of Clients and lies above
     them, and the root, which is imported before any module of it, is all that lies above both."""
 
     def __init__(self, settings: KafkaSettings, deadline: Deadline) -> None:

@@ -137,7 +137,7 @@ def _committed(batch: list[Any], committed: ReadCommitted, access: BufferAccess,
 
 
 def data_partition(topic: Topic, partition: int) -> DataPartition:
-    """As what transactions know a partition."""
+    """The partition as transactions know it."""
     return DataPartition(str(topic.name), partition, topic.layout.incarnation)
 
 

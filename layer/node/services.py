@@ -1,4 +1,4 @@
-"""What a process has of one cluster: librdkafka's handles, shared by everybody, and the services over the state log."""
+"""The services of a process for one cluster share librdkafka's handles, and most of them the state log."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ class Services:
         return {topic: (policies, theirs.get(topic.namespace_name, {})) for topic, policies in own.items()}
 
     def hold_up(self, txns: Collection[TxnId]) -> None:
-        """See `Abandoned.hold_up`."""
+        """Note that these open transactions hold somebody up now; `Node` implements it."""
         raise NotImplementedError
 
     def member_sharing(

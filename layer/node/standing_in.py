@@ -1,6 +1,6 @@
-"""Clients' processes that do a service's duties while there is no service.
+"""Stand-ins are clients' processes that take a service's roles while there is no service.
 
-Two of them at most, so that one may die, and only those that live long enough. Who does the duties is told by the
+Two of them at most, so that one may die, and only those that live long enough. Who has the roles is told by the
 members of the group that shares the maintenance out: their client ids say what they are. Services come and go as they
 like: where one is, the clients' processes leave within a minute.
 """
@@ -61,7 +61,7 @@ class StandIn:
     """That of a node, shared by its Clients: as long as one of them calls `look`. Thread-safe.
 
     A process that does not stand in asks Kafka every five minutes, and nothing in its first 90 s. One that does asks
-    every half a minute, and has the threads, connections and memory of its duties (layer/service/README.md).
+    every half a minute, and has the threads, connections and memory of its roles (layer/service/README.md).
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class StandIn:
         begin: Callable[[], RunsRoles],
         chance: Callable[[float, float], float] = random.uniform,
     ) -> None:
-        """`begin` starts the duties. Asks nothing of Kafka."""
+        """`begin` starts the roles. Asks nothing of Kafka."""
         self._services = services
         self._begin = begin
         self._chance = chance
@@ -86,7 +86,7 @@ class StandIn:
 
     @property
     def standing(self) -> bool:
-        """Whether this process does the duties."""
+        """Whether this process has the roles."""
         return self._running is not None
 
     def wanted(self) -> None:
@@ -95,14 +95,14 @@ class StandIn:
             self._users += 1
 
     def unwanted(self) -> None:
-        """By one less; after the last one the duties are left."""
+        """By one less; after the last one the roles are left."""
         with self._lock:
             self._users -= 1
             if self._users == 0:
                 self._leave("no client of this process wants it to")
 
     def look(self) -> None:
-        """Look who does the duties, when that is due, and begin or end to do them. Takes seconds at most, and nothing
+        """Look who has the roles, when that is due, and take them or leave them. Takes seconds at most, and nothing
         while another thread looks."""
         if self._services.clock.monotonic() < self._next_s or not self._lock.acquire(blocking=False):
             return

@@ -1,4 +1,5 @@
-"""Whether a service lives and does its share, as those ask who restart it or send it no more work."""
+"""A service's health, whether it lives and does its share, is asked for by those who restart it or send it no more
+work."""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ class Health:
 
 
 class Brokers(Protocol):
-    """What is asked of `KafkaAdmin`."""
+    """The call on `KafkaAdmin` that a broker answers."""
 
     def cluster_id(self, deadline: Deadline) -> str: ...
 
@@ -78,7 +79,7 @@ class ServiceHealth:
         self._waits_for = failure
 
     def runs(self, states: Callable[[], Sequence[RoleState]], kafka: KafkaAnswers) -> None:
-        """From now on duties run."""
+        """From now on roles run."""
         self._states, self._kafka = states, kafka
 
     def stops(self) -> None:

@@ -1,4 +1,4 @@
-"""Duties that run in this process, on one node."""
+"""Roles run in this process, on one node."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ class Duty(Protocol):
 
 
 class _Maintenance:
-    """Whoever maintains partition i of `ledgers` also tidies partition i of the topics that are shared out alike."""
+    """Whoever maintains partition i of `ledgers` also does the housekeeping of partition i of the topics that are
+    shared out alike."""
 
     def __init__(self, node: Node, member: str, deletion: LedgerDeletion) -> None:
         self._maintenance = Maintenance(

@@ -1,4 +1,4 @@
-"""What a service answers over HTTP: `GET /metrics`, `/health/live` and `/health/ready`."""
+"""A service answers `GET /metrics`, `/health/live` and `/health/ready` over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this process did on each cluster, whatever the topic, as Prometheus metrics."""
+"""Counts of this process on each cluster, whatever the topic, become Prometheus metrics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What this process does for a cluster, as `pok serve` or in a service's stead."""
+"""The roles that this process has for a cluster, as `pok serve` or as a stand-in, become Prometheus metrics."""
 
 from __future__ import annotations
 

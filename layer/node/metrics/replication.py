@@ -1,4 +1,4 @@
-"""What this process copies to other clusters."""
+"""Replicators of this process, each of which copies a topic to another cluster, become Prometheus metrics."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What another cluster has beside this one: copies of a topic, and its side of subscriptions."""
+"""A side is what one of two clusters has: copies of a topic, and the cursors of its subscriptions."""

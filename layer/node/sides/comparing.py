@@ -34,7 +34,7 @@ def compare_subscription(
 def compare_sides(
     here: SideReading, mine: Subscription, there: SideReading, theirs: Subscription, deadline: Deadline
 ) -> list[PartitionComparison]:
-    """As `compare_subscription`, of what was looked up and, perhaps, read before."""
+    """Compare sides that were looked up, and perhaps read, before. Raises as `compare_subscription`."""
     ours, others = here.sides(mine, deadline), there.sides(theirs, deadline)
     if ours.keys() != others.keys():
         raise errors.Refused(f"{mine.topic.name} has partitions {[*ours]} here and {[*others]} there: nothing compares")

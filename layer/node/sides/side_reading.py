@@ -24,8 +24,8 @@ _QUEUE_KBYTES: Final = 4096
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
-    """Where the messages of a topic began, by partition; the indexes may lag behind where the logs end, and are live.
-    `origin`: its cluster and life."""
+    """A topic's log that was read: by partition, where messages began and where the log ends. The indexes may lag
+    behind that, and are live. `origin`: its cluster and life."""
 
     origin: Origin
     indexes: Mapping[int, OriginIndex]
@@ -75,11 +75,11 @@ class SideReading:
         return _sides(cursors, self._log(subscription.topic, subscription.served, origin, deadline))
 
     def log(self, topic: Topic, deadline: Deadline) -> LogRead:
-        """As it is now. Raises as `sides`."""
+        """Read a topic's log up to where it ends now. Raises as `sides`."""
         return self._log(topic, range(topic.partitions), self._origin(topic, deadline), deadline)
 
     def known(self, topic: Topic, deadline: Deadline) -> LogRead:
-        """As far as it was read. Raises as `sides`."""
+        """The log as far as it was read before, with its ends now. Raises as `sides`."""
         ends = self.node.admin.end_offsets(topic.kafka_topic, range(topic.partitions), deadline)
         return LogRead(self._origin(topic, deadline), self.read_on(topic, ends, deadline, 0), ends)
 
@@ -96,7 +96,8 @@ class SideReading:
     def read_on(
         self, topic: Topic, ends: Mapping[int, int], deadline: Deadline, at_once: int
     ) -> dict[int, OriginIndex]:
-        """As `OriginReading.read_on`, again until time is over; what it gives goes on, as long as it is kept."""
+        """Call `OriginReading.read_on` again until it answers or time is over; the indexes that it gives go on, as long
+        as they are kept."""
         while True:
             try:
                 return self._origins.read_on(topic, ends, deadline, at_once)

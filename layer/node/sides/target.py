@@ -35,8 +35,8 @@ _ROOM_S: Final = 0.01
 
 @dataclass(slots=True)
 class Copied:
-    """What the target has: everything up to the source offset `highest`, and beyond it the offsets in `present`. Copies
-    of what is above `highest` lie at target offset `upto` or behind."""
+    """The copies that the target has: everything up to the source offset `highest`, and beyond it the offsets in
+    `present`. Copies of what is above `highest` lie at target offset `upto` or behind."""
 
     highest: int
     upto: int

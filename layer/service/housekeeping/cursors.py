@@ -34,19 +34,19 @@ _CURSOR_S: Final = 10.0
 
 
 class Topics(Protocol):
-    """What is asked of `metadata.topics.Topics`."""
+    """The call on `metadata.topics.Topics` that tells whether a topic lives."""
 
     def last_life(self, name: TopicName, deadline: Deadline) -> LastLife | None: ...
 
 
 class Subscriptions(Protocol):
-    """What is asked of `metadata.subscriptions.registry.Subscriptions`."""
+    """The call on `metadata.subscriptions.registry.Subscriptions` that finds a living subscription."""
 
     def find(self, topic: Topic, name: str, deadline: Deadline) -> Subscription | None: ...
 
 
 class Groups(Protocol):
-    """What is asked of `KafkaAdmin`."""
+    """The calls on `KafkaAdmin` that tell what a group committed, and who is in it."""
 
     def committed(
         self, group_id: str, topic: str, partitions: Sequence[int], deadline: Deadline
@@ -85,7 +85,8 @@ class CursorTidying:
         self._told: set[str] = set()
 
     def run(self, partition: int, deadline: Deadline) -> int:
-        """See `Work`. At most 20,000 tombstones; the next call goes on with what there was no room for."""
+        """Remove what nobody needs of the partition's cursors. At most 20,000 tombstones; the next call goes on with
+        what there was no room for."""
         before_ms = self._clock.now_ms() - self._kept_ms
         start = self._starts.pop(partition, 0)
         view = LogView(self._log, CURSORS, partition, lambda: FoundSegments(before_ms, start), self._clock)

@@ -58,7 +58,7 @@ class DeadLives:
         self._kept_ms = kept_ms
 
     def run(self, partition: int, deadline: Deadline) -> int:
-        """See `Work`. At most 20,000 tombstones."""
+        """Remove records of lives that are over. At most 20,000 tombstones."""
         before_ms = self._clock.now_ms() - self._kept_ms
         view = LogView(self._log, PRODUCERS, partition, lambda: _OfLives(before_ms), self._clock)
         found, unreadable = view.ask_readable(lambda fold: fold.found, deadline)

@@ -1,4 +1,4 @@
-"""Buries what `topics`, `subscriptions` and `producers` say of topics and subscriptions that have been gone for a day.
+"""Removes what `topics`, `subscriptions` and `producers` say of topics and subscriptions that have been gone for a day.
 
 What is left of their data is removed by others, who ask whether they are gone: so a topic's record goes when no other
 state topic speaks of it any more. Incarnations are places in the log and are never given again; how versions are not
@@ -52,21 +52,23 @@ _Name: TypeAlias = tuple[str, str]
 
 
 class Topics(Protocol):
-    """What is asked of `metadata.topics.Topics`."""
+    """The calls on `metadata.topics.Topics` that read a partition's records and remove dead ones."""
 
     def on_record(self, partition: int, deadline: Deadline) -> Mapping[str, tuple[Versioned, TopicRecord]]: ...
     def remove_dead(self, partition: int, dead: Mapping[str, Versioned], deadline: Deadline) -> int: ...
 
 
 class Subscriptions(Protocol):
-    """What is asked of `metadata.subscriptions.registry.Subscriptions`."""
+    """The calls on `metadata.subscriptions.registry.Subscriptions` that read a partition's records and remove dead
+    ones."""
 
     def on_record(self, partition: int, deadline: Deadline) -> Mapping[_Name, tuple[Versioned, SubscriptionRecord]]: ...
     def remove_dead(self, partition: int, dead: Mapping[_Name, Versioned], deadline: Deadline) -> int: ...
 
 
 class Producers(Protocol):
-    """What is asked of `metadata.producers.registry.ProducerRegistry`."""
+    """The calls on `metadata.producers.registry.ProducerRegistry` that find topics without claims and remove dead
+    ones."""
 
     def unclaimed(self, partition: int, deadline: Deadline) -> Mapping[str, Versioned]: ...
     def remove_dead(self, partition: int, unclaimed: Mapping[str, Versioned], deadline: Deadline) -> int: ...
@@ -122,7 +124,7 @@ class DeadNames:
         self._kept_ms = kept_ms
 
     def run(self, partition: int, deadline: Deadline) -> int:
-        """See `Work`. At most 20,000 names of each kind."""
+        """Remove names that have been dead for long enough. At most 20,000 of each kind."""
         before_ms = self._clock.now_ms() - self._kept_ms
         here, there = partition % TOPICS.partitions, partition % SUBSCRIPTIONS.partitions
         topics = {

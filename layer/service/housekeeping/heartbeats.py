@@ -1,6 +1,6 @@
-"""Removes the signs of life of processes that are dead from `producers`.
+"""Removes the heartbeats of dead processes from `producers`.
 
-A process that ends in good order takes its signs back; one that is killed leaves a record for each topic that it
+A process that ends in good order takes its heartbeats back; one that is killed leaves a record for each topic that it
 produced to.
 """
 
@@ -23,7 +23,7 @@ _log: Final = logging.getLogger(__name__)
 
 
 class Claims(Protocol):
-    """What is asked of `metadata.producers.registry.ProducerRegistry`."""
+    """The call on `metadata.producers.registry.ProducerRegistry` that takes a dead session's claims back."""
 
     def dismiss_session(self, topic: str, session: str, deadline: Deadline) -> None: ...
 
@@ -53,9 +53,9 @@ class _Signs:
 class SignTidying:
     """For one thread.
 
-    A process of this host that is gone is known to be dead; any other one counts as dead a day after its last sign. Its
-    claims go first then, so that one that was only stopped for so long finds itself out, and never believes in a sign
-    that is removed behind its back.
+    A process of this host that is gone is known to be dead; any other one counts as dead a day after its last
+    heartbeat. Its claims go first then, so that one that was only stopped for so long finds itself out, and never
+    believes in a heartbeat that is removed behind its back.
     """
 
     name = "signs of life"
@@ -67,7 +67,7 @@ class SignTidying:
         self._kept_ms = kept_ms
 
     def run(self, partition: int, deadline: Deadline) -> int:
-        """See `Work`. At most 20,000 signs."""
+        """Remove heartbeats of the dead. At most 20,000."""
         view = LogView(self._log, PRODUCERS, partition, _Signs, self._clock)
         signs, _ = view.ask_readable(lambda fold: dict(fold.found), deadline)
         before_ms = self._clock.now_ms() - self._kept_ms

@@ -42,14 +42,14 @@ _SUBSCRIPTION_S: Final = 10.0
 
 
 class Topics(Protocol):
-    """What is asked of `metadata.topics.Topics`."""
+    """The calls on `metadata.topics.Topics` that list and find living topics."""
 
     def active(self, deadline: Deadline) -> list[TopicRecord]: ...
     def find(self, name: TopicName, deadline: Deadline) -> Topic | None: ...
 
 
 class Subscriptions(Protocol):
-    """What is asked of `metadata.subscriptions.registry.Subscriptions`."""
+    """The call on `metadata.subscriptions.registry.Subscriptions` that lists a topic's."""
 
     def list(self, topic: Topic, deadline: Deadline) -> list[Subscription]: ...
 
@@ -76,8 +76,8 @@ class IdleGroups:
         self._next: dict[int, str] = {}
 
     def run(self, partition: int, deadline: Deadline) -> int:
-        """See `Work`: one request for each subscription, and one more where there is something to copy. When the time
-        is over the next call goes on with the topic that was next."""
+        """Copy what idle groups have committed: one request for each subscription, and one more where there is
+        something to copy. When the time is over the next call goes on with the topic that was next."""
         names = [
             record.name
             for record in self._topics.active(deadline)

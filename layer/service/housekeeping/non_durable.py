@@ -50,7 +50,7 @@ class NonDurableTidying:
         self._memberships = memberships
 
     def run(self, partition: int, deadline: Deadline) -> int:
-        """See `Work.run`."""
+        """Remove what is left over of this partition's topics; gives how many subscriptions that were."""
         old_ms = self._clock.now_ms() - _JOINING_MS
         done = 0
         for record in self._subscriptions.active(deadline):

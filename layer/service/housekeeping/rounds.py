@@ -1,4 +1,4 @@
-"""The thread that tidies, partition by partition, for the state partitions that this process maintains."""
+"""The housekeeping thread works partition by partition, for the state partitions that this process maintains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done for one partition of the state topics that are partitioned by topic into 16, and who does it."""
+"""Housekeeping work is done for one partition of the state topics that are partitioned by topic into 16."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Work(Protocol):
 
     @property
     def name(self) -> str:
-        """As metrics show it."""
+        """Its name in metrics."""
         ...
 
     def run(self, partition: int, deadline: Deadline) -> int:

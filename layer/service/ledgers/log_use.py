@@ -1,4 +1,5 @@
-"""Who needs the logs of topics, and what their retention keeps, as subscriptions, transactions and policies say."""
+"""The use of topics' logs, who needs them and what retention keeps, follows from subscriptions, transactions and
+policies."""
 
 from __future__ import annotations
 

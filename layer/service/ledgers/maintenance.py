@@ -47,14 +47,14 @@ _EXCEEDED_S: Final = 10.0
 
 
 class Round(NamedTuple):
-    """What one round over a process's partitions did."""
+    """The counts of one round over a process's partitions."""
 
     partitions: int
     topics: int
     written: int
     """Ledgers."""
     changed: int
-    """Cursors, topics and subscriptions to which the duties did something."""
+    """Cursors, topics and subscriptions to which something was done."""
     retired: int
     """Ledgers that left their lists, for their data to be deleted."""
     more: bool
@@ -229,7 +229,7 @@ class Maintenance:
         return held
 
     def _done(self, duty: str, topics: Sequence[TopicLogs], deadline: Deadline) -> tuple[int, bool]:
-        """How much one of the duties changed, and whether it has topics left; what keeps it from being done keeps no
+        """How much one kind of work changed, and whether it has topics left; what keeps it from being done keeps no
         other one."""
         try:
             return self._duties[duty].run(topics)

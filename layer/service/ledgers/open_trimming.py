@@ -1,4 +1,4 @@
-"""What goes of the ledger that is written to.
+"""Open ledgers, which are still written to, are trimmed from their beginnings.
 
 Pulsar closes a ledger by age, size or count, and trims it as a whole. Here a ledger is a range of offsets, because
 message ids are made of that, so it cannot be closed early. But Kafka deletes any prefix: of an open ledger that goes
@@ -37,7 +37,8 @@ later: each time is a record on its list."""
 
 
 class LogUse(Protocol):
-    """What is asked of the cluster, of topics whose data is this project's to delete. Raises LayerErrors."""
+    """The calls on the cluster that trimming uses, for topics whose data is this project's to delete. They raise
+    LayerErrors."""
 
     def rollovers(self, topics: Sequence[TopicLogs], deadline: Deadline) -> Mapping[str, Rollover]:
         """By topic; one that cannot be told now is missing."""
@@ -51,11 +52,11 @@ class LogUse(Protocol):
         ...
 
     def rules(self, topics: Sequence[TopicLogs], deadline: Deadline) -> Mapping[str, Mapping[int, KeptByRule]]:
-        """See `retirement.LogUse`."""
+        """By topic and partition what retention keeps (`retirement.LogUse.rules`)."""
         ...
 
     def needs(self, topic: TopicLogs, partitions: Sequence[int], deadline: Deadline) -> Mapping[int, Needs]:
-        """See `retirement.LogUse`."""
+        """Who needs these partitions (`retirement.LogUse.needs`)."""
         ...
 
     def delete_below(self, topic: TopicLogs, before: Mapping[int, int], deadline: Deadline) -> None:

@@ -35,14 +35,15 @@ MOST_AT_ONCE: Final = 2_000
 
 
 class KeptByRule(NamedTuple):
-    """Of a partition: its retention, and the offset of the first message that is not older than its time."""
+    """A partition's retention, and the offset of the first message that is not older than its time."""
 
     retention: Retention
     first_young: int
 
 
 class LogUse(Protocol):
-    """What is asked of the cluster, of topics whose data is this project's to delete. Raises LayerErrors."""
+    """The calls on the cluster that retirement uses, for topics whose data is this project's to delete. They raise
+    LayerErrors."""
 
     def rules(self, topics: Sequence[TopicLogs], deadline: Deadline) -> Mapping[str, Mapping[int, KeptByRule]]:
         """By topic and partition. What is bound, not there any more, or cannot be told now is missing."""
@@ -54,7 +55,7 @@ class LogUse(Protocol):
 
 
 class DeletionEvents(Protocol):
-    """Where events go."""
+    """The sender of events that ask for data to be deleted."""
 
     def send(self, ledgers: Sequence[Ledger], deadline: Deadline) -> None:
         """One event for each; return when all are durable. Raises LayerErrors: some may be, then."""
@@ -62,7 +63,7 @@ class DeletionEvents(Protocol):
 
 
 class Retired(NamedTuple):
-    """What one run did, in ledgers."""
+    """The counts of one run, in ledgers."""
 
     removed: int = 0
     kept_after_all: int = 0

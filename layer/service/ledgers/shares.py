@@ -1,4 +1,4 @@
-"""What a duty does in a round: its topics, some at a time, until its share of the round is used."""
+"""A share is the time that one kind of work has in a round: topics are taken some at a time, until it is used."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ AT_ONCE: Final = 50
 
 
 class Share:
-    """For one thread. Each round goes on behind what the one before came to, so that many topics with one duty keep
-    neither other duties nor other topics waiting for ever. Memory: the name of a topic."""
+    """For one thread. Each round goes on behind what the one before came to, so that much work of one kind keeps
+    neither other work nor other topics waiting for ever. Memory: the name of a topic."""
 
     def __init__(self, duty: Callable[[Sequence[TopicLogs]], int], clock: Clock, share_s: float = SHARE_S) -> None:
         """`duty` gives how much it changed."""

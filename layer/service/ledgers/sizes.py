@@ -1,4 +1,4 @@
-"""How large stretches of logs are, for those who look again and again: what has not changed is measured once."""
+"""A stretch of a log that has not changed is measured once, for those who ask for its size again and again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nobody uses goes: subscriptions that expire, topics that are inactive.
+"""Subscriptions that expire and topics that are inactive are deleted, because nobody uses them.
 
 Since when something is unused is kept in the topic's record, written when it becomes unused and when it is used again,
 so that the time goes on whoever maintains the topic. Topics without one of these policies cost nothing.
@@ -47,7 +47,7 @@ DeleteTopic = Callable[[Topic, Sequence[Subscription], Deadline], None]
 
 
 class _Rules(NamedTuple):
-    """What counts for a topic."""
+    """The policies that count for a topic."""
 
     subscription_minutes: int
     inactive: bool

@@ -1,4 +1,5 @@
-"""What of a record goes to another cluster, and what its copy says. Pure, but for the schema versions it asks for.
+"""A record's copy in another cluster gets its headers here; some records are not copied. Pure, but for the schema
+versions it asks for.
 
 Source: Pulsar's `GeoPersistentReplicator`. Decision: mapping/decisions/0017.
 """
@@ -36,8 +37,8 @@ _NOT_COPIED: Final = frozenset({FENCE, TXN, ORIGINAL_ID, PUBLISH_TIME})
 
 
 class Copying:
-    """Of one partition, by one owner of its replicator. `target_version` gives the target's version of a schema, by the
-    header that names the source's; `chunk_met` is told before the first chunk is copied."""
+    """The copies of one partition's records, by one owner of its replicator. `target_version` gives the target's
+    version of a schema, by the header that names the source's; `chunk_met` is told before the first chunk is copied."""
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ _VERSION_BITS: Final = 32
 
 
 class ReplicationCursor:
-    """Of one owner, which is over as soon as Kafka's group refuses a commit. For one thread."""
+    """The cursor of one owner, which is over as soon as Kafka's group refuses a commit. For one thread."""
 
     def __init__(self, identity: CursorIdentity, found: Recovered) -> None:
         self.identity = identity

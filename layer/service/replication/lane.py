@@ -22,7 +22,7 @@ _FULL_S: Final = 30.0
 
 
 class RecordsAsTheyAre:
-    """In the place of `ReaderChunks`: a chunk is copied as the record that it is."""
+    """Chunks are copied as the records that they are: this stands in the place of `ReaderChunks`."""
 
     def together(self, _partition: int, records: list[Any]) -> list[Any]:
         return records

@@ -1,4 +1,4 @@
-"""Which of a replicator's places its group was asked to keep, and which it has."""
+"""A replicator's places are saved in its group: those that it was asked to keep, and those that it has."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ ANSWER_S: Final = 30.0
 
 
 class PlaceSaves:
-    """By partition, as source offsets below which everything is done. One save is under way at a time. For one thread.
+    """Places by partition, as source offsets below which everything is done. One save is under way at a time. For one
+    thread.
 
     What the group did not take, or did not answer, is due again, also when nothing was copied since.
     """

@@ -1,4 +1,4 @@
-"""The duty of copying topics to other clusters, shared out among services by a Kafka group.
+"""The role of copying topics to other clusters, shared out among services by a Kafka group.
 
 Whoever is assigned partition i of `subscriptions` copies the topics whose subscriptions lie there, to all the clusters
 that their policies name. What keeps two from copying one partition is the group of each replicator's own subscription.

@@ -60,7 +60,8 @@ _SNAPSHOT_EVERY_S: Final = 5.0
 
 @dataclass(slots=True)
 class ReplicationCounts:
-    """Of one replicator, over all its sessions in this process. Only go up, but for `under_way` and `behind`."""
+    """The counts of one replicator, over all its sessions in this process. They only go up, but for `under_way` and
+    `behind`."""
 
     records: int = 0
     bytes: int = 0

@@ -6,7 +6,7 @@ any consumer. Differs from Pulsar: there all of it that is not acknowledged come
 
 It is a matter between a consumer and its process, whoever owns the partition: owners hear nothing of it, and how often
 a message was refused this way is counted here, for as long as the entry stays with its consumer. A message that was
-refused more often than the consumer's dead letter policy allows is buried.
+refused more often than the consumer's dead letter policy allows is dead-lettered.
 
 All of it runs in the member's thread.
 """
@@ -40,8 +40,8 @@ _log = logging.getLogger(__name__)
 
 
 class HeldHere(NamedTuple):
-    """What this process's consumers hold of a partition, its own or another process's. `acked` says what of a batch
-    entry is acknowledged or a transaction's."""
+    """The entries of a partition, its own or another process's, that this process's consumers hold. `acked` says what
+    of a batch entry is acknowledged or a transaction's."""
 
     slot: PartitionSlot
     in_flight: InFlight
@@ -56,7 +56,8 @@ class _Entry(NamedTuple):
 
 
 class _Refused:
-    """Of one entry. `waiting` until their time, `ready` to be handed out (bits); deliveries counted by index."""
+    """Refused messages of one entry, as bits: `waiting` until their time, or `ready` to be handed out; deliveries are
+    counted by index."""
 
     __slots__ = ("counts", "forgotten", "ready", "size", "waiting")
 

@@ -23,7 +23,8 @@ _log = logging.getLogger(__name__)
 
 
 class DeliveryCounting:
-    """Where no consumer has a dead letter policy it saves what the application saw, no more.
+    """Deliveries are counted durably; where no consumer has a dead letter policy only what the application saw is
+    saved.
 
     `log_end` asks Kafka; it may raise StoreError.
     """
@@ -114,7 +115,8 @@ class DeliveryCounting:
                 owned.guard = None
 
     def admit(self, owned: OwnedPartition, lowest: list[int], *, in_order: bool = True) -> list[int]:
-        """See `DeliveryGuard.admit`."""
+        """Of these, in order, the ones that may be delivered again now (`DeliveryGuard.admit`); all of them without a
+        guard."""
         if owned.guard is None or not lowest:
             return lowest
         most = self._burial.max_redeliver_count()

@@ -27,10 +27,10 @@ class Burial:
         """Holds the messages that are under way."""
 
     def bury(self, owned: OwnedPartition, offsets: list[int], records: Mapping[int, Any]) -> list[int]:
-        """Send those away that were delivered often enough; gives the others.
+        """Send messages that were delivered often enough to the dead letter topic; gives the others.
 
         The first consumer of this process with a dead letter policy does it for all of them, so that dead letters come
-        in order. Without one nobody does it here; other processes' consumers bury what they are leased.
+        in order. Without one nobody does it here; other processes' consumers dead-letter what they are leased.
         """
         consumer = self._burier()
         if consumer is None or consumer.dead_letters is None:

@@ -1,4 +1,5 @@
-"""Reads delayed messages ahead of their time, some at a time, between everything else that the member does."""
+"""The delayed prefetch reads delayed messages ahead of their time, some at a time, between everything else that the
+member does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a member must know of its subscription, and what it tells of its partitions."""
+"""A subscription's handle is what its member must know of it; statistics are what the member tells of its
+partitions."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ class SubscriptionHandle:
     partition: int | None = None
     """The only partition that is served; None for all."""
     transient: bool = False
-    """Of a non-persistent topic: nothing is kept for later (see `passing_by`)."""
+    """Of a non-persistent topic: nothing is kept for later (see `partition.non_persistent`)."""
     floors: Mapping[int, int] = field(default_factory=dict)
     """Offsets below which nothing is delivered, whatever was saved: nobody was connected when it was published."""
 

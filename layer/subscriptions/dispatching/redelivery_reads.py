@@ -1,4 +1,4 @@
-"""Records that are read a second time from Kafka: redeliveries, delayed messages, dropped look-ahead."""
+"""Redelivery reads fetch records from Kafka a second time: redeliveries, delayed messages, dropped look-ahead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which consumer gets the next messages of a partition. Pure: endpoints in, choice out."""
+"""A strategy chooses the consumer that gets the next messages of a partition. Pure: endpoints in, choice out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a member's consumers acknowledge and refuse of what was leased to them, until a report tells the owners."""
+"""A member's acknowledgements and refusals of what was leased to it wait here, until a report tells the owners."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _messages(acks: BatchAckSet) -> list[tuple[int, int]]:
 
 
 def _split(nacks: Mapping[int, list[Nack]]) -> tuple[dict[int, tuple[Nack, ...]], dict[int, list[Nack]]]:
-    """As many as one report takes, and the rest."""
+    """The refusals that one report takes, and the rest."""
     now: dict[int, tuple[Nack, ...]] = {}
     later: dict[int, list[Nack]] = {}
     room = _MOST_NACKS

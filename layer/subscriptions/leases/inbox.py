@@ -1,4 +1,5 @@
-"""What was heard of one subscription's leases and not taken in yet, in the order of the log, without a gap.
+"""A lease inbox keeps what was heard of one subscription's leases and not taken in yet, in the order of the log,
+without a gap.
 
 Another thread hears, the member's loop takes in. What there is no room for is read again from the log, so a loop that
 is slow, or was stopped for a while, misses nothing but what retention took.

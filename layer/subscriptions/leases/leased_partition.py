@@ -1,4 +1,5 @@
-"""What a member holds of partitions that others own: in inboxes, with the application, or still to be read."""
+"""A leased partition is another process's; what a member holds of it is in inboxes, with the application, or still to
+be read."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ _END: Final = 2**64 - 1
 
 
 class HeldBefore:
-    """What consumers were handed and do not hold any more, though nobody here acknowledged it: an acknowledgement up
-    to a message counts for it as well, how late ever.
+    """Messages that consumers were handed and do not hold any more, though nobody here acknowledged them: an
+    acknowledgement up to a later one counts for them as well, however late.
 
     Memory: a compressed bitmap, and the chunks' offsets of messages in chunks.
     """

@@ -303,7 +303,8 @@ class Lessee:
         return self._permits.heard()
 
     def taken_in(self, number: int, upto: int) -> None:
-        """See `UnsavedReports.taken_in`."""
+        """A save of the partition's cursor holds what reports below this offset acknowledge, or that it does not
+        count."""
         self._saves.taken_in(number, upto)
 
     def take_unsaved(self, number: int) -> tuple[Acks, dict[int, Nack]]:

@@ -21,7 +21,8 @@ _MOST_OVER: Final = 8
 
 @dataclass(slots=True)
 class _Account:
-    """What one owner wrote to us. `leased`: messages, by number of the consumer."""
+    """An owner's account: the `number` of the last record that it wrote to us, and messages `leased`, by number of the
+    consumer."""
 
     number: int = 0
     leased: dict[int, int] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""What an owner tells members about its saves, and which save a member waits for."""
+"""An owner tells members about its saves, and knows which save a member waits for."""
 
 from __future__ import annotations
 

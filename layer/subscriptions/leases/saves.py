@@ -1,4 +1,4 @@
-"""Which of a member's reports owners have saved: what a flush waits for.
+"""A member's reports are unsaved until owners have saved them, which a flush waits for.
 
 An owner that took its partition over without a trace of leases has not heard what was told before; it says from where
 on it has (`Saved.since`). What was told before that is told again, unless an owner says meanwhile that it has saved it,
@@ -23,7 +23,7 @@ _MOST_TOLD: Final = 1000
 
 @dataclass(slots=True)
 class Acks:
-    """Of one partition: entries, and messages of batch entries."""
+    """Acknowledgements of one partition: entries, and messages of batch entries."""
 
     whole: BitMap64 = field(default_factory=BitMap64)
     batches: dict[int, BatchAckSet] = field(default_factory=dict)

@@ -1,4 +1,5 @@
-"""What a membership needs for leases to and from other processes: its name there, and the way records take."""
+"""Lease terms are what a membership needs for leases to and from other processes: its name there, and the way records
+take."""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ class LeaseTraffic(Protocol):
 
 
 class RecordReader(Protocol):
-    """See `AscendingReader`."""
+    """The calls on `AscendingReader` that read leased records."""
 
     def read_at(
         self, topic: str, partition: int, offsets: Sequence[int], deadline: Deadline

@@ -1,4 +1,4 @@
-"""How many messages a second consumers got lately. No I/O, no clock, no threads."""
+"""A consumer's delivery rate is the number of messages a second that it got lately. No I/O, no clock, no threads."""
 
 from __future__ import annotations
 

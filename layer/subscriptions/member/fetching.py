@@ -36,7 +36,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Gap:
-    """When to look (again) for where to go on, and the offset that Kafka refused, if it did."""
+    """A gap between read position and log: when to look (again) for where to go on, and the offset that Kafka refused,
+    if it did."""
 
     owned: OwnedPartition
     due_s: float
@@ -159,7 +160,7 @@ class PartitionReader:
         return moved
 
     def put_late_on_record(self) -> None:
-        """See `LookingAgain`."""
+        """Tell others of records that came after the end of their transaction."""
         self._looking.put_late_on_record(owned.intake.committed for owned in self._owned.values())
 
     # Pauses -------------------------------------------------------------------------------------------------------

@@ -173,7 +173,7 @@ class SubscriptionMember:
         outcome(self.run(lambda: self._serving.take_in()), deadline, "messages to be taken out of inboxes")
 
     def execute(self, requests: Sequence[tuple[int, Request]]) -> Future[list[Answer | None]]:
-        """See `OwnerRequests.execute`; pairs of partition and request."""
+        """Do what is asked, in pairs of partition and request, and make it durable (`OwnerRequests.execute`)."""
         return self.run(lambda: self._serving.requests.execute(requests))
 
     def end_with(self, failure: errors.LayerError) -> None:
@@ -218,7 +218,7 @@ class SubscriptionMember:
         return [endpoint for endpoint in tuple(self._endpoints) if not endpoint.is_remote]
 
     def losses(self) -> int:
-        """See `save`."""
+        """How often a partition was given up with acknowledgements that were not saved, up to now."""
         return self._serving.ownership.losses
 
     def owned_partitions(self) -> list[int]:

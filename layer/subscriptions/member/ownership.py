@@ -249,7 +249,8 @@ class Ownership:
     def _hear_members(
         self, opened: Mapping[int, OwnedPartition], deadline: Deadline
     ) -> Mapping[int, Mapping[int, Nack] | None]:
-        """See `Leasing.take_over`."""
+        """Fold in what other members wrote of these partitions; gives what was refused meanwhile
+        (`Leasing.take_over`)."""
         if self.leasing is None:
             return {}
         return {number: self.leasing.take_over(owned, deadline) for number, owned in opened.items()}

@@ -1,4 +1,4 @@
-"""What is asked of the cursors that this process owns, by others or by itself: seek, skip, save.
+"""Requests to the cursors that this process owns, of others or its own, take effect here: seek, skip, save.
 
 All of it runs in the member's thread. A request takes effect once, whoever owns the partition when it is sent again:
 the save that holds its effect holds its id (`CursorState.requests`).

@@ -292,21 +292,22 @@ class Serving:
             self.leasing.lessee.redeliver_all(endpoint)
 
     def acknowledge_in(self, txn: TxnId, partition: int, ack: TxnAck, answer: Future[None], deadline: Deadline) -> None:
-        """See `SubscriptionMember.acknowledge_in`."""
+        """Have a transaction acknowledge this; the partition's owner is asked where that is another process."""
         if partition in self._owned or self.leasing is None:
             self.transactions.ask(partition, txn, ack, answer)
         else:
             self.leasing.ask_owner(partition, txn, ack, answer, deadline)
 
     def acknowledge_for_others(self, partition: int, request: TransactionRequest, answer: Future[None]) -> None:
-        """See `SubscriptionMember.acknowledge_for_others`."""
+        """The same for a consumer in another process. Raises Fenced where this process does not own the partition in
+        that life."""
         owned = self._owned.get(partition)
         if owned is None or life_of(owned) != request.life:
             raise errors.Fenced(f"subscription {self._handle}: partition {partition} is another process's now")
         self.transactions.ask(partition, request.txn, request.ack, answer, again=request.again)
 
     def take_in(self) -> None:
-        """See `SubscriptionMember.take_in`."""
+        """Take out of inboxes what owners are known to have taken back."""
         if self.leasing is not None:
             self.leasing.take_in()
 
@@ -322,7 +323,8 @@ class Serving:
         return None if self.leasing is None else self.leasing.have_saved()
 
     def save(self) -> int:
-        """See `SubscriptionMember.save`."""
+        """Make everything acknowledged up to now durable; gives how often acknowledgements were lost. Raises
+        StoreError."""
         patience = Deadline.after(STORE_TIMEOUT_S)
         self.dispatcher.drain()
         while True:
@@ -344,7 +346,7 @@ class Serving:
         self._over = failure
 
     def tell_consumers(self) -> tuple[ToldConsumer, ...]:
-        """See `SubscriptionMember.ask_consumers`."""
+        """This process's consumers, as operators see them; the first 1,000."""
         own = [endpoint for endpoint in self._endpoints if not endpoint.is_remote]
         now_s = self._clock.monotonic()
         return tuple(

@@ -1,4 +1,4 @@
-"""Which messages of a partition may be handed out, so that no crash hides a delivery. No I/O, no clock.
+"""The delivery guard says which messages may be handed out, so that no crash hides a delivery. No I/O, no clock.
 
 Where a dead letter policy is set, a message that kills its process every time must not be delivered more often than
 configured, and must not drag its neighbours along (docs/delivery-counts.md). So every delivery is on record before it
@@ -44,7 +44,7 @@ def window_of(delivery: int, most: int | None) -> int:
 
 
 class Departure(Enum):
-    """How a consumer went, and what that means for the deliveries of what it held."""
+    """A consumer's departure, and what it means for the deliveries of what the consumer held."""
 
     CLOSED = "closed"
     """In good order, by its own word: they do not count, as in Pulsar."""
@@ -273,7 +273,7 @@ class DeliveryGuard:
             self._suspects.discard(offset)
 
     def survived(self, offsets: Iterable[int]) -> None:
-        """Their consumer refused them, or took too long, or they are buried: they kill nobody now."""
+        """Their consumer refused them, or took too long, or they are dead letters: they kill nobody now."""
         self._changed = True
         for offset in offsets:
             if offset in self._suspects:

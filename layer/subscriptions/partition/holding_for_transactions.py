@@ -1,4 +1,4 @@
-"""What becomes of a partition's entries when transactions acknowledge them, and when these end. No I/O, no threads.
+"""Entries of a partition are held when transactions acknowledge them, and settled when these end. No I/O, no threads.
 
 Source: PendingAckHandleImpl with Consumer.individualAckWithTransaction: an entry that is held is in nobody's hands, and
 comes again, its redelivery count raised, when the transaction is aborted.

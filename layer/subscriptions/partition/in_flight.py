@@ -1,4 +1,5 @@
-"""Who holds which entries of a partition: handed out and unacknowledged (shared subscriptions). No I/O, no threads."""
+"""Entries in flight are handed out, unacknowledged and held by a consumer (shared subscriptions). No I/O, no
+threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What comes from Kafka for one partition: which records of a run are for consumers, and what becomes of the others.
+"""The intake sifts what comes from Kafka for one partition: which records of a run are for consumers, and what becomes
+of the others.
 
 No I/O and no threads.
 """
@@ -31,7 +32,7 @@ from pulsar_on_kafka.transactions.buffer.model import DataPartition, look_over
 
 
 class AcknowledgedElsewhere(Protocol):
-    """What consumers in other clusters have done with. Source: `replicated.acknowledged_elsewhere`."""
+    """Messages that consumers in other clusters have done with. Source: `replicated.acknowledged_elsewhere`."""
 
     def of(
         self, cursor: CursorState, offsets: Sequence[int], records: Sequence[Any]

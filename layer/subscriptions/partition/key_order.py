@@ -27,7 +27,8 @@ Waiting = tuple[int, int, Any]
 
 
 class _Lane:
-    """What waits for one owner; the lowest offset is next. Of one slot, all in `again` is below all in `fresh`."""
+    """Messages that wait for one owner; the lowest offset is next. Of one slot, all in `again` is below all in
+    `fresh`."""
 
     __slots__ = ("again", "fresh")
 

@@ -16,7 +16,8 @@ PATIENCE_S: Final = 0.05
 
 
 class PassingBy:
-    """Of one membership; used by its thread. Memory: none beside a time."""
+    """Non-persistent messages of one membership are acknowledged when they are handed out, and dropped when they find
+    no room; used by its thread. Memory: none beside a time."""
 
     def __init__(self) -> None:
         self._full_since_s: float | None = None

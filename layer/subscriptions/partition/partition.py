@@ -109,7 +109,7 @@ class OwnedPartition:
 
     @property
     def read_position(self) -> int:
-        """See `Intake.read_position`."""
+        """The offset below which everything was looked at (`Intake.read_position`)."""
         return self.intake.read_position
 
     @property
@@ -277,7 +277,7 @@ class OwnedPartition:
     def hand_out(
         self, offsets: Sequence[int], records: Sequence[Any], feed: Feed, holder: Feed | None
     ) -> list[Delivery]:
-        """See `HandingOut.messages`."""
+        """The messages of these entries, without what cannot be read; `holder` (None: nobody) has them from now on."""
         return self._handing_out.messages(offsets, records, feed, holder)
 
     def waits_for_room(self) -> bool:
@@ -301,7 +301,7 @@ class OwnedPartition:
     def replayed(self, offsets: Iterable[int]) -> None:
         self.replay.difference_update(BitMap64(offsets))
 
-    # Non-persistent topics: see `passing_by` ------------------------------------------------------------------------
+    # Non-persistent topics: see `non_persistent` --------------------------------------------------------------------
 
     def pass_by(self) -> None:
         """Everything that was handed out is acknowledged."""
@@ -322,7 +322,8 @@ class OwnedPartition:
     # What comes back ----------------------------------------------------------------------------------------------
 
     def drain_acknowledgements(self, log_end: Callable[[], int]) -> bool:
-        """See `Acknowledging.drain`."""
+        """Fold in what consumers acknowledged since the last call; True when the cursor changed. `log_end` may raise
+        StoreError (`Acknowledging.drain`)."""
         changed = self._acknowledging.drain(self.read_position, log_end, self.meter)
         if changed and self.guard is not None:
             self.guard.handed_out(self.cursor.next_unacked - 1)
@@ -526,7 +527,7 @@ class OwnedPartition:
         return self.rewind()
 
     def acknowledge_through(self, upto: int) -> bool:
-        """As a cumulative acknowledgement; see `Acknowledging.up_to`."""
+        """Acknowledge all messages whose place is at or before `upto`; True when the cursor changed."""
         return self._acknowledging.up_to(upto)
 
     def acknowledge_up_to(self, upto: int) -> bool:
@@ -585,13 +586,13 @@ class OwnedPartition:
         self.cursor.loader = lambda indexes: store.loader(self.identity, self.saves.saved)(indexes)
 
     def save_accepted(self, save: Save) -> Unneeded:
-        """See `PartitionSaves.accepted`."""
+        """The group has accepted the save; gives the segments and markers that nothing refers to any more."""
         if self.guard is not None:
             self.guard.accepted(save.saved.lineage.save)
         return self.saves.accepted(save)
 
     def save_refused(self, save: Save) -> None:
-        """See `PartitionSaves.refused`."""
+        """The group has not accepted the save, or nobody knows."""
         if self.guard is not None:
             self.guard.refused(save.saved.lineage.save)
         self.saves.refused(save)

@@ -1,4 +1,5 @@
-"""What is on Kafka of one partition's cursor: the last accepted save, the newest checkpoint, and what may be removed.
+"""A partition's saves are what is on Kafka of its cursor: the last accepted save, the newest checkpoint, and what may
+be removed.
 
 No I/O: the saver writes and tells what became of it.
 """

@@ -1,4 +1,4 @@
-"""What was read of a partition and not handed out yet. No I/O, no threads."""
+"""Records of a partition that are read ahead wait here to be handed out. No I/O, no threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What open transactions hold of a partition, where it would be handed out. No I/O, no threads.
+"""Transaction holds keep entries of a partition from being handed out while transactions are open. No I/O, no threads.
 
 Held entries stay where they are; each is put `back` when it would go out, or when it was out already. What is put back
 comes again when its transaction is aborted; the others come by themselves.

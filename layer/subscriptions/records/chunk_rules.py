@@ -1,4 +1,4 @@
-"""What consumers want of chunked messages that are incomplete."""
+"""Chunk rules say what becomes of chunked messages that stay incomplete."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class ChunkRules(NamedTuple):
-    """What consumers want of incomplete messages.
+    """The rules of consumers for incomplete messages.
 
     `max_pending`: how many keep their payload (0: any number). `auto_ack_oldest`: those beyond that are acknowledged
     and lost. `expire_s`: how long after its last chunk one is given up, that is acknowledged. Source: the official

@@ -95,7 +95,7 @@ class _Pending:
 
 
 class ChunkAssembly:
-    """What is incomplete, and what is complete and not acknowledged, of one partition.
+    """Chunked messages of one partition: those that are incomplete, and those that are complete and not acknowledged.
 
     Memory: of incomplete messages as `ChunkRules` and MOST_PENDING_BYTES have it, and never more than one message above
     that; an offset for each chunk of every message that is not acknowledged.

@@ -125,7 +125,7 @@ Delivery.in_chunks = Delivery
 
 
 class BatchEntry:
-    """What the deliveries of one batch entry share."""
+    """A batch entry, as its deliveries share it."""
 
     __slots__ = ("columns", "headers", "size")
 

@@ -1,4 +1,4 @@
-"""What is known of entries before they are handed out: which are batches, which are in chunks, and whether some are
+"""Entries at hand are noted before they are handed out: which are batches, which are in chunks, and whether some are
 encrypted."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Which records of a partition are void because somebody had taken over before them: an exclusive producer the topic,
-or a replicator what is copied from one cluster. Pure."""
+"""Fences void records of a partition that were written by somebody after another one had taken over: an exclusive
+producer the topic, or a replicator what is copied from one cluster. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pulsar_on_kafka.mapping.records.epoch_fences import Fence, begun_by, claime
 
 
 class Fences:
-    """Where each epoch begins in one partition.
+    """The beginnings of epochs in one partition.
 
     The rule: behind the beginning of an epoch the records of lower epochs, of the same origin, are void.
     It judges every record by itself, so whoever reads, from wherever, judges alike. A record without our headers
@@ -62,7 +62,7 @@ class Fences:
 
 
 class _Epochs:
-    """Of one origin: where epochs begin that are above all that began before them."""
+    """The epochs of one origin that are above all that began before them, and where they begin."""
 
     def __init__(self) -> None:
         self._first: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""Which consumer of a Key_Shared subscription a key belongs to. Pure: consumers in, a table of slots out.
+"""Hash ranges give each key to one consumer of a Key_Shared subscription. Pure: consumers in, a table of slots out.
 
 A key's slot is Pulsar's own (`mapping.routing.sticky_hash`), so sticky ranges mean the same keys as in Pulsar.
 AutoSplit puts 100 points of each consumer on a ring of 65,536 slots; a slot belongs to the next point at or above it
@@ -25,7 +25,8 @@ C = TypeVar("C", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class KeySharedRule:
-    """What a consumer asks for. `sticky_ranges` are (first, last) slots, both inclusive; None is AutoSplit."""
+    """The key-shared policy that a consumer asks for. `sticky_ranges` are (first, last) slots, both inclusive; None is
+    AutoSplit."""
 
     sticky_ranges: tuple[tuple[int, int], ...] | None = None
     allow_out_of_order: bool = False

@@ -1,4 +1,5 @@
-"""What waits for the end of a transaction is looked at again, in growing intervals, in case no marker lets it go.
+"""Open transactions that hold records up are looked at again, in growing intervals, in case no marker lets the records
+go.
 
 One question to the transaction buffer serves all partitions of a member or reader, and costs one round trip.
 """
@@ -39,7 +40,8 @@ class _Wait:
 
 
 class LookingAgain:
-    """Of one thread. Memory: some numbers for each partition of which something waits."""
+    """The waits of one member or reader for open transactions, used by its thread. Memory: some numbers for each
+    partition of which something waits."""
 
     def __init__(self, name: str, access: BufferAccess, clock: Clock) -> None:
         self._name = name

@@ -39,8 +39,8 @@ class Run(NamedTuple):
 
 
 class Passed(NamedTuple):
-    """What may go on, without the offsets that are `excluded` for good, markers among them: they count as acknowledged.
-    `upto`, exclusive: everything below was judged."""
+    """Records that may go on, without the offsets that are `excluded` for good, markers among them: they count as
+    acknowledged. `upto`, exclusive: everything below was judged."""
 
     run: Run
     excluded: BitMap64
@@ -150,7 +150,8 @@ class ReadCommitted:
         return self._buffer.unsettled(self._met)
 
     def learn(self, txns: Sequence[TxnId], entries: BufferEntries) -> None:
-        """See `TransactionBuffer.learn`."""
+        """Take in what is on record now of these transactions, in entries whose end was asked for after the run was
+        fetched."""
         self._buffer.learn(txns, entries)
 
     def forget_below(self, start: int) -> None:

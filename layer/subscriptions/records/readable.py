@@ -1,4 +1,4 @@
-"""What of the records of a partition a reader is given."""
+"""Readable records are what void records, transactions, chunks and compaction leave of a partition for a reader."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class PutsTogether(Protocol):
-    """What becomes of chunks. Source: `ReaderChunks`."""
+    """The calls that put chunks together. Source: `ReaderChunks`."""
 
     def together(self, partition: int, records: list[Any], /) -> list[Any]: ...
 

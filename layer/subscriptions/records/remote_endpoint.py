@@ -19,7 +19,7 @@ class Lend(Protocol):
 
 
 class RemoteEndpoint(Endpoint):
-    """What it may get is what its process allows (`RemoteConsumer.limits`) less what was leased to it so far."""
+    """A remote consumer may get what its process allows (`RemoteConsumer.limits`) less what was leased to it so far."""
 
     is_remote = True
 
@@ -36,7 +36,7 @@ class RemoteEndpoint(Endpoint):
             said.name, 0, delivery_type=Delivery, priority=said.priority, max_unacked=said.max_unacked, key_shared=rule
         )
         self.max_redeliver_count = said.max_redeliver_count
-        """Of its dead letter policy: its process buries what was delivered more often."""
+        """Of its dead letter policy: its process dead-letters what was delivered more often."""
         self.number = said.number
         self.node = node
         self._lend = lend

@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class OnFailure(Enum):
-    """What becomes of a message that cannot be decrypted. Source: `pulsar.ConsumerCryptoFailureAction`.
+    """The fate of a message that cannot be decrypted. Source: `pulsar.ConsumerCryptoFailureAction`.
 
     FAIL: it is not delivered and stays unacknowledged. DISCARD: it is acknowledged. CONSUME: it is delivered as it is,
     a batch entry as one message.

@@ -128,7 +128,7 @@ class Tail:
         return False
 
     def read_counts(self) -> ReadCounts:
-        """See `ReaderMeter`."""
+        """The counts of this reader up to now, for `ReaderMeter`."""
         return ReadCounts(self._endpoint.delivered, self._endpoint.unsealing.failures, self._received_bytes)
 
     def ask_stats(self) -> Future[TailStats]:

@@ -27,7 +27,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class IdleReading:
-    """What was read of a subscription: the offsets of all of its groups, and some cursors."""
+    """A subscription's cursors as they were read: the offsets of all of its groups, and some cursors."""
 
     subscription: Subscription
     """As it is on record now: which groups save it may have changed since it was found."""
@@ -132,7 +132,7 @@ class IdleCursors:
             raise errors.Fenced(f"subscription {subscription.name} of {subscription.topic.name} has changed")
 
     def _tidy(self, reading: IdleReading, saves: Mapping[int, Save], deadline: Deadline) -> None:
-        """The saves count; what cannot be done here is left to whoever looks for what is left over."""
+        """The saves count; what cannot be done here is left to housekeeping."""
         for partition, save in saves.items():
             identity = reading.identity(partition)
             try:

@@ -79,7 +79,8 @@ class SavedCursors:
         *,
         with_holes: bool = True,
     ) -> Recovered:
-        """See `recover`, and `CursorStore.recover`."""
+        """The cursor of one partition by these offsets; `with_holes` as for `CursorStore.recover`. Raises
+        UnreadableCursor."""
         commit, elsewhere = offsets[subscription.whole_group].get(partition), None
         group = subscription.partition_groups.get(partition)
         if group is not None:

@@ -30,7 +30,7 @@ _Life = tuple[int, int]
 
 
 class _OnRecord(NamedTuple):
-    """What is said and known of one subscription."""
+    """The progress of one subscription that is on record here: who speaks of it, who was heard, and who was left."""
 
     speaking: dict[Subject, HeadAt]
     known: set[tuple[str, int]]

@@ -1,4 +1,4 @@
-"""What this process writes and reads of progress: one writer for each subject, wherever that is written."""
+"""A process writes and reads progress here, with one writer for each subject, wherever that is written."""
 
 from __future__ import annotations
 

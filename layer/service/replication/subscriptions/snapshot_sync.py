@@ -81,8 +81,8 @@ class SnapshotSync:
     def round(
         self, local: str, subscriptions: Sequence[Subscription], heads: Mapping[Subject, HeadAt], deadline: Deadline
     ) -> SyncRound:
-        """See to these subscriptions: those that are replicated by snapshots here, and those of which other clusters
-        say by `heads` that they are there. All others are forgotten.
+        """Exchange snapshots for these subscriptions: those that are replicated by snapshots here, and those of which
+        other clusters say by `heads` that they are there. All others are forgotten.
 
         Raises:
             LayerError: nothing can be done now. What fails for one topic is logged and keeps no other one.

@@ -61,7 +61,7 @@ _LOOK_ELSEWHERE_S: Final = 60.0
 
 
 class _Word(NamedTuple):
-    """What another side's cursor has passed, and what of that lies below its beginning."""
+    """Another side's word: what its cursor has passed, and what of that lies below its beginning."""
 
     says: Progress
     begins: Progress
@@ -69,7 +69,7 @@ class _Word(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a partition looked like when nothing more was to be done."""
+    """The state of a partition in which nothing more was to be done."""
 
     commit: CommittedOffset | None
     index_end: int
@@ -101,7 +101,7 @@ class SubscriptionSync:
         self._look_elsewhere = Deadline.after(0)
 
     def round(self, state_partitions: Sequence[int], deadline: Deadline) -> SyncRound:
-        """See to what lies in these partitions of `subscription_progress`.
+        """Sync the replicated subscriptions of these partitions of `subscription_progress`.
 
         Raises:
             LayerError: nothing can be done now. What fails for one subscription is logged and keeps no other one.

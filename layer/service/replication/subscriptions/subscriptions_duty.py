@@ -1,4 +1,4 @@
-"""The duty of replicated subscriptions, shared out among processes by a Kafka group.
+"""The role of replicated subscriptions, shared out among processes by a Kafka group.
 
 Whoever is assigned partition i of `subscription_progress` tells other clusters of the subscriptions of its topics, and
 takes over what they say. One thread serves all partitions of a process, in rounds.

@@ -1,4 +1,4 @@
-"""What a round over replicated subscriptions did."""
+"""The counts of a round over replicated subscriptions."""
 
 from __future__ import annotations
 
