@@ -16,10 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 import pulsar_on_kafka as pulsar
 from pulsar_on_kafka.admin import AdminClient
+from pulsar_on_kafka.base.deadline import Deadline
 from pulsar_on_kafka.spark import acknowledge, read_pulsar
 from pulsar_on_kafka.spark.streaming.stream import BatchContext
 from tests.integration.client.test_encryption import key_pair
-from tests.integration.sdk_support import receive_rest
+from tests.integration.sdk_support import receive_rest, until
 from tests.spark.streams import SHARED, Stream, receive_all
 from tests.spark.test_subscriptions import EVERYTHING, Shown, rows_of, shown
 
@@ -55,10 +56,16 @@ def chunking(admin: AdminClient, bootstrap: str) -> Chunking:
         kafka_topic = admin.topic_stats(topic).kafka_topic
 
         def limit(operation: AlterConfigOpType) -> None:
+            """Brokers learn of it after the request was answered."""
             entry = ConfigEntry("max.message.bytes", str(RECORD_BYTES), incremental_operation=operation)
             resource = ConfigResource(ResourceType.TOPIC, kafka_topic, incremental_configs=[entry])
             for done in tool.incremental_alter_configs([resource]).values():
                 done.result(20)
+            lower = operation is AlterConfigOpType.SET
+            until(lambda: (told() == str(RECORD_BYTES)) is lower, "the broker to learn of it")
+
+        def told() -> str:
+            return admin.node.admin.topic_configs(kafka_topic, Deadline.after(20))["max.message.bytes"]
 
         limit(AlterConfigOpType.SET)
         made = client.create_producer(topic, chunking_enabled=True, **options)
